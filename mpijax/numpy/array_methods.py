@@ -13,6 +13,7 @@ from mpijax.core import dtypes, errors, provided
 from mpijax.core.array_api import Array, install_array_methods
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.trace import typeof
 from mpijax.numpy import complexes
 from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper
@@ -204,8 +205,9 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
     if dtype == np.bool_:
         return _view(x, np.uint8).astype(bool)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
-        parts = jnp.stack([x.real, x.imag], axis=-1)
-        return _view(parts.reshape(*x.shape[:-1], x.shape[-1] * 2), dtype)
+        layout, shape = typeof(x).said_sharding, (*x.shape[:-1], x.shape[-1] * 2)
+        parts = jnp.zeros(shape, dtypes.finfo(x.dtype).dtype, out_sharding=layout)
+        return _view(parts.at[..., 0::2].set(x.real).at[..., 1::2].set(x.imag), dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         parts = _view(x, dtypes.finfo(dtype).dtype)
         return lax.complex(parts[..., 0::2], parts[..., 1::2])
