@@ -29,6 +29,8 @@ os.environ["XLA_FLAGS"] = " ".join([
 ]).strip()  # fmt: skip
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 os.environ.setdefault("MPIJAX_CACHE_DIR", str(CACHE))
+# A thread of OpenBLAS with nothing to do sleeps at once: else it spins for a third of the time that NumPy takes to load.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # Tests start several hundred processes. Each would compile all of mpijax's modules again where the environment keeps
 # Python from writing what it has compiled; that is more than half of the time a rank takes to start.
