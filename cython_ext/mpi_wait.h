@@ -14,6 +14,11 @@
 #include <stdint.h>
 #include <time.h>
 
+/* A rank that has a core to itself hands it over so often between looks, for some 20 ms, before it sleeps between them:
+   what it waits for it sees at most half a percent later, and other processes and the other thread of its core have the time. */
+#define MJ_HANDED_OVER 20000
+#define MJ_DOZE 50000
+
 /* Tests before a rank sleeps between them; nanoseconds of that sleep, at least and at most. */
 #define MJ_TESTS 64
 #define MJ_SLEEP 10000
@@ -36,10 +41,17 @@ static void mj_progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &ignored, MPI_STATUS_IGNORE);
 }
 
+/* Lets others run, before look number `looks`. */
+static MJ_SELDOM void mj_hand_over(int64_t looks) {
+    const struct timespec doze = {0, MJ_DOZE};
+    if (looks < MJ_HANDED_OVER) sched_yield();
+    else nanosleep(&doze, NULL);
+}
+
 /* Between looks of a rank that has looked for long. */
-static MJ_SELDOM void mj_pause(void) {
+static MJ_SELDOM void mj_pause(int64_t looks) {
     mj_progress();
-    sched_yield();
+    mj_hand_over(looks);
 }
 
 /* Sleeps; a crowded rank for an eighth of the time since `began`, within bounds. */
