@@ -398,7 +398,7 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
             }
         }
         if (looks % MJ_LANE_LOOKS == 0 && *rc == MPI_SUCCESS) *rc = mj_lanes_look();
-        if (looks > MJ_SPINS) mj_hand_over(looks);      /* it has looked into MPI */
+        if (looks >= MJ_SPINS) mj_hand_over(looks - MJ_SPINS);     /* it has looked into MPI */
     }
     return 1;
 }

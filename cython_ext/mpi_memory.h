@@ -20,7 +20,7 @@
 
 /* Between two looks at a word that another rank writes: a processor that looks as fast as it can goes on later. */
 static inline void mj_look_again(int64_t looks) {
-    if (looks > MJ_SPINS) mj_pause(looks);
+    if (looks >= MJ_SPINS) mj_pause(looks - MJ_SPINS);
 #if defined(__x86_64__)
     else __builtin_ia32_pause();
 #elif defined(__aarch64__)

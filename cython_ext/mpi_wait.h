@@ -3,8 +3,8 @@
    MPI libraries poll without yielding. With more ranks than cores (mj_yielding) the rank that polls keeps the other,
    for which it waits, off the core for a whole time slice. Then calls are made in their non-blocking form, and the
    core is handed over between tests. A rank that has waited long sleeps between tests, since on a busy machine handing
-   over means handing over to somebody else, for a time slice. Where many ranks share a core (mj_crowded) their tests alone
-   would fill it: they sleep the longer the longer they have waited, and notice at most an eighth later than they could. */
+   over means handing over to somebody else, for a time slice. It sleeps the longer the longer it has waited. Where many ranks share a
+   core (mj_crowded) their tests alone would fill it: they sleep longer. */
 
 #ifndef MPIJAX_MPI_WAIT_H
 #define MPIJAX_MPI_WAIT_H
@@ -14,15 +14,15 @@
 #include <stdint.h>
 #include <time.h>
 
-/* A rank that has a core to itself hands it over so often between looks, for some 20 ms, before it sleeps between them:
-   what it waits for it sees at most half a percent later, and other processes and the other thread of its core have the time. */
-#define MJ_HANDED_OVER 20000
-#define MJ_DOZE 50000
+/* Nanoseconds that a rank with a core of its own looks before it sleeps between looks. */
+#define MJ_AWAKE 4000000
 
-/* Tests before a rank sleeps between them; nanoseconds of that sleep, at least and at most. */
+/* Tests before another rank sleeps between them; nanoseconds of a sleep, at least and at most, and at most of one with a core
+   of its own or a few ranks beside it, which others may need for their messages. */
 #define MJ_TESTS 64
 #define MJ_SLEEP 10000
 #define MJ_LONG_SLEEP 1000000
+#define MJ_MIDDLE_SLEEP 250000
 
 #define MJ_SELDOM __attribute__((noinline, cold))
 
@@ -41,24 +41,26 @@ static void mj_progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &ignored, MPI_STATUS_IGNORE);
 }
 
-/* Lets others run, before look number `looks`. */
-static MJ_SELDOM void mj_hand_over(int64_t looks) {
-    const struct timespec doze = {0, MJ_DOZE};
-    if (looks < MJ_HANDED_OVER) sched_yield();
-    else nanosleep(&doze, NULL);
+/* Sleeps for a part of the time since `began`, within bounds: what a rank waits for it sees at most a sixtieth later, and a
+   crowded one an eighth. Processes and the other thread of its core have the time. */
+static void mj_sleep_since(int64_t began) {
+    int64_t part = (mj_now() - began) / (mj_crowded ? 8 : 64), most = mj_crowded ? MJ_LONG_SLEEP : MJ_MIDDLE_SLEEP;
+    struct timespec sleep = {0, part < MJ_SLEEP ? MJ_SLEEP : part < most ? part : most};
+    nanosleep(&sleep, NULL);
+}
+
+/* Lets others run, as the turn that this is of one waiting; the first is number 0. */
+static MJ_SELDOM void mj_hand_over(int64_t turn) {
+    static _Thread_local int64_t began;
+    if (turn == 0) began = mj_now();
+    if (mj_now() - began < MJ_AWAKE) sched_yield();
+    else mj_sleep_since(began);
 }
 
 /* Between looks of a rank that has looked for long. */
-static MJ_SELDOM void mj_pause(int64_t looks) {
+static MJ_SELDOM void mj_pause(int64_t turn) {
     mj_progress();
-    mj_hand_over(looks);
-}
-
-/* Sleeps; a crowded rank for an eighth of the time since `began`, within bounds. */
-static void mj_sleep_since(int64_t began) {
-    int64_t eighth = mj_crowded ? (mj_now() - began) / 8 : 0;
-    struct timespec sleep = {0, eighth < MJ_SLEEP ? MJ_SLEEP : eighth < MJ_LONG_SLEEP ? eighth : MJ_LONG_SLEEP};
-    nanosleep(&sleep, NULL);
+    mj_hand_over(turn);
 }
 
 static int mj_wait_for(MPI_Request *request, MPI_Status *status) {

@@ -1,4 +1,4 @@
-"""Jobs of several ranks that tests start themselves, all at once, since ranks that wait need no core."""
+"""Jobs of several ranks that tests start themselves, some at once, since ranks that wait need no core."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from launching import mpirun
 from once import computed_once
 
 ROOT = Path(__file__).parents[2]
+# More keep each other from coming to where they wait, and polling ranks then wait the longer.
+AT_ONCE = 6
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
 
 START = """
@@ -59,30 +61,34 @@ def run_once(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
 
 
 def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
-    """Run the jobs at once; what came of each. Their records are in folders of their own."""
-    running = {}
+    """Run the jobs; what came of each. Their records are in folders of their own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
-    mark = f"mpijax-jobs-{os.getpid()}-{folder.name}"
     env["PYTHONPATH"] = str(ROOT)
-    for name, job in jobs.items():
-        file = (folder / f"{name}.txt").open("w+")
-        own = {"MPIJAX_TRACE_DIR": str(folder / f"records of {name}"), "TEST_JOB": f"{mark}-{name}"}
-        process = subprocess.Popen(
-            [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | own | job.settings,
-            stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-        running[name] = process, file, time.monotonic()
-    outcomes = {}
-    for name, (process, file, began) in running.items():
-        try:
-            process.wait(jobs[name].limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        file.seek(0)
-        outcomes[name] = Outcome(process.returncode, file.read(), time.monotonic() - began)
-        file.close()
-        outcomes[name].left = left_behind(f"TEST_JOB={mark}-{name}")
+    mark = f"mpijax-jobs-{os.getpid()}-{folder.name}"
+    waiting, running, outcomes = list(jobs)[::-1], {}, {}
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            job = jobs[name := waiting.pop()]
+            file = (folder / f"{name}.txt").open("w+")
+            own = {"MPIJAX_TRACE_DIR": str(folder / f"records of {name}"), "TEST_JOB": f"{mark}-{name}"}
+            process = subprocess.Popen(
+                [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | own | job.settings,
+                stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
+            )  # fmt: skip
+            running[name] = process, file, time.monotonic()
+        time.sleep(0.02)
+        for name, (process, file, began) in list(running.items()):
+            seconds = time.monotonic() - began
+            if process.poll() is None and seconds < jobs[name].limit:
+                continue
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            del running[name]
+            file.seek(0)
+            outcomes[name] = Outcome(process.returncode, file.read(), seconds)
+            file.close()
+            outcomes[name].left = left_behind(f"TEST_JOB={mark}-{name}")
     return outcomes
 
 

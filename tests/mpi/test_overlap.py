@@ -217,12 +217,15 @@ def same(fun, *args):
             found.add(tuple(np.asarray(y).tobytes() for y in jax.tree.leaves(f(*args))))
         shims.set_sharing(before)
     assert len(found) == 1
-    return f.lower(*args).compile().as_text()
+    return f
 ring = mpi.create_cart(1, periods=True)
-text = same(lambda u: lax.fori_loop(0, 40, lambda i, u: mpi.halo_exchange(0.5 * u, ring), u), np.random.default_rng(rank).random((6, 4)))
+u = np.random.default_rng(rank).random((6, 4))
+text = same(lambda u: lax.fori_loop(0, 40, lambda i, u: mpi.halo_exchange(0.5 * u, ring), u), u).lower(u).compile().as_text()
 steps = [line.split()[0] for line in text.splitlines() if 'sendrecv' in line]
 assert steps == ['start', 'start', 'wait', 'wait'], text
-for dims, periods in (((size, 1), True), ((size, 1), False), ((1, size), (True, False)), (mpi.dims_create(size, 2), True)):
+grids = [((size, 1), True), ((size, 1), False), ((1, size), (True, False))]
+if size == 4: grids += [((2, 2), True)]
+for dims, periods in grids:
     cart = mpi.create_cart(dims, periods=periods)
     for columns in (3 * size + 1, 3000 * size):
         where = mpi.block_slice((5 * size + 2, columns), cart.dims, cart.coords)
