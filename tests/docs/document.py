@@ -2,6 +2,7 @@
 
     python tests/docs/document.py docs/how-it-works.md             compare what they print with the text blocks
     python tests/docs/document.py --renew docs/how-it-works.md     write what they print into the text blocks
+    python tests/docs/document.py --each docs/*.md                 compare each in a process of its own; results as JSON
 
 A block marked `text` right after a Python block holds its output.
 """
@@ -9,8 +10,11 @@ A block marked `text` right after a Python block holds its output.
 import argparse
 import contextlib
 import io
+import json
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,11 +47,32 @@ def stripped(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
+def each(files: list[Path]) -> None:
+    """Run each file in a copy of this process, which has loaded mpijax; print {file: [exit status, what it says]}."""
+    import mpijax.mpi  # noqa: F401
+
+    outcomes = {}
+    for file in files:
+        with tempfile.TemporaryFile("w+") as said:
+            copy = os.fork()
+            if copy == 0:
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+                sys.exit("\n\n".join(run(file)[0]) or 0)
+            status = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+            said.seek(0)
+            outcomes[str(file)] = status, said.read()
+    print(json.dumps(outcomes))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--renew", action="store_true")
+    parser.add_argument("--each", action="store_true")
     arguments = parser.parse_args()
+    if arguments.each:
+        sys.exit(each(arguments.files))
     found = []
     for file in arguments.files:
         differences, renewed = run(file)

@@ -1,5 +1,6 @@
 """The code in the documents runs, and prints what they say. Each runs in a process of its own."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from launching import marked
+from once import computed_once, shared_folder
 
 from mpijax.cli.launcher import clean_environment
 
@@ -35,11 +37,21 @@ DOCUMENTS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """By document: the exit status, and what it said."""
+    command = [sys.executable, "tests/docs/document.py", "--each", *DOCUMENTS]
+
+    def run():
+        return json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+    return computed_once(shared_folder(tmp_path_factory, "documents"), run)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_runs_and_prints_what_it_says(name):
-    command = [sys.executable, "tests/docs/document.py", name]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert ran.returncode == 0, f"{ran.stderr}\nTo accept: python tests/docs/document.py --renew {name}"
+def test_document_runs_and_prints_what_it_says(outcomes, name):
+    status, said = outcomes[name]
+    assert status == 0, f"{said}\nTo accept: python tests/docs/document.py --renew {name}"
 
 
 @marked
