@@ -3,8 +3,8 @@
    MPI libraries poll without yielding. With more ranks than cores (mj_yielding) the rank that polls keeps the other,
    for which it waits, off the core for a whole time slice. Then calls are made in their non-blocking form, and the
    core is handed over between tests. A rank that has waited long sleeps between tests, since on a busy machine handing
-   over means handing over to somebody else, for a time slice. It sleeps the longer the longer it has waited. Where many ranks share a
-   core (mj_crowded) their tests alone would fill it: they sleep longer. */
+   over means handing over to somebody else, for a time slice. It sleeps the longer the longer it has waited, and longest
+   where many ranks share a core (mj_crowded), which their tests alone would fill. */
 
 #ifndef MPIJAX_MPI_WAIT_H
 #define MPIJAX_MPI_WAIT_H

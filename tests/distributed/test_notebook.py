@@ -217,6 +217,7 @@ def test_a_rank_that_is_killed():
 def test_a_timeout_leaves_the_ranks():
     ranks = Ranks(1)
     try:
+        ranks.run("", {}, [])  # so that the rank has started
         with pytest.raises(TimeoutError, match="the cell did not end within 1 s, and was interrupted"):
             ranks.run("import time\nn = 3\ntime.sleep(60)", {}, [], timeout=1)
         [(answer, _)] = ranks.run("n", {}, [])
