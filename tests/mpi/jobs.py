@@ -15,7 +15,7 @@ from once import computed_once
 
 ROOT = Path(__file__).parents[2]
 # More keep each other from coming to where they wait, and polling ranks then wait the longer.
-AT_ONCE = 6
+AT_ONCE = 10
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
 
 START = """
