@@ -59,11 +59,11 @@ def make_step(mesh):
     return jax.jit(step, donate_argnums=0)
 
 
-def train(folder, steps, every, progress=lambda step: None):
-    """The state after `steps` steps, or after those up to a signal."""
+def train(folder, steps, every, progress=lambda step: None, memory=None):
+    """The state after `steps` steps, or after those up to a signal. Saves every so many, and in memory."""
     step = make_step(Mesh(np.array(jax.devices()), ("data",)))
     state = initial(steps)
-    with Checkpointer(folder, keep=3, every=every) as checkpoints:
+    with Checkpointer(folder, keep=3, every=every, memory=memory) as checkpoints:
         begin = checkpoints.latest() or 0
         if begin:
             state = checkpoints.restore(like=state)
@@ -82,8 +82,9 @@ def main():
     parser.add_argument("folder", type=Path, help="where the checkpoints are")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints")
+    parser.add_argument("--memory", type=int, help="steps between two in memory, under `mpijax run --restart`")
     args = parser.parse_args()
-    state = train(args.folder, args.steps, args.every)
+    state = train(args.folder, args.steps, args.every, memory=args.memory)
     done, losses = int(state["step"]), np.asarray(state["losses"])
     if jax.process_index() == 0:
         for number in range(0, done, max(done // 10, 1)):

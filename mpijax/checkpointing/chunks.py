@@ -119,6 +119,15 @@ def to_write(part: Part, chunk: tuple[int, ...], number: int) -> list[tuple[Plac
     return out
 
 
+def count(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
+    """Into how many chunks an array is cut.
+
+    >>> count((5, 4), (2, 4))
+    3
+    """
+    return math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+
+
 def file_name(at: tuple[int, ...]) -> str:
     """The file of a chunk in the folder of its array."""
     return ".".join(("c", *map(str, at)))

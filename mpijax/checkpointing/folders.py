@@ -16,9 +16,29 @@ from pathlib import Path
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.metadata import FILE
 
+_STEP = re.compile(r"step-(\d{8,18})")
+
+
+def of_step(folder: Path, step: int) -> Path:
+    """The checkpoint of a step, in the folder of a run."""
+    return folder / f"step-{step:08d}"
+
+
+def steps_in(folder: Path) -> dict[int, Path]:
+    """The whole checkpoints in the folder of a run by their step, in order."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    shown = {name.removesuffix(".replaced").removeprefix(".") for name in names}
+    places = {int(m[1]): found(folder / name) for name in shown if (m := _STEP.fullmatch(name))}
+    return {step: places[step] for step in sorted(places) if is_checkpoint(places[step])}
+
 
 def _replaced(target: Path) -> Path:
     return target.with_name(f".{target.name}.replaced")
+
+
+def hidden(target: Path) -> Path:
+    """Where that is written which shall be `target`."""
+    return target.with_name(f".{target.name}.writing")
 
 
 def found(target: Path) -> Path:
@@ -27,11 +47,11 @@ def found(target: Path) -> Path:
     return old if not os.path.lexists(target) and (old / FILE).is_file() else target
 
 
-def recover(parent: Path, name: re.Pattern[str]) -> None:
-    """Tidy up after saves into a folder that were killed, of checkpoints whose names match."""
+def recover(parent: Path) -> None:
+    """Tidy up after saves into the folder of a run that were killed."""
     for entry in parent.glob(".*"):
         shown, _, state = entry.name[1:].rpartition(".")
-        if name.fullmatch(shown) and state in ("writing", "replaced"):
+        if _STEP.fullmatch(shown) and state in ("writing", "replaced"):
             target = parent / shown
             if found(target) == entry:
                 entry.rename(target)
@@ -43,18 +63,16 @@ def is_checkpoint(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def begin(target: Path) -> Path:
-    """An empty folder in which to write what shall be `target`; what killed saves left of others is removed.
+def begin(target: Path) -> None:
+    """Make `hidden(target)`, an empty folder. What a killed save left there is removed.
 
     FileExistsError where `target` is something else than a checkpoint.
     """
     if os.path.lexists(target) and not is_checkpoint(target):
         raise FileExistsError(f"{target} exists and is not a checkpoint: it is not replaced")
     target.parent.mkdir(parents=True, exist_ok=True)
-    hidden = target.with_name(f".{target.name}.writing")
-    remove(hidden)
-    hidden.mkdir()
-    return hidden
+    remove(hidden(target))
+    hidden(target).mkdir()
 
 
 def write_file(file: Path, data: bytes) -> None:

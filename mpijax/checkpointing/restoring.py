@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax._ext.array import ArrayBase
 from mpijax.checkpointing import folders, metadata, store, structure
+from mpijax.checkpointing.chunks import boxes, file_name
 from mpijax.checkpointing.errors import CheckpointError, agree
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
 from mpijax.core import dtypes, tree
@@ -24,14 +25,17 @@ from mpijax.runtime.mpi import mpi_start
 
 def open_checkpoint(path: str | os.PathLike) -> tuple[Path, metadata.Contents]:
     """(where it is, what it holds). Collective: rank 0 reads the metadata for all."""
+    target = Path(os.path.abspath(path))
+
     def read() -> tuple[str, bytes]:
         if mpi_start.rank() > 0:
             return "", b""
-        folder = folders.found(Path(os.path.abspath(path)))
-        return str(folder), metadata.read(folder)
+        folder = folders.found(target)
+        return folder.name, metadata.read(folder)
 
-    place, data = agree(read, "checkpoint.restore")[0]
-    return Path(place), metadata.load(data, Path(place))
+    name, data = agree(read, "checkpoint.restore")[0]
+    place = target.with_name(name)
+    return place, metadata.load(data, place)
 
 
 def read_part(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, start: tuple, shape: tuple) -> np.ndarray:
@@ -46,6 +50,22 @@ def read_part(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, start:
 def read_whole(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> np.ndarray:
     """All elements of an array."""
     return read_part(folder, contents, leaf, (0,) * len(leaf.stored_shape), leaf.stored_shape)
+
+
+def files_for(contents: metadata.Contents, like: Any) -> set[str]:
+    """The files of chunks, in the folder of a checkpoint, from which this rank restores `like`."""
+    stored = {structure.key_of(p): leaf for p, leaf in contents.by_path().items()}
+    wanted = dict.fromkeys(stored) if like is None else {structure.key_of(p): x for p, x in structure.flatten(like)[0]}
+    files = set()
+    for key, x in wanted.items():
+        leaf = stored.get(key)
+        if isinstance(leaf, ArrayLeaf):
+            start, shape = (0,) * len(leaf.stored_shape), leaf.stored_shape
+            if isinstance(x, (ArrayBase, ShapeDtypeStruct)) and tuple(x.shape) == leaf.shape:
+                _, start, shape = _own_part(leaf, _sharding(x))
+            stop = tuple(a + n for a, n in zip(start, shape, strict=True))
+            files |= {f"{leaf.array}/{file_name(at)}" for at, _ in boxes(start, stop, contents.chunks[leaf.array])}
+    return files
 
 
 def restore(path: str | os.PathLike, like: Any = None) -> Any:
@@ -161,14 +181,18 @@ def _laid_out(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
     return device_put(value, _sharding(like))
 
 
-def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, layout: Any) -> Any:
-    """An array of mpijax, laid out as asked for: this rank reads its own part, into the memory of the array."""
+def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """(sharding, start, shape) of what this rank has of an array that is laid out so."""
     sharding = carried_sharding(layout) if layout is not None else default_layout()
     words = leaf.words or ()
     if sharding is None or sharding.has_all_here:
-        start, shape = (0,) * len(leaf.stored_shape), leaf.stored_shape
-    else:
-        start = tuple(s.start or 0 for s in sharding.local_slices(leaf.shape)) + (0,) * len(words)
-        shape = (*sharding.process_shape(leaf.shape), *words)
+        return sharding, (0,) * len(leaf.stored_shape), leaf.stored_shape
+    start = tuple(s.start or 0 for s in sharding.local_slices(leaf.shape)) + (0,) * len(words)
+    return sharding, start, (*sharding.process_shape(leaf.shape), *words)
+
+
+def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, layout: Any) -> Any:
+    """An array of mpijax, laid out as asked for: this rank reads its own part, into the memory of the array."""
+    sharding, start, shape = _own_part(leaf, layout)
     value = read_part(folder, contents, leaf, start, shape)
     return from_numpy(value, type_in(aval, sharding), False, sharding)

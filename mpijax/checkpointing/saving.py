@@ -32,7 +32,7 @@ class Job:
         return Job(self.description, self.arrays, kept)
 
     def write(self, folder: Path, first: bool) -> None:
-        """Write it, and drop each array's elements when they are written. first: whether this is rank 0."""
+        """Write it, and drop each array's elements when they are written. first: whether this rank tends the folder."""
         if first:
             for array, zarr in self.arrays.items():
                 (folder / array).mkdir(exist_ok=True)
@@ -94,21 +94,15 @@ def prepare(tree: Any, copy: bool) -> Job:
     return made[0]
 
 
-def begin(path: str | os.PathLike) -> Path:
-    """The folder to write into what shall be `path`. Collective."""
-    def made() -> str:
-        return str(folders.begin(Path(os.path.abspath(path)))) if mpi_start.rank() == 0 else ""
-
-    return Path(agree(made, "checkpoint.save")[0])
+def begin(target: Path, first: bool) -> Path:
+    """The folder to write into what shall be `target`. first: whether this rank makes it. Collective."""
+    agree(lambda: folders.begin(target) if first else None, "checkpoint.save")
+    return folders.hidden(target)
 
 
-def finish(written: Path, path: str | os.PathLike) -> None:
-    """Make what all ranks have written the checkpoint `path`. Collective."""
-    def commit() -> None:
-        if mpi_start.rank() == 0:
-            folders.commit(written, Path(os.path.abspath(path)))
-
-    agree(commit, "checkpoint.save")
+def finish(target: Path, first: bool) -> None:
+    """Make what all ranks have written the checkpoint `target`. Collective."""
+    agree(lambda: folders.commit(folders.hidden(target), target) if first else None, "checkpoint.save")
 
 
 def save(path: str | os.PathLike, tree: Any) -> None:
@@ -132,6 +126,7 @@ def save(path: str | os.PathLike, tree: Any) -> None:
     """
     store.tensorstore()
     job = prepare(tree, copy=False)
-    folder = begin(path)
-    agree(lambda: job.write(folder, mpi_start.rank() == 0), "checkpoint.save")
-    finish(folder, path)
+    target, first = Path(os.path.abspath(path)), mpi_start.rank() == 0
+    folder = begin(target, first)
+    agree(lambda: job.write(folder, first), "checkpoint.save")
+    finish(target, first)

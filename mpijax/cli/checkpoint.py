@@ -24,18 +24,17 @@ from mpijax.checkpointing import chunks, folders, metadata, restoring, store, st
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
 from mpijax.core.units import amount
-from mpijax.distributed.checkpointer import steps_in
 
 
 def _open(path: Path) -> tuple[Path, metadata.Contents]:
     """A checkpoint, or the latest one in a folder of them."""
-    steps = {} if folders.is_checkpoint(path) else steps_in(path)
+    steps = {} if folders.is_checkpoint(path) else folders.steps_in(path)
     folder = folders.found(steps[max(steps)] if steps else path)
     return folder, metadata.load(metadata.read(folder), folder)
 
 
 def _ls(path: Path, as_json: bool) -> int:
-    steps = steps_in(path)
+    steps = folders.steps_in(path)
     found: list[dict[str, Any]] = []
     for folder in steps.values() or [folders.found(path)]:
         contents = metadata.load(metadata.read(folder), folder)

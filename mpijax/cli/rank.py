@@ -3,7 +3,8 @@ it ended. Run as a file, by ``python -I -S``, so that it costs 10 ms: it imports
 
     rank.py FOLDER COMMAND...
 
-FOLDER, made by `cli.run` on the first machine of the job, has `plan.json` ({"cpus": a list for each rank, "prefix"}),
+FOLDER, made by `cli.run` on the first machine of the job, has `plan.json` ({"cpus": a list for each rank, "prefix",
+"telling": seconds that the other ranks have to say where they wait for one that has ended}),
 pipes `RANK.out` and `RANK.err`, and gets `RANK.pid`, `RANK.exit` ("TIME STATUS") and, from a rank that ends because
 another one has ended, `RANK.because` ("RANK STATUS" of that one). On other machines there is no such folder: the
 command then runs as it is.
@@ -20,8 +21,8 @@ from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 # Seconds that the other ranks have to say where they wait for one that has ended: `GONE` of the watchdog
-# (`runtime.reports.watchdog`), and a look.
-TELLING = 1.5
+# (`runtime.reports.watchdog`), and a look. In a job that is started again, to write what they have to say already.
+TELLING, AGAIN = 1.5, 0.2
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 stopped: list[int] = []  # the signals of _STOP that have come
@@ -45,7 +46,7 @@ def main() -> int:
             os.close(pipe)
     status = supervise(command, lambda pid: _note(folder, f"{rank}.pid", str(pid)))
     _note(folder, f"{rank}.exit", f"{time.monotonic_ns()} {status}")
-    _wait_for_others(folder)
+    _wait_for_others(folder, plan["telling"])
     return status
 
 
@@ -54,10 +55,10 @@ def given_rank() -> str:
     return next((os.environ[name] for name in _RANKS if name in os.environ), "0")
 
 
-def _wait_for_others(folder: str) -> None:
+def _wait_for_others(folder: str, seconds: float) -> None:
     """Until all ranks have ended, or a while: launchers end the others with the first, which then could not say
     where they wait for it."""
-    end = time.monotonic() + TELLING
+    end = time.monotonic() + seconds
     while time.monotonic() < end and not stopped:
         try:
             names = os.listdir(folder)

@@ -8,6 +8,7 @@ fails is started again, in the same allocation.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +36,12 @@ _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 # Seconds from an interrupt until ranks that do not end are ended.
 GRACE = 10.0
-# Seconds from the failure of a rank until the others are ended, if the launcher has not done that: Hydra does not for a
-# rank that fails before MPI_Init, where the others wait for it.
-LEFT = rank.TELLING + 0.5
+# Where checkpoints in memory lie, and how they are removed.
+_SHARED = "/dev/shm"
+_REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
+# Seconds until the other ranks are ended, after they have told where they wait for one that failed, if the launcher has
+# not done that: Hydra does not for a rank that fails before MPI_Init, where the others wait for it.
+LEFT = 0.5
 
 
 def parser() -> argparse.ArgumentParser:
@@ -151,23 +156,44 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
         job.placement()  # refuses what cannot be
         print(" ".join(_command(job, launcher, Path("FOLDER"))))
         return 0
-    for restarted in itertools.count():
-        status, failed = _run_once(job, launcher, restarted, stdout or _binary(sys.stdout, 1))
-        if not failed or restarted == job.restarts:
-            return status
-        if job.fewer:
-            job = replace(job, ranks=max(1, job.ranks - 1))
-        print(
-            f"mpijax run: restart {restarted + 1} of {job.restarts}, on {job.ranks} rank{'s' * (job.ranks > 1)}",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+    with _memory(job, launcher) as given:
+        for restarted in itertools.count():
+            settings = given | {"MPIJAX_RESTARTS": str(restarted)}
+            last = restarted == job.restarts
+            status, failed = _run_once(job, launcher, settings, last, stdout or _binary(sys.stdout, 1))
+            if not failed or last:
+                return status
+            if job.fewer:
+                job = replace(job, ranks=max(1, job.ranks - 1))
+            print(
+                f"mpijax run: restart {restarted + 1} of {job.restarts}, on {job.ranks} rank{'s' * (job.ranks > 1)}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
     raise AssertionError("the last run returns")
 
 
-def _run_once(job: Job, launcher: Launcher, restarted: int, stdout) -> tuple[int, bool]:
-    """The exit status of a job that has been restarted so often, and whether it failed without being asked to end."""
+@contextlib.contextmanager
+def _memory(job: Job, launcher: Launcher) -> Iterator[dict[str, str]]:
+    """What tells ranks where the checkpoints in memory of a job lie that may be started again
+    (`distributed.memory`). They are removed at the end, on other machines by processes that the launcher starts."""
+    if not job.restarts or not os.access(_SHARED, os.W_OK):
+        yield {}
+        return
+    with scratch("memory", _SHARED) as folder:
+        yield {"MPIJAX_MEMORY": str(folder)}
+        if cores.several_machines():
+            words = [sys.executable, "-I", "-S", "-c", _REMOVE, str(folder)]
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a machine that is gone
+                subprocess.run(
+                    [*launcher.command(job.ranks, len(cores.physical())), *words], env=clean_environment(),
+                    stdin=subprocess.DEVNULL, capture_output=True, timeout=GRACE, check=False,
+                )  # fmt: skip
+
+
+def _run_once(job: Job, launcher: Launcher, settings: dict[str, str], last: bool, stdout) -> tuple[int, bool]:
+    """The exit status of a job, and whether it failed without being asked to end. last: it is not started again."""
     cpus, threads = job.placement()
-    environment = clean_environment() | {"MPIJAX_RESTARTS": str(restarted)}
+    environment, telling = clean_environment() | settings, rank.TELLING if last else rank.AGAIN
     if threads:
         environment.setdefault("MPIJAX_NUM_THREADS", str(threads))
         if job.threads:
@@ -175,8 +201,8 @@ def _run_once(job: Job, launcher: Launcher, restarted: int, stdout) -> tuple[int
     if _is_screen(sys.stderr):
         environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks write to pipes
     with scratch("run") as folder:
-        (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix}))
-        running = _Running(job, _command(job, launcher, folder), environment, folder, stdout)
+        (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix, "telling": telling}))
+        running = _Running(job, _command(job, launcher, folder), environment, folder, stdout, telling + LEFT)
         status = running.outcome()
         return status, status != 0 and not running.asked and not running.unread
 
@@ -205,8 +231,8 @@ def _binary(stream: Any, number: int) -> Any:
 class _Running:
     """A job that runs: its output is merged, signals are passed to its ranks."""
 
-    def __init__(self, job: Job, command: list[str], environment: dict[str, str], folder: Path, stdout):
-        self.job = job
+    def __init__(self, job: Job, command: list[str], environment: dict[str, str], folder: Path, stdout, left: float):
+        self.job, self.left = job, left
         self.folder = folder
         self.selector = selectors.DefaultSelector()
         outputs = (stdout, _binary(sys.stderr, 2))
@@ -281,7 +307,7 @@ class _Running:
     def _serve(self) -> int:
         while self.process.poll() is None:
             self._read(0.02 if any(m.waiting for m in self.mergers) else 0.5)  # SIGCHLD wakes it
-            if time.monotonic() > min(self.deadline, self._first_failure() + LEFT):
+            if time.monotonic() > min(self.deadline, self._first_failure() + self.left):
                 self.process.terminate()
                 self.deadline = self.ending = float("inf")
         while self._read(0.0):

@@ -19,8 +19,8 @@ _NEW = 60.0
 
 
 @contextlib.contextmanager
-def scratch(kind: str) -> Iterator[Path]:
-    """A new folder ``mpijax-KIND-...`` in the temporary folder, removed at the end.
+def scratch(kind: str, parent: str | None = None) -> Iterator[Path]:
+    """A new folder ``mpijax-KIND-...`` in the temporary folder, or in another one, removed at the end.
 
     >>> from mpijax.cli.scratch import scratch
     >>> with scratch("docs") as folder:
@@ -29,9 +29,9 @@ def scratch(kind: str) -> Iterator[Path]:
     >>> folder.exists()
     False
     """
-    prefix = f"mpijax-{kind}-"
-    _remove_abandoned(prefix)
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    prefix, parent = f"mpijax-{kind}-", parent or tempfile.gettempdir()
+    _remove_abandoned(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     with (folder / _LOCK).open("w") as lock:
         with contextlib.suppress(OSError):  # a file system without locks: nobody takes the folder for abandoned either
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,8 +41,8 @@ def scratch(kind: str) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_abandoned(prefix: str) -> None:
-    for folder in Path(tempfile.gettempdir()).glob(prefix + "*"):
+def _remove_abandoned(parent: str, prefix: str) -> None:
+    for folder in Path(parent).glob(prefix + "*"):
         with contextlib.suppress(OSError):  # another process is faster, or has it locked
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,12 @@ from mpijax.checkpointing import folders, restoring, saving, store
 from mpijax.checkpointing.errors import CheckpointError, CheckpointWarning, agree, describe, join
 from mpijax.core.warn import warn_user
 from mpijax.distributed import preemption
+from mpijax.distributed.memory import Memory
+
+Every = int | datetime.timedelta | None
 
 # The threads that write run when the program leaves a core free, as far as Linux is concerned.
 _NICE = 19
-_STEP = re.compile(r"step-(\d{8,18})")
-
-
-def steps_in(folder: Path) -> dict[int, Path]:
-    """The whole checkpoints in a folder by their step, in order."""
-    names = os.listdir(folder) if folder.is_dir() else []
-    shown = {name.removesuffix(".replaced").removeprefix(".") for name in names}
-    places = {int(m[1]): folders.found(folder / name) for name in shown if (m := _STEP.fullmatch(name))}
-    return {step: places[step] for step in sorted(places) if folders.is_checkpoint(places[step])}
 
 
 class Checkpointer:
@@ -37,6 +32,8 @@ class Checkpointer:
       keep: how many checkpoints to keep; older ones are removed when a new one is whole.
       every: which calls of `save` save: those at a multiple of this many steps, or (a `datetime.timedelta`) when
         that much time has passed since the last one. None: all.
+      memory: under ``mpijax run --restart``, which calls of `save` keep the state in the memory of the nodes, as
+        `every`: a job that is started again goes on from there. None: none.
 
     `save` copies this rank's parts of the arrays and returns; a thread writes them. The next calls of `save`,
     `should_stop`, `wait` and `close` look whether all ranks are done, and then make it a checkpoint. Until then the
@@ -58,18 +55,33 @@ class Checkpointer:
     """
 
     def __init__(
-        self, path: str | os.PathLike, *, keep: int | None = 3, every: int | datetime.timedelta | None = None
-    ):
+        self, path: str | os.PathLike, *, keep: int | None = 3, every: Every = None,
+        memory: int | datetime.timedelta | None = None,
+    ):  # fmt: skip
         if keep is not None and keep < 1:
             raise ValueError(f"Checkpointer keeps at least one checkpoint, got keep={keep}")
-        if isinstance(every, int) and every < 1:
-            raise ValueError(f"Checkpointer saves every so many steps, at least 1; got every={every}")
+        for name, value in (("every", every), ("memory", memory)):
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"Checkpointer saves every so many steps, at least 1; got {name}={value}")
         self.path = Path(os.path.abspath(path))
-        self._keep, self._every = keep, every
-        self._begun = time.monotonic()
-        self._writing: _Writing | None = None
-        self._latest_saved: int | None = None
+        self._keep, self._every, self._memory_every = keep, every, memory
         self._closed = False
+
+    @cached_property
+    def _memory(self) -> Memory | None:
+        return None if self._memory_every is None else Memory.of_run(self.path)
+
+    @cached_property
+    def _places(self) -> list[_Place]:
+        """The disk, and memory."""
+        from mpijax.runtime.mpi import mpi_start
+
+        disk = _Place("checkpoint", self.path, self._keep, self._every, mpi_start.rank() == 0, self._steps_on_disk)
+        memory = self._memory
+        if memory is None:
+            return [disk]
+        words = "checkpoint in memory", memory.folder, 1, self._memory_every, memory.first, memory.steps
+        return [disk, _Place(*words)]
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
         """Begin to save the state after `step` steps, if it is due (`every`) or with `force`; whether it did.
@@ -82,92 +94,37 @@ class Checkpointer:
         self._poll()
         if self._closed:
             raise ValueError("this Checkpointer is closed")
-        if not (force or self._is_due(step)):
+        disk, *memory = self._places
+        to_disk, to_memory = disk.is_due(step, force), [place for place in memory if place.is_due(step, False)]
+        if not to_disk and not to_memory:
             return False
-        if step == self._latest_saved:
-            return False
-        self.wait()
         store.tensorstore()
-        target = self.path / f"step-{step:08d}"
+        for place in ([disk] if to_disk else []) + to_memory:
+            place.wait()
         job = saving.prepare(tree, copy=True)
-        try:
-            agree(self._recover, "Checkpointer.save")
-            folder = saving.begin(target)
-        except CheckpointError as error:
-            self._warn(step, str(error))
-            return False
-        self._begun, self._latest_saved = time.monotonic(), step
-        self._writing = _Writing(step, target, folder, job)
-        return True
-
-    def _recover(self) -> None:
-        """Before the first save: remove what a killed run left."""
-        from mpijax.runtime.mpi import mpi_start
-
-        if self._latest_saved is None and mpi_start.rank() == 0 and self.path.is_dir():
-            folders.recover(self.path, _STEP)
-
-    def _is_due(self, step: int) -> bool:
-        if isinstance(self._every, datetime.timedelta):
-            from mpijax.runtime.mpi import mpi_start, objects
-
-            passed = time.monotonic() - self._begun >= self._every.total_seconds()
-            return objects.any_rank(mpi_start.rank() == 0 and passed, "Checkpointer.save")
-        return self._every is None or step % self._every == 0
+        for place in to_memory:
+            assert self._memory is not None
+            place.save(step, self._memory.with_neighbours(job))
+        return to_disk and disk.save(step, job)
 
     def _poll(self) -> None:
-        """Make what is being written a checkpoint if all ranks are done."""
-        from mpijax.runtime.mpi import objects
-
-        if self._writing is not None and not objects.any_rank(self._writing.thread.is_alive(), "Checkpointer"):
-            self._finish()
+        for place in self._places:
+            place.poll()
 
     def wait(self) -> None:
         """Wait until the save that is going on is a checkpoint, or has failed."""
-        if self._writing is not None:
-            self._finish()
+        for place in self._places:
+            place.wait()
 
-    def _finish(self) -> None:
-        from mpijax.runtime.mpi import objects
-
-        writing, self._writing = self._writing, None
-        assert writing is not None
-        writing.thread.join()
-        failed = join(objects.allgather(writing.error, "Checkpointer"))
-        try:
-            if failed is None:
-                saving.finish(writing.folder, writing.target)
-        except CheckpointError as error:
-            failed = str(error)
-        self._tidy(None if failed is None else writing.folder)
-        if failed is not None:
-            self._latest_saved = None
-            self._warn(writing.step, failed)
-
-    def _warn(self, step: int, why: str) -> None:
-        latest = self.latest()
-        kept = "there is no older one" if latest is None else f"the latest is that of step {latest}"
-        warn_user(f"the checkpoint of step {step} was not written; {kept}: {why}", CheckpointWarning)
-
-    def _tidy(self, failed: Path | None) -> None:
-        """Remove what is left of a save that failed, and the checkpoints that are too many. Rank 0 does, if it can."""
+    def _steps_on_disk(self) -> list[int]:
         from mpijax.runtime.mpi import mpi_start
 
-        if mpi_start.rank() > 0:
-            return
-        old = list(steps_in(self.path).values())
-        for folder in ([failed] if failed else []) + (old[: -self._keep] if self._keep else []):
-            try:
-                folders.remove(folder)
-            except OSError as error:
-                warn_user(f"{folder} cannot be removed: {error}", CheckpointWarning)
+        found = agree(lambda: list(folders.steps_in(self.path)) if mpi_start.rank() == 0 else [], "Checkpointer.steps")
+        return found[0]
 
     def steps(self) -> list[int]:
         """The steps that have checkpoints, in order."""
-        from mpijax.runtime.mpi import mpi_start
-
-        found = agree(lambda: list(steps_in(self.path)) if mpi_start.rank() == 0 else [], "Checkpointer.steps")
-        return found[0]
+        return sorted({*self._steps_on_disk(), *(self._memory.steps() if self._memory else ())})
 
     def latest(self) -> int | None:
         """The step of the latest checkpoint; None if there is none."""
@@ -176,7 +133,8 @@ class Checkpointer:
     def restore(self, step: int | None = None, like: Any = None) -> Any:
         """The state that was saved at a step (the latest), as `mpijax.checkpoint.restore` reads it.
 
-        Raises CheckpointError, on every rank, where there is none, or it is damaged: then give an older step.
+        Raises CheckpointError, on every rank, where there is none, or it is damaged: then give an older step. What is
+        damaged in memory is forgotten.
         """
         self.wait()
         steps = self.steps()
@@ -184,7 +142,9 @@ class Checkpointer:
         if chosen is None or chosen not in steps:
             what = "no checkpoint" if step is None else f"no checkpoint of step {step}"
             raise CheckpointError(f"{self.path} has {what}; it has those of steps {steps}")
-        return restoring.restore(self.path / f"step-{chosen:08d}", like)
+        if self._memory is not None and chosen in self._memory.steps():
+            return self._memory.restore(chosen, like)
+        return restoring.restore(folders.of_step(self.path, chosen), like)
 
     def should_stop(self) -> bool:
         """Whether a signal asked any rank to stop (`mpijax.distributed.should_stop`): save with `force`, and leave."""
@@ -205,15 +165,102 @@ class Checkpointer:
             self.close()
 
 
+class _Place:
+    """A folder of checkpoints, and the save into it that is going on. All methods are collective.
+
+    what: "checkpoint" in warnings. first: whether this rank tends the folder. steps: those that have checkpoints.
+    """
+
+    def __init__(
+        self, what: str, folder: Path, keep: int | None, every: Every, first: bool, steps: Callable[[], list[int]]
+    ):
+        self._what, self._folder, self._keep, self._every = what, folder, keep, every
+        self._first, self._steps = first, steps
+        self._begun = time.monotonic()
+        self._writing: _Writing | None = None
+        self._latest_saved: int | None = None
+
+    def is_due(self, step: int, force: bool) -> bool:
+        due = force or self._every is None
+        if not due and isinstance(self._every, datetime.timedelta):
+            from mpijax.runtime.mpi import mpi_start, objects
+
+            passed = time.monotonic() - self._begun >= self._every.total_seconds()
+            due = objects.any_rank(mpi_start.rank() == 0 and passed, "Checkpointer.save")
+        elif isinstance(self._every, int):
+            due = due or step % self._every == 0
+        return due and step != self._latest_saved
+
+    def save(self, step: int, job: saving.Job) -> bool:
+        """Begin to write; whether it did. Nothing else is being written here."""
+        target = folders.of_step(self._folder, step)
+        whole = set(self._steps()) if self._latest_saved is None else set[int]()
+        try:
+            agree(lambda: self._recover(whole), "Checkpointer.save")
+            folder = saving.begin(target, self._first)
+        except CheckpointError as error:
+            self._warn(step, str(error))
+            return False
+        self._begun, self._latest_saved = time.monotonic(), step
+        self._writing = _Writing(step, target, folder, job, self._first)
+        return True
+
+    def _recover(self, whole: set[int]) -> None:
+        """Before the first save: remove what a killed run left, and of which other nodes have lost their parts."""
+        if self._latest_saved is None and self._first and self._folder.is_dir():
+            folders.recover(self._folder)
+            for step, place in folders.steps_in(self._folder).items():
+                if step not in whole:
+                    folders.remove(place)
+
+    def poll(self) -> None:
+        """Make what is being written a checkpoint if all ranks are done."""
+        from mpijax.runtime.mpi import objects
+
+        if self._writing is not None and not objects.any_rank(self._writing.thread.is_alive(), "Checkpointer"):
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the save that is going on is a checkpoint, or has failed."""
+        from mpijax.runtime.mpi import objects
+
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        writing.thread.join()
+        failed = join(objects.allgather(writing.error, "Checkpointer"))
+        try:
+            if failed is None:
+                saving.finish(writing.target, self._first)
+        except CheckpointError as error:
+            failed = str(error)
+        if self._first:
+            self._tidy(None if failed is None else writing.folder)
+        if failed is not None:
+            self._latest_saved = None
+            self._warn(writing.step, failed)
+
+    def _warn(self, step: int, why: str) -> None:
+        latest = max(self._steps(), default=None)
+        kept = "there is no older one" if latest is None else f"the latest is that of step {latest}"
+        warn_user(f"the {self._what} of step {step} was not written; {kept}: {why}", CheckpointWarning)
+
+    def _tidy(self, failed: Path | None) -> None:
+        """Remove what is left of a save that failed, and the checkpoints that are too many, if that can be."""
+        old = list(folders.steps_in(self._folder).values())
+        for folder in ([failed] if failed else []) + (old[: -self._keep] if self._keep else []):
+            try:
+                folders.remove(folder)
+            except OSError as error:
+                warn_user(f"{folder} cannot be removed: {error}", CheckpointWarning)
+
+
 class _Writing:
     """A save that is going on: the thread that writes, and the error that it ended with."""
 
-    def __init__(self, step: int, target: Path, folder: Path, job: saving.Job):
-        from mpijax.runtime.mpi import mpi_start
-
+    def __init__(self, step: int, target: Path, folder: Path, job: saving.Job, first: bool):
         self.step, self.target, self.folder = step, target, folder
         self.error: str | None = None
-        first = mpi_start.rank() == 0
         # A daemon: a rank that ends with an error is not kept alive by it.
         self.thread = threading.Thread(target=self._run, args=(job, first), name="mpijax checkpoint", daemon=True)
         self.thread.start()

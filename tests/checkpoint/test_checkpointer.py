@@ -40,7 +40,7 @@ def test_keeps_the_latest_and_saves_when_due(folder):
 def test_time_between_saves(folder):
     with Checkpointer(folder, every=datetime.timedelta(hours=1)) as checkpoints:
         assert not checkpoints.save(1, [1])
-        checkpoints._begun -= 3601
+        checkpoints._places[0]._begun -= 3601
         assert checkpoints.save(2, [1]) and not checkpoints.save(3, [1])
 
 

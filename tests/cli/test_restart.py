@@ -46,7 +46,8 @@ def progress(step):
         with open(f"{{folder}}/steps", "a") as file:
             file.write(f"{{time.time()}} {{step}} {{os.environ['MPIJAX_RESTARTS']}}\\n")
 
-state = resume.train(f"{{folder}}/checkpoints", int(sys.argv[2]), {EVERY}, progress)
+memory = int(sys.argv[3]) if sys.argv[3:] else None
+state = resume.train(f"{{folder}}/checkpoints", int(sys.argv[2]), {EVERY}, progress, memory)
 if rank == "0":
     note("losses", repr([x.hex() for x in np.asarray(state["losses"]).tolist()]))
 """
@@ -55,13 +56,14 @@ if rank == "0":
 class Run:
     """A job under `mpijax run`, and what its ranks note in a folder."""
 
-    def __init__(self, folder: Path, steps: int, *options: str, ranks: int = RANKS, program: str = PROGRAM):
+    def __init__(self, folder: Path, steps: int, *options: str, ranks: int = RANKS, memory: int | None = None):
         folder.mkdir()
         self.folder = folder
         # Processes of a job that ends: not to be killed again.
         self.old: set[str] = set()
-        (folder / "program.py").write_text(program)
+        (folder / "program.py").write_text(PROGRAM)
         words = ["run", "-n", str(ranks), "--bind", "none", *options, str(folder / "program.py"), str(folder), str(steps)]
+        words += [str(memory)] if memory else []
         env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "MPIJAX_NUM_THREADS": "1"}
         self.output = (folder / "output").open("w+")
         self.process = subprocess.Popen(
@@ -104,10 +106,10 @@ def slowness() -> float:
     return max(1.0, 1.5 * os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
-def disturbed(folder: Path, kills: int, seed: int) -> tuple[Run, list[float]]:
+def disturbed(folder: Path, kills: int, seed: int, memory: int | None = None) -> tuple[Run, list[float]]:
     """A run of which `kills` times a random rank is killed at a random moment; seconds from each to the next step."""
     rng = random.Random(seed)
-    run, deaths = Run(folder, STEPS, "--restart", str(kills)), []
+    run, deaths = Run(folder, STEPS, "--restart", str(kills), memory=memory), []
     while len(deaths) < kills and run.process.poll() is None:
         # While Python or MPI starts, in a step or a save, or in the wait at the last step.
         if rng.random() < 0.7:
@@ -124,6 +126,12 @@ def disturbed(folder: Path, kills: int, seed: int) -> tuple[Run, list[float]]:
     # Deaths before the first step of a run are in the time of the one before.
     around = zip(deaths, steps, steps[1:], strict=False)
     return run, [after[0] - death for death, before, after in around if before and after]
+
+
+def again(run: Run) -> int:
+    """How many steps were done again after deaths."""
+    steps = run.steps()
+    return sum(max(0, before[1] + 1 - after[1]) for before, after in zip(steps, steps[1:], strict=False))
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +155,9 @@ def undisturbed(tmp_path_factory):
 def test_deaths_change_nothing(tmp_path, undisturbed):
     want = undisturbed(STEPS)
     assert len(set(want)) == STEPS
-    run, waits = disturbed(tmp_path / "run", kills=2, seed=random.randrange(1 << 30))
+    run, waits = disturbed(tmp_path / "run", kills=2, seed=random.randrange(1 << 30), memory=1)
     assert run.losses() == want
+    assert again(run) <= 2 * 2  # steps after the last one that was whole in memory
     print("seconds from a death to the next step:", *(f"{w:.1f}" for w in waits))
     assert all(wait < SOON * slowness() for wait in waits)
 
@@ -157,8 +166,10 @@ def test_deaths_change_nothing(tmp_path, undisturbed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_fifty_deaths_change_nothing(tmp_path, undisturbed, seed):
-    run, _ = disturbed(tmp_path / "run", kills=5, seed=seed)
+    run, waits = disturbed(tmp_path / "run", kills=5, seed=seed, memory=1 + seed % 2 * 2)
     assert run.losses() == undisturbed(STEPS)
+    print("seconds from a death to the next step:", *(f"{w:.1f}" for w in waits))
+    assert all(wait < SOON * slowness() for wait in waits)
 
 
 @marked

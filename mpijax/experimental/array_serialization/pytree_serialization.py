@@ -127,7 +127,8 @@ def nonblocking_save(
     """
     _check(directory, overwrite, ts_specs)
     job, first = saving.prepare(data, copy=True), mpi_start.rank() == 0
-    folder = saving.begin(directory)
+    target = Path(os.path.abspath(directory))
+    folder = saving.begin(target, first)
     failed: list[str] = []
 
     def write() -> None:
@@ -143,7 +144,7 @@ def nonblocking_save(
 
     def finish() -> None:
         agree(told, "array_serialization")
-        saving.finish(folder, directory)
+        saving.finish(target, first)
 
     thread = threading.Thread(target=write, name="mpijax nonblocking_save", daemon=True)
     thread.start()

@@ -46,6 +46,14 @@ def allgather(value: Any, what: str) -> list[Any]:
     return [pickle.loads(block[:n].data) for block, n in zip(blocks, lengths, strict=True)]
 
 
+def alltoall(values: list[Any], what: str) -> list[Any]:
+    """What each rank has for this one, of a value for each rank."""
+    if mpi_start.size() == 1:
+        return values
+    with recorded(what):
+        return mpi_start.start().control.alltoall(values)
+
+
 def bcast(value: Any, root: int, what: str) -> Any:
     """The value of rank `root`."""
     if mpi_start.size() == 1:

@@ -1,0 +1,128 @@
+"""Checkpoints in the memory of the nodes, for a job that is started again: ``Checkpointer(..., memory=...)``.
+
+`mpijax run --restart` makes a folder in /dev/shm and names it in MPIJAX_MEMORY; on each other node the ranks make it.
+What lies there is a checkpoint as on the disk. A node has what its own ranks write, and what those of the node before
+it write: so it outlives all processes, and the memory of any node whose neighbour lives on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from mpijax.checkpointing import chunks, folders, metadata, restoring
+from mpijax.checkpointing.errors import CheckpointError, agree
+from mpijax.checkpointing.saving import Job
+from mpijax.runtime.mpi import mpi_start, objects
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+# A step's files on a node, and how many the checkpoint has.
+_Held = dict[int, tuple[set[str], int]]
+
+
+class Memory:
+    """The checkpoints in memory of one run. All methods are collective.
+
+    folder: this node's. first: whether this rank is the first of its node, and tends the folder.
+    """
+
+    def __init__(self, folder: Path, nodes: list[int]):
+        rank = mpi_start.rank()
+        self.folder, self._nodes = folder, nodes
+        self.first = nodes.index(nodes[rank]) == rank
+
+    @classmethod
+    def of_run(cls, path: Path) -> Memory | None:
+        """For the checkpoints of a run in the folder `path`; None where no launcher keeps memory for the job."""
+        named = objects.allgather(os.environ.get("MPIJAX_MEMORY"), "Checkpointer")
+        if not named[0]:
+            return None
+        # Not every launcher hands variables on to other machines.
+        folder = Path(named[mpi_start.rank()] or named[0])
+        places = agree(lambda: _own_folder(folder), "Checkpointer")
+        known = list(dict.fromkeys(places))
+        return cls(folder / hashlib.sha256(bytes(path)).hexdigest()[:16], [known.index(place) for place in places])
+
+    def with_neighbours(self, job: Job) -> Job:
+        """What this rank writes here of a job: its own part, and on several nodes that of a rank of the node before."""
+        pieces = [(array, list(part)) for array, part in job.pieces]
+        nodes, rank = self._nodes, mpi_start.rank()
+        count = max(nodes) + 1
+        if count > 1:
+            own, after = ([r for r, n in enumerate(nodes) if n == m % count] for m in (nodes[rank], nodes[rank] + 1))
+            sent: list[Any] = [None] * len(nodes)
+            sent[after[own.index(rank) % len(after)]] = pieces
+            pieces = pieces + [piece for got in objects.alltoall(sent, "Checkpointer.save") for piece in got or ()]
+        return Job(job.description, job.arrays, pieces)
+
+    def _held(self) -> list[_Held]:
+        """What each node's first rank finds on it; nothing for the other ranks."""
+        return agree(lambda: _held_in(self.folder) if self.first else {}, "Checkpointer.steps")
+
+    def steps(self) -> list[int]:
+        """The steps of which the nodes together have all files."""
+        return _whole(self._held())
+
+    def restore(self, step: int, like: Any) -> Any:
+        """The state that was saved at a step. What a node lacks of its ranks' parts, others send."""
+        target, rank = folders.of_step(self.folder, step), mpi_start.rank()
+        held = [found[step][0] if step in found else set() for found in self._held()]
+        if max(self._nodes) > 0:
+            holder = {file: r for r, files in reversed([*enumerate(held)]) for file in files}
+            first = holder[metadata.FILE]
+            data = objects.bcast(metadata.read(target) if first == rank else b"", first, "restore")
+
+            def lacking() -> list[str]:
+                files = restoring.files_for(metadata.load(data, target), like)
+                return sorted(file for file in {*files, metadata.FILE} if not (target / file).exists())
+
+            asked = agree(lacking, "restore")
+            sent = [{f: (target / f).read_bytes() for f in files if holder[f] == rank} for files in asked]
+            received = objects.alltoall(sent, "restore")
+            agree(lambda: _put(target, received), "restore")
+        try:
+            return restoring.restore(target, like)
+        except CheckpointError:  # else each start would fail here
+            if self.first:
+                folders.remove(target)
+            raise
+
+
+def _put(target: Path, received: list[dict[str, bytes]]) -> None:
+    """Files of a checkpoint, which other ranks of this node may get too."""
+    for file, data in (pair for files in received for pair in files.items()):
+        new = target / f"{file}.{mpi_start.rank()}"
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(data)
+        new.rename(target / file)
+
+
+def _own_folder(folder: Path) -> tuple[str, int, int]:
+    """What tells a folder from those of other nodes. It is made if it is not there, and must be this user's alone."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise CheckpointError(f"MPIJAX_MEMORY names {folder}, which is not a folder of this user alone (mode 0700)")
+    return _BOOT.read_text() if _BOOT.exists() else "", found.st_dev, found.st_ino
+
+
+def _held_in(folder: Path) -> _Held:
+    found: _Held = {}
+    for step, place in folders.steps_in(folder).items():
+        contents = metadata.load(metadata.read(place), place)
+        files = {str(file.relative_to(place)) for file in place.glob("*/c*")} | {metadata.FILE}
+        counts = [chunks.count(leaf.stored_shape, contents.chunks[leaf.array]) for leaf in contents.arrays]
+        found[step] = files, 1 + sum(counts)
+    return found
+
+
+def _whole(held: list[_Held]) -> list[int]:
+    whole = []
+    for step in sorted({step for found in held for step in found}):
+        parts = [found[step] for found in held if step in found]
+        if len(set().union(*(files for files, _ in parts))) == parts[0][1]:
+            whole.append(step)
+    return whole
