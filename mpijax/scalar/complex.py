@@ -38,9 +38,10 @@ def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def square(b: Builder, x: Scalar) -> Scalar:
+    """Its real part is (|re| - |im|) (|re| + |im|): exact where they are close, and 0, not -0, where they are equal."""
     a, c = real_part(x), imag_part(x)
-    product = b.mul(a, c)
-    return pair(b.mul(b.sub(a, c), b.add(a, c)), b.add(product, product))
+    product, p, q = b.mul(a, c), b.abs(a), b.abs(c)
+    return pair(b.mul(b.sub(p, q), b.add(p, q)), b.add(product, product))
 
 
 def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:

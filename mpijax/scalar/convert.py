@@ -34,7 +34,7 @@ def convert(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
             return b.or_(convert(b, re, dtype), convert(b, imag_part(x), dtype))
         return convert(b, re, dtype)
     if target.kind == "b":
-        return b.compare("ne", x, b.const(0, x.dtype))
+        return b.not_(narrow.equal(b, x, b.const(0, x.dtype)))
     if target.is_integer:
         return _to_integer(b, x, dtype)
     return _to_float(b, x, dtype)

@@ -101,13 +101,18 @@ def _fresnel_parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr, Expr]:
 def _fresnel_sine(x: Expr) -> Expr:
     a, square, f, g, sine, cosine = _fresnel_parts(x)
     near = a * square * polynomial(square * square - 3.3, FRESNEL_SINE_NEAR)
-    return where(square < FRESNEL_NEAR, near, 0.5 - (f * cosine + g * sine)).with_sign_of(x)
+    return _odd(x, where(square < FRESNEL_NEAR, near, 0.5 - (f * cosine + g * sine)))
 
 
 def _fresnel_cosine(x: Expr) -> Expr:
     a, square, f, g, sine, cosine = _fresnel_parts(x)
     near = a * polynomial(square * square - 3.3, FRESNEL_COSINE_NEAR)
-    return where(square < FRESNEL_NEAR, near, 0.5 + (f * sine - g * cosine)).with_sign_of(x)
+    return _odd(x, where(square < FRESNEL_NEAR, near, 0.5 + (f * sine - g * cosine)))
+
+
+def _odd(x: Expr, of_size: Expr) -> Expr:
+    """An odd function by its value of |x|. Of -0 it is 0, as JAX's and SciPy's."""
+    return where(x < 0.0, -of_size, of_size)
 
 
 @elementary

@@ -99,6 +99,10 @@ def _in_key(value: Any, what: str, fun: Callable) -> Any:
         ) from None
 
 
+# Programs of a function, and single operations, that are kept. With one more, all of them are forgotten.
+MOST_PROGRAMS = 4096
+
+
 def find(table: dict, key: Any) -> Any:
     """What a table of programs has for a key with static arguments, or None; ValueError if those cannot be compared."""
     try:
@@ -295,6 +299,8 @@ class PjitFunction(JitBase):
         key = (signature, self._options[2:])
         traced = find(self._cache, key)
         if traced is None:
+            if max(len(self._cache) // 2, self._cache_size()) >= MOST_PROGRAMS:
+                self.clear_cache()
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -201,9 +203,10 @@ def test_kernels_serve_other_sizes(name):
     fun, args = FUSED[name]
     f = mpijax.jit(fun)
     f(*(jnp.asarray(a.repeat(2, axis=0)) for a in args))
-    known = len(code._addresses)
+    gc.collect()  # machine code goes with the programs that have it
+    known = set(code._kernels)
     f(*(jnp.asarray(a.repeat(3, axis=0)) for a in args))
-    assert len(code._addresses) == known
+    assert set(code._kernels) <= known
 
 
 def test_dead_work_is_dropped_and_equal_work_shared():

@@ -66,16 +66,17 @@ def test_writable_data_goes_to_the_real_linker():
     )
     with pytest.raises(elf.UnsupportedObject):
         elf.load_elf(code)
-    assert ctypes.CFUNCTYPE(ctypes.c_int64)(llvm._load_with_llvm(code)["next"])() == 42
+    loaded = llvm._load_with_llvm(code)
+    assert ctypes.CFUNCTYPE(ctypes.c_int64)(loaded["next"])() == 42
 
 
 def test_a_cached_object_needs_no_llvm(tmp_path):
     llvm.DiskCache(tmp_path / "c").put("key", llvm.compile_object(ADD))
     script = (
         "import ctypes\nfrom mpijax.compiler.backend.llvm import DiskCache, load_object\n"
-        f"f = load_object(DiskCache({str(tmp_path / 'c')!r}).get('key'))['add']\n"
+        f"f = load_object(DiskCache({str(tmp_path / 'c')!r}).get('key'))\n"
         "signature = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)\n"
-        "print(signature(f)(40, 2), 'libllvmlite' in open('/proc/self/maps').read())"
+        "print(signature(f['add'])(40, 2), 'libllvmlite' in open('/proc/self/maps').read())"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["42", "False"]

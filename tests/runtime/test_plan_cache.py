@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -31,9 +32,8 @@ def disk(tmp_path, monkeypatch):
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(plan_cache, "_disk", lambda: DiskCache(folder, ".plan"))
     monkeypatch.setattr(code, "_disk", [DiskCache(folder)])
-    for name in ("_addresses", "_objects"):
-        monkeypatch.setattr(code, name, {})
-    monkeypatch.setattr(code, "_loaded", set())
+    for name in ("_kernels", "_files"):
+        monkeypatch.setattr(code, name, WeakValueDictionary())
     monkeypatch.setattr(plan_cache, "WORTH", 0)
     return folder
 
@@ -159,8 +159,8 @@ def test_missing_machine_code_is_a_miss(disk):
     assert found is not None
     for file in disk.glob("*.o"):
         file.unlink()
-    code._addresses.clear()
-    code._loaded.clear()
+    code._kernels.clear()
+    code._files.clear()
     assert plan_cache.entry(closed, (), ()).load() is None
 
 
@@ -308,8 +308,8 @@ def test_kernels_are_shared_out_among_threads(threads):
 def test_modules_are_compiled_at_once(disk):
     names = [f"k{i:024x}" for i in range(3)]
     codes = {n: KernelCode(f"define i64 @{n}() {{\n  ret i64 {i}\n}}", frozenset(), {}, i == 1) for i, n in enumerate(names)}
-    code._compile(codes, DiskCache(disk))
-    returned = [ctypes.CFUNCTYPE(ctypes.c_int64)(code._addresses[n])() for n in names]
-    assert returned == [0, 1, 2] and len(code.objects_of(names)) == 2
+    made = code._compile(codes, DiskCache(disk))
+    returned = [ctypes.CFUNCTYPE(ctypes.c_int64)(made[n][n])() for n in names]
+    assert returned == [0, 1, 2] and len(code.objects_of(made)) == 2
     with pytest.raises(LLVMError, match="invalid LLVM IR"):
         code._compile({"a": replace(codes[names[0]], define="no text"), "b": codes[names[1]]}, None)

@@ -69,8 +69,10 @@ def compiled(name: str, in_dtypes: tuple, lanes: int, params: tuple = ()):
 
 def build(body, in_dtypes, lanes: int):
     text, dtype = kernel_text(body, in_dtypes, lanes)
-    address = llvm.load_object(llvm.compile_object(text))["k"]
-    return SIGNATURE(address), dtype
+    code = llvm.load_object(llvm.compile_object(text))
+    kernel = SIGNATURE(code["k"])
+    kernel.code = code
+    return kernel, dtype
 
 
 def call(kernel, dtype, lanes: int, arrays):

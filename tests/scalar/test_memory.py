@@ -84,7 +84,8 @@ def test_stores(dtype, lanes):
             function.module_text(),
         ]
     )
-    kernel = SIGNATURE(llvm.load_object(llvm.compile_object(text))["k"])
+    code = llvm.load_object(llvm.compile_object(text))
+    kernel = SIGNATURE(code["k"])
     x = numbers(dtype, lanes) + numbers(dtype, lanes)[:1]
     index = (np.arange(lanes) * 5 + 3) % 16
     mask = np.arange(lanes) % 2 == 0

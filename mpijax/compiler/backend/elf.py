@@ -20,7 +20,16 @@ _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _R_GOT = (9, 41, 42)  # GOTPCREL and its relaxable forms
 _MACHINE_X86_64 = 62
 
-_keep: list = []
+class Code(dict[str, int]):
+    """Addresses of an object's global functions, by name. They are valid as long as this lives.
+
+    memory: what holds the code. key: the file of the disk cache that has the object, if that is known.
+    """
+
+    def __init__(self, addresses: dict[str, int], memory: object):
+        super().__init__(addresses)
+        self._memory = memory
+        self.key: str | None = None
 
 
 class UnsupportedObject(ValueError):
@@ -56,8 +65,8 @@ def global_functions(code: bytes) -> list[str]:
     return [name for name, kind, index, _ in _Object(code).symbols if kind == 0x12 and index]
 
 
-def load_elf(code: bytes) -> dict[str, int]:
-    """Place an object in executable memory; addresses of its global functions."""
+def load_elf(code: bytes) -> Code:
+    """Place an object in executable memory."""
     o = _Object(code)
     if o.machine != _MACHINE_X86_64 or sys.platform != "linux":
         raise UnsupportedObject("not an x86-64 Linux object")
@@ -72,7 +81,8 @@ def load_elf(code: bytes) -> dict[str, int]:
             offsets[number] = end
             end += section[5]
     stubs = -(-end // 16) * 16
-    memory = mmap.mmap(-1, stubs + 16 * len(externals) + 1)
+    # Private: the kernel then counts neighbours as one mapping, of which a process may have 65,530.
+    memory = mmap.mmap(-1, stubs + 16 * len(externals) + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for number, offset in offsets.items():
         section = o.sections[number]
@@ -87,9 +97,9 @@ def load_elf(code: bytes) -> dict[str, int]:
         if section[1] == _RELA and section[7] in offsets:
             _relocate(o, section, offsets, places, memory, base)
     _make_executable(base, len(memory))
-    _keep.append(memory)
-    return {name: base + offsets[index] + value for name, kind, index, value in o.symbols
-            if kind == 0x12 and index in offsets}
+    found = {name: base + offsets[index] + value for name, kind, index, value in o.symbols
+             if kind == 0x12 and index in offsets}  # fmt: skip
+    return Code(found, memory)
 
 
 def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:

@@ -10,7 +10,7 @@ LLVM is loaded at the first compilation, not before.
 from __future__ import annotations
 
 from mpijax.compiler.backend.disk_cache import DiskCache, cache_key, host_id
-from mpijax.compiler.backend.elf import UnsupportedObject, global_functions, load_elf
+from mpijax.compiler.backend.elf import Code, UnsupportedObject, global_functions, load_elf
 from mpijax.compiler.backend.library import LLVMError, compiled
 
 __all__ = ["DiskCache", "LLVMError", "cache_key", "compile_object", "host_id", "load_object", "to_assembly"]
@@ -26,18 +26,15 @@ def to_assembly(ir_text: str, optimize: bool = False) -> str:
     return compiled(ir_text, optimize, assembly=True).decode()
 
 
-_engines: list = []
-
-
-def load_object(code: bytes) -> dict[str, int]:
-    """Addresses of the global functions of an object file; they stay valid until the process ends."""
+def load_object(code: bytes) -> Code:
+    """An object file in memory."""
     try:
         return load_elf(code)
     except UnsupportedObject:
         return _load_with_llvm(code)
 
 
-def _load_with_llvm(code: bytes) -> dict[str, int]:
+def _load_with_llvm(code: bytes) -> Code:
     """Load through LLVM's own linker: any architecture, any relocation."""
     # Deferred: the import takes tens of milliseconds, and few processes come here.
     import llvmlite.binding as llvm
@@ -48,5 +45,4 @@ def _load_with_llvm(code: bytes) -> dict[str, int]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.create_target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    _engines.append(engine)
-    return {name: engine.get_function_address(name) for name in global_functions(code)}
+    return Code({name: engine.get_function_address(name) for name in global_functions(code)}, engine)

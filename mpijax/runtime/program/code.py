@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
+from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
-_addresses: dict[str, int] = {}
-# The file that holds each kernel, as far as it is known; and the files that have been loaded.
-_objects: dict[str, str] = {}
-_loaded: set[str] = set()
+T = TypeVar("T")
+
+# What is in memory, by the names of kernels and of files, as long as programs or plans have it, or it is recent.
+_kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
+_files: WeakValueDictionary[str, Code] = WeakValueDictionary()
+_recent: deque[Code] = deque(maxlen=1024)
 _lock = threading.Lock()
 _disk: list[DiskCache | None] = []
 # A file either is an object, or names the object that holds the kernel together with others.
@@ -30,77 +36,98 @@ def _cache() -> DiskCache | None:
     return _disk[0]
 
 
-def addresses(kernels: dict[str, KernelCode]) -> dict[str, int]:
-    """The address of each kernel, compiling those that neither this process nor the disk knows.
+class Addresses(dict[str, int]):
+    """Addresses of kernels, by name, and what they lie in."""
+
+    def __init__(self, codes: dict[str, Code]):
+        super().__init__({name: code[name] for name, code in codes.items()})
+        self._codes = codes
+
+
+def addresses(kernels: Mapping[str, Any]) -> Addresses:
+    """The address of each kernel, compiling (a `KernelCode`) those that neither this process nor the disk knows.
 
     New kernels are compiled together, which is quicker than one by one; many of them by several threads.
     """
-    missing = [n for n in kernels if n not in _addresses]
-    if missing:
+    found = {n: known for n in kernels if (known := _kernels.get(n)) is not None}
+    if len(found) < len(kernels):
         with _lock:
-            missing = [n for n in missing if n not in _addresses]
             cache = _cache()
-            if cache is not None:
-                missing = [n for n in missing if not _load_from(cache, n)]
+            missing = []
+            for name in [n for n in kernels if n not in found]:
+                code = _kernels.get(name) or _load_from(cache, name)
+                if code is None:
+                    missing.append(name)
+                else:
+                    found[name] = code
             if missing:
-                _compile({n: kernels[n] for n in missing}, cache)
-    return _addresses
+                found |= _compile({n: kernels[n] for n in kernels if n in missing}, cache)
+    return Addresses(found)
 
 
-def _load_from(cache: DiskCache, name: str) -> bool:
-    if name in _addresses:
-        return True
-    content = cache.get(cache_key(name))
-    if content is None or not content.startswith(_REFERENCE):
-        return False
-    return _load_object(cache, content[len(_REFERENCE) :].decode(), [name])
+def _load_from(cache: DiskCache | None, name: str) -> Code | None:
+    content = None if cache is None else cache.get(cache_key(name))
+    if cache is None or content is None or not content.startswith(_REFERENCE):
+        return None
+    code = _load_file(cache, content[len(_REFERENCE) :].decode())
+    return code if code is not None and name in code else None
 
 
-def _load_object(cache: DiskCache, key: str, names: list[str]) -> bool:
-    """Load a file of machine code; whether it has these kernels."""
-    if key not in _loaded:
-        code = cache.get(key)
-        if code is None:
-            return False
-        found = llvm.load_object(code)
-        _addresses.update(found)
-        _objects.update(dict.fromkeys(found, key))
-        _loaded.add(key)
-    return all(name in _addresses for name in names)
+def _load_file(cache: DiskCache, key: str) -> Code | None:
+    """A file of machine code; None if it is gone."""
+    known = _files.get(key)
+    if known is not None:
+        return known
+    data = cache.get(key)
+    return None if data is None else _keep(llvm.load_object(data), key)
 
 
-def objects_of(names) -> dict[str, list[str]] | None:
+def _keep(code: Code, key: str | None) -> Code:
+    """Note what is new in memory."""
+    code.key = key
+    _kernels.update(dict.fromkeys(code, code))
+    if key is not None:
+        _files[key] = code
+    _recent.append(code)
+    return code
+
+
+def objects_of(names: Iterable[str]) -> dict[str, list[str]] | None:
     """The files that hold these kernels, each with those it has; None if one is in no file."""
     files: dict[str, list[str]] = {}
     for name in names:
-        key = _objects.get(name)
-        if key is None:
+        code = _kernels.get(name)
+        if code is None or code.key is None:
             return None
-        files.setdefault(key, []).append(name)
+        files.setdefault(code.key, []).append(name)
     return files
 
 
-def load_objects(files: dict[str, list[str]]) -> bool:
-    """Load what `objects_of` told; False if a file is gone."""
-    cache = _cache()
+def load_objects(files: dict[str, list[str]]) -> dict[str, Code] | None:
+    """The kernels of which `objects_of` told; None if a file is gone."""
+    cache, found = _cache(), {}
     with _lock:
-        return cache is not None and all(
-            all(name in _addresses for name in names) or _load_object(cache, key, names)
-            for key, names in files.items()
-        )
+        for key, names in files.items():
+            for name in names:
+                code = _kernels.get(name) or (_load_file(cache, key) if cache is not None else None)
+                if code is None or name not in code:
+                    return None
+                found[name] = code
+    return found
 
 
-def _compile(codes: dict[str, KernelCode], cache: DiskCache | None) -> None:
+def _compile(codes: dict[str, KernelCode], cache: DiskCache | None) -> dict[str, Code]:
     modules = _modules(codes, cpus_per_rank())
-    for code in _in_threads([partial(_compiled, {n: codes[n] for n in names}, cache) for names in modules]):
-        _addresses.update(llvm.load_object(code))
+    made = _in_threads([partial(_compiled, {n: codes[n] for n in names}, cache) for names in modules])
+    loaded = [_keep(llvm.load_object(data), key) for data, key in made]
+    return {name: code for names, code in zip(modules, loaded, strict=True) for name in names}
 
 
-def _compiled(codes: dict[str, KernelCode], cache: DiskCache | None) -> bytes:
-    """Machine code of kernels that are one module."""
+def _compiled(codes: dict[str, KernelCode], cache: DiskCache | None) -> tuple[bytes, str | None]:
+    """Machine code of kernels that are one module, and the file that has it."""
     text, optimize = module_text(list(codes.values())), any(c.optimize for c in codes.values())
     if cache is None:
-        return llvm.compile_object(text, optimize)
+        return llvm.compile_object(text, optimize), None
     key = cache_key(text)
 
     def compiled() -> bytes:
@@ -110,9 +137,7 @@ def _compiled(codes: dict[str, KernelCode], cache: DiskCache | None) -> bytes:
             cache.put(cache_key(name), _REFERENCE + key.encode())
         return code
 
-    code = once_on_node(key, lambda: cache.get(key), compiled)
-    _objects.update(dict.fromkeys(codes, key))
-    return code
+    return once_on_node(key, lambda: cache.get(key), compiled), key
 
 
 def _modules(codes: dict[str, KernelCode], threads: int) -> list[list[str]]:
@@ -132,9 +157,9 @@ def _modules(codes: dict[str, KernelCode], threads: int) -> list[list[str]]:
     return [part for part in (optimized, *parts) if part]
 
 
-def _in_threads(jobs: Sequence[Callable[[], bytes]]) -> list[bytes]:
+def _in_threads(jobs: Sequence[Callable[[], T]]) -> list[T]:
     """What the functions return, each called by a thread of its own; raises what one of them raises."""
-    done: dict[int, bytes] = {}
+    done: dict[int, T] = {}
     failed: list[Exception] = []
 
     def call(i: int) -> None:

@@ -35,7 +35,7 @@ from mpijax.runtime.program import plan_cache
 from mpijax.runtime.program.loader import load_plan, watchers
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
-from mpijax.transforms.jit import find
+from mpijax.transforms.jit import MOST_PROGRAMS, find
 from mpijax.transforms.key_reuse import signature_of
 
 _WITHOUT_VALUE = (ShapeDtypeStruct, ShapedArray)
@@ -71,6 +71,8 @@ def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[
     if key is None:
         return _evaluate_shards(primitive, args, avals, params)
     program = _eager_program(primitive, avals, params, args)
+    if len(programs) >= MOST_PROGRAMS:
+        programs.clear()
     programs[key] = program
     if "comm" in params:
         forget_with(params, lambda: programs.pop(key, None))

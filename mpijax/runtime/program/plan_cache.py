@@ -69,8 +69,11 @@ class Entry:
             with config.enable_x64(True):  # types are those of the plan, whatever the option says
                 read = _PlanReader(tables, blobs, self.constants).values(values)
             plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
-            plan.kernels = {name: None for names in files.values() for name in names}  # type: ignore[misc]
-            return plan if code.load_objects(files) else None
+            loaded = code.load_objects(files)
+            if loaded is None:
+                return None
+            plan.kernels = loaded  # type: ignore[assignment]
+            return plan
         except Exception:  # whatever is wrong with a file, it is as good as none
             return None
 
@@ -79,17 +82,17 @@ class Entry:
 
         def made() -> Plan:
             plan = make()
-            code.addresses(plan.kernels)
             self.store(plan)
             return plan
 
         return self.load() or once_on_node(self.key, self.load, made)
 
     def store(self, plan: Plan) -> None:
-        """Keep a plan whose kernels are compiled, if it is data and took time to make."""
+        """Compile the kernels of a plan, and keep it if it is data and took time to make."""
+        compiled = code.addresses(plan.kernels)
         if time.perf_counter() - self.began < WORTH:
             return
-        files = code.objects_of(plan.kernels)
+        files = code.objects_of(compiled)
         if files is None:
             return
         writer = _PlanWriter(self.constants)
