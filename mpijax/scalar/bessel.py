@@ -121,7 +121,7 @@ def _by_hankel(n: Expr, x: Expr) -> Expr:
     quarter = n - 4.0 * (n * 0.25).floor()
     odd, beyond = quarter.eq(1.0) | quarter.eq(3.0), quarter >= 2.0
     cosine, sine = where(odd, minus, plus), where(odd, -plus, minus)
-    value = (p * cosine - q * sine) / (np.pi * x).sqrt()
+    value = (p * cosine - q * sine) * np.pi**-0.5 / x.sqrt()  # pi x may be too large
     return where(beyond, -value, value)
 
 

@@ -8,15 +8,12 @@ from mpijax.scalar import complex as cx
 from mpijax.scalar import narrow
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.registry import named, rule
-from mpijax.scalar.types import BFLOAT16, FLOAT32, UINT32, Scalar, imag_part, info
+from mpijax.scalar.types import FLOAT32, UINT32, Scalar, imag_part, info
 
 
 def _comparison(name: str):
     def compare(b: Builder, x: Scalar, y: Scalar) -> Scalar:
         """Elementwise comparison, bool; with NaN only `ne` holds; complex orders by (real, imaginary)."""
-        if x.imag is None and x.dtype == BFLOAT16 and name in ("eq", "ne"):
-            same = narrow.equal(b, x, y)
-            return same if name == "eq" else b.not_(same)
         if x.imag is None:
             return b.compare(name, x, y)
         if name in ("eq", "ne"):

@@ -1,7 +1,7 @@
 """Conversion between dtypes with the meaning of `lax.convert_element_type`.
 
 Float to integer truncates, saturates at the ends of the integer type and sends NaN to 0; anything to bool
-is `x != 0`; integers wrap; complex to real drops the imaginary part.
+is `x != 0`, also of a denormal bfloat16; integers wrap; complex to real drops the imaginary part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def convert(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
             return b.or_(convert(b, re, dtype), convert(b, imag_part(x), dtype))
         return convert(b, re, dtype)
     if target.kind == "b":
-        return b.not_(narrow.equal(b, x, b.const(0, x.dtype)))
+        if source.kind == "n":  # a denormal bfloat16 is one of float32 too, which a comparison takes for zero
+            x = b.shl(b.bitcast(Scalar(FLOAT32, x.ir), INT32), b.const(1, INT32))
+        return b.compare("ne", x, b.const(0, x.dtype))
     if target.is_integer:
         return _to_integer(b, x, dtype)
     return _to_float(b, x, dtype)

@@ -22,7 +22,8 @@ COEFFICIENTS = [b / math.factorial(2 * k + 1) for k, b in enumerate(_BERNOULLI, 
 def _spence(x: Expr) -> Expr:
     near, large = (x > 0.5) & (x < 2.0), x >= 2.0
     small = where(near, 0.5, where(large, 1.0 / x, x))
-    logarithm = log(where(near, x, small))
+    logarithm = log(where(near | large, x, small))  # of the largest x, 1 / x is a denormal
+    logarithm = where(large, -logarithm, logarithm)
     u = 0.0 - where(near, logarithm, log1p(-small))
     square = u * u
     series = u + square * (u * polynomial(square, COEFFICIENTS) - 0.25)

@@ -66,16 +66,6 @@ def round_to(b: Builder, x: Scalar) -> Scalar:
     return _round_exponent(b, x) if x.dtype == EXPONENT else _round_fp8(b, x)
 
 
-def equal(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x == y. A denormal bfloat16 is one of float32 too, which a comparison takes for zero."""
-    same = b.compare("eq", x, y)
-    if x.dtype != BFLOAT16:
-        return same
-    p, q = (b.bitcast(Scalar(FLOAT32, z.ir), UINT32) for z in (x, y))
-    zeros = b.compare("eq", b.shl(b.or_(p, q), b.const(1, UINT32)), b.const(0, UINT32))
-    return b.and_(same, b.or_(zeros, b.compare("eq", p, q)))
-
-
 def _round_bits(b: Builder, x: Scalar, drop: int) -> Scalar:
     """Bits of float x with the low `drop` mantissa bits rounded away, uint32; a NaN stays a quiet NaN."""
     u = lambda v: b.const(v, UINT32)

@@ -151,7 +151,8 @@ class Writer:
         nest = emit(kernel, self._alike.arguments.get(kernel, ()), self._alike.called)
         function = nest.function
         text = function.definition("KERNEL_NAME")
-        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
+        whole = "\n".join([text, *function.text.helpers.values()])  # machine code is found by the name
+        name = "k" + hashlib.sha256(whole.encode()).hexdigest()[:24]
         if name not in self.plan.kernels:
             self.plan.kernels[name] = KernelCode(
                 text.replace("KERNEL_NAME", name), frozenset(function.text.declares), dict(function.text.helpers)
