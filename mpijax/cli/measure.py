@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 MARK = "mpijax-measured "
-# Parts of the time for a figure, of which the fastest counts: other programs disturb short ones less often.
-_PARTS = 5
+# Seconds of a part of the time for a figure, and the fewest parts. The fastest counts: where other programs take the
+# cores, they leave some of the short ones alone.
+_PART, _PARTS = 3e-4, 15
 OPERATIONS = ("allreduce", "allgather", "alltoall", "bcast", "sendrecv")
 
 
@@ -38,8 +39,11 @@ def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator
             run = _loop(name, world.rank, ranks)
             seconds_of = _timer(world, run, x)
             seconds_of(1)  # compiles
-            turns = int(min(max(seconds / max(seconds_of(5), 1e-9), _PARTS), 20_000)) // _PARTS
-            best = min(seconds_of(turns) for _ in range(3 * _PARTS))
+            turns, best = 1, float("inf")
+            while turns < 4096 and (best := min(seconds_of(turns) for _ in range(3))) * turns < _PART:
+                turns *= 4
+            parts = max(_PARTS, int(3 * seconds / (turns * best)))
+            best = min(best, *(seconds_of(turns) for _ in range(parts)))
             yield {"operation": name, "bytes": x.nbytes, "us": best * 1e6, "MB/s": x.nbytes / best / 1e6}
 
 

@@ -28,6 +28,8 @@ _VALUED = ("-n", "-np", "--np", "--ranks", "--nodes", "--bench", "--network", "-
 # Between nodes, unless --network measures it: of a network with remote memory access and 100 Gbit/s.
 _USUAL = LogGP(L=1.2e-6, o=0.3e-6, G=0.08e-9)
 _ROW = "{:20} {:>7} {:>9} {:>10} {:>9} {:>9} {:>9}"
+# Bytes of the exchanges that are measured here; between them the model is scaled.
+_SIZES = "16,256,1K,4K,16K,64K,256K,1M,4M,16M"
 # Exchanges that the table of a program shows.
 _SHOWN = 5
 
@@ -80,7 +82,7 @@ def _network(options: argparse.Namespace, p: argparse.ArgumentParser) -> tuple[N
     said = [f"within a node: {options.bench}"] if options.bench else []
     if within is None:
         ranks = max(2, min(-(-options.ranks // options.nodes), len(cores.physical())))
-        names, sizes = list(bench.OPERATIONS), bench.sizes(bench.DEFAULT_SIZES)
+        names, sizes = list(bench.OPERATIONS), bench.sizes(_SIZES)
         within = bench.measured(ranks, names, sizes, 0.02)
         assert within is not None  # this process is no rank
         said.append(f"within a node: measured here, on {ranks} ranks")
