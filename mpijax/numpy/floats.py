@@ -340,24 +340,30 @@ def frexp(x, /):
     return _frexp(x)
 
 
+def _normalized(x):
+    """(bits of x scaled to be no denormal, exponent of that scale)."""
+    info = dtypes.finfo(x.dtype)
+    bits = _INTEGER_OF_BITS[info.bits]
+    tiny = less(lax.abs(x), np.asarray(info.tiny, x.dtype)[()])
+    scaled = _where(tiny, multiply(x, scalar_like(x, 1 << info.nmant)), x)
+    shift = _where(tiny, bits.type(-info.nmant), bits.type(0))
+    return lax.bitcast_convert_type(scaled, bits), shift
+
+
 @custom_jvp
 def _frexp(x):
-    """By the bits alone: arithmetic takes denormals for zero."""
     info = dtypes.finfo(x.dtype)
-    bias = 1 - info.minexp
-    bits = lax.bitcast_convert_type(x, _INTEGER_OF_BITS[info.bits])
-    size = lax.bitwise_and(bits, _wrapped(bits, ~(-1 << (info.bits - 1))))
-    # A denormal's first bit is brought to where other numbers have theirs, which is not stored.
-    shift = lax.max(lax.sub(lax.clz(size), scalar_like(bits, info.nexp)), scalar_like(bits, 0))
-    size = lax.shift_left(size, shift)
-    field = lax.shift_right_logical(size, scalar_like(bits, info.nmant))
-    exponent = lax.sub(lax.sub(field, shift), scalar_like(bits, bias - 1))
+    mask, bias = (1 << info.nexp) - 1, 1 - info.minexp
+    bits, shift = _normalized(x)
+    field = lax.bitwise_and(
+        lax.shift_right_arithmetic(bits, scalar_like(bits, info.nmant)), scalar_like(bits, mask)
+    )
+    exponent = lax.add(shift, lax.add(lax.sub(field, scalar_like(bits, bias)), scalar_like(bits, 1)))
     # The exponent field of numbers in [0.5, 1) in place of x's.
-    sign = lax.bitwise_and(bits, _wrapped(bits, -1 << (info.bits - 1)))
-    bits = lax.bitwise_or(sign, lax.bitwise_and(size, _wrapped(bits, ~(-1 << info.nmant))))
+    bits = lax.bitwise_and(bits, _wrapped(bits, ~(mask << info.nmant)))
     bits = lax.bitwise_or(bits, scalar_like(bits, (bias - 1) << info.nmant))
     mantissa = lax.bitcast_convert_type(bits, x.dtype)
-    special = bitwise_or(bitwise_or(isinf(x), isnan(x)), lax.eq(size, scalar_like(size, 0)))
+    special = bitwise_or(bitwise_or(isinf(x), isnan(x)), equal(x, 0))
     exponent = _where(special, lax.full_like(exponent, 0), exponent)
     return _where(special, x, mantissa), convert(exponent, np.dtype(np.int32))
 

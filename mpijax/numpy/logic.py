@@ -84,10 +84,8 @@ greater_equal = _ordering("greater_equal", lax.ge, "x >= y", "[False,  True,  Tr
 
 
 def to_bool(x):
-    """Whether elements differ from 0: those of bfloat16 also by less than a comparison sees."""
-    if x.dtype == _BOOL or x.dtype == dtypes.bfloat16:
-        return convert(x, _BOOL)
-    return lax.ne(x, scalar_like(x, 0))
+    """Whether elements differ from 0."""
+    return x if x.dtype == _BOOL else lax.ne(x, scalar_like(x, 0))
 
 
 def logical_and(x, y, /):
