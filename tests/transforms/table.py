@@ -249,7 +249,7 @@ EXCLUDED = {
         "all_gather all_gather_invariant all_to_all axis_index counted_all_to_all pbroadcast pmax pmin ppermute psum psum_invariant pvary "
         "reduce_scatter shard_map".split(), _COLLECTIVE),
     **dict.fromkeys(
-        "global_array_to_host_local_array host_local_array_to_global_array reshard sharding_constraint".split(),
+        "global_array_to_host_local_array host_local_array_to_global_array move reshard sharding_constraint".split(),
         "says how arrays are laid out over ranks: tests/spmd"),
     **dict.fromkeys(
         "mpi_allgather mpi_allgatherv mpi_allreduce mpi_alltoall mpi_alltoallv mpi_barrier mpi_bcast mpi_exscan "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from mpijax.compiler.backend import llvm
@@ -15,8 +16,6 @@ from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
 from mpijax.runtime.machine.cpus import cpus_per_rank
-
-T = TypeVar("T")
 
 # What is in memory, by the names of kernels and of files, as long as programs or plans have it, or it is recent.
 _kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
@@ -118,7 +117,12 @@ def load_objects(files: dict[str, list[str]]) -> dict[str, Code] | None:
 
 def _compile(codes: dict[str, KernelCode], cache: DiskCache | None) -> dict[str, Code]:
     modules = _modules(codes, cpus_per_rank())
-    made = _in_threads([partial(_compiled, {n: codes[n] for n in names}, cache) for names in modules])
+    jobs = [partial(_compiled, {n: codes[n] for n in names}, cache) for names in modules]
+    if len(jobs) == 1:
+        made = [jobs[0]()]
+    else:
+        with ThreadPoolExecutor(len(jobs), "mpijax compiles") as pool:
+            made = [done.result() for done in [pool.submit(job) for job in jobs]]
     loaded = [_keep(llvm.load_object(data), key) for data, key in made]
     return {name: code for names, code in zip(modules, loaded, strict=True) for name in names}
 
@@ -155,25 +159,3 @@ def _modules(codes: dict[str, KernelCode], threads: int) -> list[list[str]]:
         parts[i].append(n)
         filled[i] += lines[n]
     return [part for part in (optimized, *parts) if part]
-
-
-def _in_threads(jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """What the functions return, each called by a thread of its own; raises what one of them raises."""
-    done: dict[int, T] = {}
-    failed: list[Exception] = []
-
-    def call(i: int) -> None:
-        try:
-            done[i] = jobs[i]()
-        except Exception as e:  # raised again below
-            failed.append(e)
-
-    threads = [threading.Thread(target=call, args=(i,), name="mpijax compiles") for i in range(1, len(jobs))]
-    for thread in threads:
-        thread.start()
-    call(0)
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return [done[i] for i in range(len(jobs))]
