@@ -53,8 +53,8 @@ cdef struct CommArgs:
     void* mpi_status            # out: an MPI_Status to be filled in by what receives; or NULL
     int32_t early               # with MPI's non-blocking form, the same on all ranks; a send: without waiting
     int32_t to_itself           # whether a message goes to this rank, both ends matching, with no status
-    int32_t paired              # whether the other side of a message is the same call, which uses the ring between them too
-    void* shared                # the communicator's slots, or of paired messages its rings (mpi_slots.h, mpi_ring.h), or NULL
+    int32_t paired              # whether both sides of a message are the same call, which uses the ring between them
+    void* shared                # the communicator's slots, of paired messages its rings (mpi_slots.h, mpi_ring.h); NULL
     uint64_t what               # of an operation that all ranks do: a number of its label, the same on all; or 0
     uint64_t lanes              # of messages that may go through lanes (mpi_lanes.h): which communicator; else 0
     int32_t lane_to             # the ranks of this node to whom and from whom; -1: none of them

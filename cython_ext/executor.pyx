@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 """The executor: runs programs, which are lists of instructions over a table of buffers.
 
-`Program` loads a `ProgramSpec` (mpijax/compiler/steps/instructions.py says what the instructions mean) into C structures
-once. A run fills a table of pointers - arguments, new memory for results, one block for all temporaries - and
-walks the instructions. The table belongs to the run, so that programs can be run from several threads, and
-from within their own host calls.
+`Program` loads a `ProgramSpec` (mpijax/compiler/steps/instructions.py says what the instructions mean) into C
+structures once. A run fills a table of pointers: arguments, new memory for results, one block for all
+temporaries. Then it walks the instructions. The table belongs to the run, so that programs can be run from several
+threads, and from within their own host calls.
 """
 
 cimport cython

@@ -66,44 +66,44 @@ cdef enum:
 
 cdef void some_lines(void** unused, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
     """Transforms lines of all blocks, numbered one block after the other."""
-    cdef Lines* l = <Lines*>params
+    cdef Lines* s = <Lines*>params
     cdef int64_t block, first, last
-    if l.behind == 1:
-        transform(l, l.x + begin * l.n * l.size, l.out + begin * l.count * l.out_size, end - begin,
-                  l.n * l.size, l.count * l.out_size)
+    if s.behind == 1:
+        transform(s, s.x + begin * s.n * s.size, s.out + begin * s.count * s.out_size, end - begin,
+                  s.n * s.size, s.count * s.out_size)
         return
     while begin < end:
-        block, first = begin // l.behind, begin % l.behind
-        last = min(l.behind, first + end - begin)
-        transform(l, l.x + (block * l.n * l.behind + first) * l.size,
-                  l.out + (block * l.count * l.behind + first) * l.out_size, last - first, l.size, l.out_size)
+        block, first = begin // s.behind, begin % s.behind
+        last = min(s.behind, first + end - begin)
+        transform(s, s.x + (block * s.n * s.behind + first) * s.size,
+                  s.out + (block * s.count * s.behind + first) * s.out_size, last - first, s.size, s.out_size)
         begin += last - first
 
 
-cdef void transform(Lines* l, char* x, char* out, int64_t lines, int64_t line, int64_t out_line) noexcept nogil:
+cdef void transform(Lines* s, char* x, char* out, int64_t lines, int64_t line, int64_t out_line) noexcept nogil:
     """Transforms so many lines, which begin so many bytes apart."""
     cdef char* args[3]
     cdef cnp.npy_intp sizes[3]
     cdef cnp.npy_intp steps[5]
     args[0], args[2] = x, out
-    args[1] = <char*>&l.factor if l.double_precision else <char*>&l.single
-    sizes[0], sizes[1], sizes[2] = lines, l.n, l.count
+    args[1] = <char*>&s.factor if s.double_precision else <char*>&s.single
+    sizes[0], sizes[1], sizes[2] = lines, s.n, s.count
     steps[0], steps[1], steps[2] = line, 0, out_line
-    steps[3], steps[4] = l.behind * l.size, l.behind * l.out_size
-    l.call(args, sizes, steps, l.data)
+    steps[3], steps[4] = s.behind * s.size, s.behind * s.out_size
+    s.call(args, sizes, steps, s.data)
 
 
 cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
                 int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
     """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
-    cdef Lines l
+    cdef Lines s
     cdef int64_t grain = max(1, LEAST_WORK // max(n, count, 1))
     if behind > 1:
         grain = (grain + TOGETHER - 1) // TOGETHER * TOGETHER
-    l.call, l.data = loop.call, loop.data
-    l.factor, l.single, l.double_precision = factor, <float>factor, double_precision
-    l.x, l.out, l.n, l.count, l.behind, l.size, l.out_size = x, out, n, count, behind, size, out_size
-    on_threads(some_lines, NULL, <int64_t*>&l, before * behind, grain)
+    s.call, s.data = loop.call, loop.data
+    s.factor, s.single, s.double_precision = factor, <float>factor, double_precision
+    s.x, s.out, s.n, s.count, s.behind, s.size, s.out_size = x, out, n, count, behind, size, out_size
+    on_threads(some_lines, NULL, <int64_t*>&s, before * behind, grain)
 
 
 cdef void along_all(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t stack,

@@ -47,7 +47,9 @@ cdef enum:
     LARGE = 128             # rows or columns beyond which a matrix is large
 
 
-cdef inline void over_stack(StackKernel kernel, void** buffers, const int64_t* words, const Library* blas) noexcept nogil:
+cdef inline void over_stack(
+    StackKernel kernel, void** buffers, const int64_t* words, const Library* blas
+) noexcept nogil:
     """Runs a kernel on a stack, whose matrices the threads of this rank share. BLAS then uses one on each."""
     cdef int64_t count = words[1], rows = words[2], columns = words[3], grain
     if count < 2 or rows * columns == 0 or (count < FEW and max(rows, columns) > LARGE):

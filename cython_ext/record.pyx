@@ -119,8 +119,8 @@ def step_notes_address():
 
 
 def step_notes():
-    """(how many notes there have been, the last of them as bytes: ticks, thread and what is noted, of 8 bytes each; note
-    number n is the one at n % `NOTES`)"""
+    """(how many notes there have been, the last of them as bytes: ticks, thread and what is noted, of 8 bytes each;
+    note n is the one at n % `NOTES`)"""
     if mj_notes == NULL:
         return 0, b""
     return mj_noted, (<char*>mj_notes)[:MJ_NOTES * sizeof(Note)]
