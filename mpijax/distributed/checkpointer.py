@@ -246,7 +246,7 @@ class _Place:
         warn_user(f"the {self._what} of step {step} was not written; {kept}: {why}", CheckpointWarning)
 
     def _tidy(self, failed: Path | None) -> None:
-        """Remove what is left of a save that failed, and the checkpoints that are too many, if that can be."""
+        """Remove the files of a failed save and the oldest checkpoints beyond `keep`; warn where that fails."""
         old = list(folders.steps_in(self._folder).values())
         for folder in ([failed] if failed else []) + (old[: -self._keep] if self._keep else []):
             try:

@@ -1,8 +1,8 @@
 """Checkpoints in the memory of the nodes, for a job that is started again: ``Checkpointer(..., memory=...)``.
 
 `mpijax run --restart` makes a folder in /dev/shm and names it in MPIJAX_MEMORY; on each other node the ranks make it.
-What lies there is a checkpoint as on the disk. A node has what its own ranks write, and what those of the node before
-it write: so it outlives all processes, and the memory of any node whose neighbour lives on.
+The files are those of a checkpoint on the disk. Each node holds the parts of its own ranks and those of the node before it.
+So a checkpoint survives the death of all processes, and the loss of a node whose neighbour lives on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Memory:
         return cls(folder / hashlib.sha256(bytes(path)).hexdigest()[:16], [known.index(place) for place in places])
 
     def with_neighbours(self, job: Job) -> Job:
-        """What this rank writes here of a job: its own part, and on several nodes that of a rank of the node before."""
+        """What this rank writes: its own part, and on several nodes also the part of a rank of the node before."""
         pieces = [(array, list(part)) for array, part in job.pieces]
         nodes, rank = self._nodes, mpi_start.rank()
         count = max(nodes) + 1

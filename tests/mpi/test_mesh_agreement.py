@@ -60,7 +60,7 @@ print("not reached")
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """The disagreements of as many ranks are told one after the other in one job."""
+    """All disagreements of one number of ranks run in one job, one after the other."""
     jobs = {"known": Job(KNOWN, 4, start=START)}
     for name, (ranks, code, _) in DISAGREEMENTS.items():
         jobs.setdefault(f"{ranks} ranks", Job("", ranks, start=START)).body += f"told({name!r}, {code!r})\n"

@@ -62,7 +62,7 @@ PLACES = {
     "a body over a mesh without devices": lambda s: s.jax.jit(lambda x: s.jax.shard_map(
         lambda x: x * 2, mesh=mesh(s, 2).abstract_mesh, in_specs=s.P("i"), out_specs=s.P("i"))(x))(
             s.jax.device_put(V, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P()))),
-    "compiled for what lies nowhere": lambda s: s.jax.jit(s.jax.shard_map(
+    "compiled for arrays without devices": lambda s: s.jax.jit(s.jax.shard_map(
         lambda x: x, mesh=mesh(s, 4), in_specs=s.P("i"), out_specs=s.P("i"))).lower(s.jnp.asarray(V)).compile()(V),
     "a gradient of what goes to other devices": lambda s: s.jax.value_and_grad(lambda x: s.jnp.sum(s.jax.jit(lambda y: y * 3)(
         s.jax.device_put(x**2, s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[2:4], "i"), s.P("i"))))))(

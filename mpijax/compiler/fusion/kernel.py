@@ -265,7 +265,7 @@ def verify(kernel: Kernel) -> None:
     """Check the rules of a kernel.
 
     Raises:
-      BrokenForm: the one that does not hold.
+      BrokenForm: a rule does not hold; the message names it.
     """
     require(_rules(kernel), f"the kernel {kernel.name} of {kernel.source}")
 

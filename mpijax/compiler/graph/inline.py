@@ -107,7 +107,7 @@ def verify(program: Program) -> None:
     """Check the rules of a program without calls.
 
     Raises:
-      BrokenForm: the one that does not hold.
+      BrokenForm: a rule does not hold; the message names it.
     """
     jaxpr = program.closed.jaxpr
     known: set[Any] = {*jaxpr.constvars, *jaxpr.invars}

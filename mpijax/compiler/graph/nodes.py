@@ -169,7 +169,7 @@ def verify(graph: Graph) -> None:
     """Check the rules of a finished graph, and of those inside it.
 
     Raises:
-      BrokenForm: the one that does not hold.
+      BrokenForm: a rule does not hold; the message names it.
     """
     known = {id(v) for v in (*graph.inputs, *graph.const_values)}
     for node in graph.nodes:

@@ -172,7 +172,7 @@ def verify(s: Schedule) -> None:
     """Check the rules of a schedule.
 
     Raises:
-      BrokenForm: the one that does not hold.
+      BrokenForm: a rule does not hold; the message names it.
     """
     require(_rules(s), f"the schedule of the kernel {s.source.name} of {s.source.source}")
 

@@ -141,7 +141,7 @@ def verify(plan: Plan) -> None:
     """Check the rules of a plan.
 
     Raises:
-      BrokenForm: the one that does not hold.
+      BrokenForm: a rule does not hold; the message names it.
     """
     for holds, rule in (*_buffer_rules(plan), *_instruction_rules(plan), *_memory_rules(plan)):
         if not holds:
