@@ -1,8 +1,8 @@
 """Checkpoints in the memory of the nodes, for a job that is started again: ``Checkpointer(..., memory=...)``.
 
 `mpijax run --restart` makes a folder in /dev/shm and names it in MPIJAX_MEMORY; on each other node the ranks make it.
-The files are those of a checkpoint on the disk. Each node holds the parts of its own ranks and those of the node before it.
-So a checkpoint survives the death of all processes, and the loss of a node whose neighbour lives on.
+The files are those of a checkpoint on the disk. Each node holds the parts of its own ranks and those of the node before
+it. So a checkpoint survives the death of all processes, and the loss of a node whose neighbour lives on.
 """
 
 from __future__ import annotations

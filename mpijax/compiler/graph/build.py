@@ -377,7 +377,7 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
     program = inlined(closed)
     constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
     if any(layouts) or constraints_asked:  # once parts are exchanged for an operation, it stays
-        program = inlined(regions.needed(closed))
+        program = replace(program, closed=regions.needed(program.closed))
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.planned_shape(v.aval.shape))
         value = Value(aval, "input", position=i)
