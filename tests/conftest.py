@@ -36,6 +36,8 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 # Python from writing what it has compiled; that is more than half of the time a rank takes to start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Ranks of a job that a test starts print each line in one piece: unbuffered, the words of two ranks would mix.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # The launchers say which rank this is before MPI starts: MPICH and its relatives, Open MPI, Slurm.
 RANK = int(

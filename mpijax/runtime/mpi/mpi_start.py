@@ -369,6 +369,7 @@ def _end_job_with_errors() -> None:
             previous(kind, value, trace)
             return
         rank = MPI.COMM_WORLD.rank
+        output.flush()  # what the program printed before comes first
         try:
             if tracebacks.behind(previous) is sys.__excepthook__:
                 tracebacks.leave_out_own_frames(value)
