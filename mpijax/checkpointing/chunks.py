@@ -71,13 +71,13 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     if sharding.spec.unreduced:
         raise ValueError(f"an array of sums that are not done yet cannot be saved (its layout is {sharding.spec})")
     words = x.dtype.physical_shape if not isinstance(x.dtype, np.dtype) else ()
-    shard = sharding.block_shape(x.shape)
+    shard = sharding.process_block(x.shape)
     parts = [-(-whole // n) if n else 1 for whole, n in zip(x.shape, shard, strict=True)]
     split = (*(p > 1 for p in parts), *(False for _ in words))
     if not sharding.addressable_devices:
         return Part((*shard, *words), split)
     start = tuple(s.start or 0 for s in sharding.local_slices(x.shape)) + (0,) * len(words)
-    copies = max(sharding.mesh.size // max(math.prod(parts), 1), 1)
+    copies = max(sharding.mesh.num_processes // max(math.prod(parts), 1), 1)
     return Part((*shard, *words), split, start, x._physical, sharding.replica(), copies)
 
 

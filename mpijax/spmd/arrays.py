@@ -15,7 +15,7 @@ from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDevice
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
-from mpijax.runtime.arrays.array import from_numpy
+from mpijax.runtime.arrays.array import from_numpy, within
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.spmd.constraints import named_sharding
 
@@ -104,9 +104,10 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
 
 def _parts(sharding: Sharding, ndim: int) -> list[int]:
     """Along each axis, the number of parts that different processes have."""
-    if not isinstance(sharding, NamedSharding) or sharding.keeps_whole:
+    if not isinstance(sharding, NamedSharding):
         return [1] * ndim
-    return [math.prod(sharding.mesh.shape[a] for a in sharding.spec.axes_of(d)) for d in range(ndim)]
+    sharding.check_is_block("make_array_from_process_local_data")
+    return [math.prod(sharding.mesh.process_shape[a] for a in sharding.process_axes(d)) for d in range(ndim)]
 
 
 def make_array_from_single_device_arrays(
@@ -200,12 +201,15 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
     if len(parts) == 1:
         return _from_part(shape, sharding, parts[0], dtype, what)
     wanted = sharding.shard_shape(shape)
+    if isinstance(sharding, NamedSharding):
+        sharding.check_is_block("an array of the parts on each device")
     checked = [_checked(part, wanted, dtype, what, shape, sharding) for part in parts]
     first, aval = checked[0]
-    whole = np.empty((*shape, *first.shape[len(wanted) :]), first.dtype)
+    held = sharding.local_slices(shape)
+    local = np.empty((*sharding.process_shape(shape), *first.shape[len(wanted) :]), first.dtype)
     for index, (value, _) in zip(indices, checked, strict=True):
-        whole[index] = value
-    return from_numpy(whole, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
+        local[within(index, held, shape)] = value
+    return from_numpy(local, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
 
 
 def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: str) -> Any:

@@ -47,13 +47,14 @@ def _check_is_here(mesh: Mesh, name: str) -> None:
 
 
 def _global_type(x, *, sharding: NamedSharding):
-    sizes = sharding.mesh.shape
-    axes = map(sharding.spec.axes_of, range(x.ndim))
+    sizes = sharding.mesh.process_shape
+    axes = map(sharding.process_axes, range(x.ndim))
     return x.update(shape=tuple(n * math.prod(sizes[a] for a in names) for n, names in zip(x.shape, axes, strict=True)))
 
 
 def _local_type(x, *, sharding: NamedSharding):
-    return x.update(shape=sharding.shard_shape(x.shape))
+    sharding.shard_shape(x.shape)  # raises where it does not fit
+    return x.update(shape=sharding.planned_shape(x.shape))
 
 
 def _jvp(name: str):

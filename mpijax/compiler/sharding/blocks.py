@@ -14,7 +14,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 
 @dataclass(frozen=True)
 class Blocks:
-    """A whole array of `shape`, cut over a mesh."""
+    """A whole array of `shape`, cut over a mesh: one block for each process, which its devices share."""
 
     mesh: Any
     shape: tuple[int, ...]
@@ -31,16 +31,17 @@ class Blocks:
     @property
     def is_even(self) -> bool:
         """Whether a `NamedSharding` says all of it."""
-        return all(c is None or c == self.even(d, c.axes) for d, c in enumerate(self.cuts)) and all(
-            c is None or n % c.parts == 0 for n, c in zip(self.shape, self.cuts, strict=True)
+        return all(
+            c is None or (n % c.parts == 0 and c.axes == self.mesh.process_axes(c.axes) and c == self.even(d, c.axes))
+            for d, (n, c) in enumerate(zip(self.shape, self.cuts, strict=True))
         )
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
-        return even_cut(self.shape[dim], axes, count(axes, self.mesh.shape))
+        return even_cut(self.shape[dim], axes, count(axes, self.mesh.process_shape))
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of an axis."""
-        return cut.part(part_number(cut.axes, self.mesh.shape, self.place))
+        return cut.part(part_number(cut.axes, self.mesh.process_shape, self.place))
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -59,7 +60,7 @@ class Blocks:
 
 
 def place_in(mesh: Any) -> Mapping[Any, int]:
-    """This rank's coordinate along each mesh axis."""
+    """This rank's place among the processes along each mesh axis."""
     return dict(zip(mesh.axis_names, mesh.place, strict=True))
 
 
@@ -80,16 +81,16 @@ def split_of(sharding: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
 
 def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
     """The blocks of a whole array by its sharding; axes that do not divide get blocks of `ceil(size / parts)`."""
-    mesh = sharding.mesh
+    sizes = sharding.mesh.process_shape
     cuts = [
-        even_cut(n, axes, count(axes, mesh.shape)) if axes else None
-        for n, axes in zip(shape, split_of(sharding, len(shape)), strict=True)
+        even_cut(n, axes, count(axes, sizes)) if axes else None
+        for n, axes in zip(shape, map(sharding.process_axes, range(len(shape))), strict=True)
     ]
-    return Blocks(mesh, tuple(shape), tuple(cuts))
+    return Blocks(sharding.mesh, tuple(shape), tuple(cuts))
 
 
 def whole_shape(sharding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a whole array of which this rank has a part of `shape` by a sharding."""
-    sizes = sharding.mesh.shape
-    return tuple(n * count(axes, sizes) for n, axes in zip(shape, split_of(sharding, len(shape)), strict=True))
+    sizes = sharding.mesh.process_shape
+    return tuple(n * count(sharding.process_axes(d), sizes) for d, n in enumerate(shape))
 

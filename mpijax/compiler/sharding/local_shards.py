@@ -1,46 +1,100 @@
-"""`shard_map` over several devices of one process: all shards at once, as examples of a `vmap` over the mesh's axes.
+"""`shard_map` where a process has several devices: their shards at once, as examples of a `vmap` over the mesh's axes.
 
 Collectives are then what they are under `vmap`: sums, permutations and concatenations along array axes. Cutting
 operands into blocks and putting results together only changes how they are read.
+
+A mesh axis may have devices of several processes, each of which has several. The body then names two axes in its place:
+the processes along it, over which collectives are messages, and `Within` it the devices of a process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core.avals import NO_AXES
-from mpijax.core.jaxpr import ClosedJaxpr, Literal
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.context import in_body, under
-from mpijax.core.trace import named_axes
+from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
+from mpijax.ops.collectives.position import axis_index, axis_index_p
+from mpijax.ops.collectives.scope import names_of
 from mpijax.transforms.batching import AxisData, batch_jaxpr
 from mpijax.transforms.blocks import Blocks
 
 Axes = tuple[tuple[Any, int], ...]
 
 
-def run(p: Partitioner, closed, params: dict[str, Any], inputs, source) -> list:
-    """The results of the body on all shards of the operands, which are whole."""
-    mesh = params["mesh"]
-    axes: Axes = tuple((n, s) for n, s in mesh.shape.items() if n in params["newly_manual_axes"])
-    blocks = _GraphBlocks(p.graph, axes, source)
-    in_splits = [spec.split(v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
+@dataclass(frozen=True)
+class Within:
+    """The devices of one process along a mesh axis that goes on over other processes."""
 
-    with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
-        batched, leading = _over(closed, axes, [blocks.named(split) for split in in_splits])
+    axis: Any
+
+
+def run(p: Partitioner, closed, params: dict[str, Any], inputs, source) -> list:
+    """The results of the body on the shards of this process; the operands are what it has of arrays."""
+    mesh = params["mesh"]
+    manual = [n for n in mesh.axis_names if n in params["newly_manual_axes"]]
+    processes = {n: mesh.process_shape[n] for n in manual if mesh.process_shape[n] > 1}
+    here = {n: Within(n) if n in processes else n for n in manual if n not in processes or mesh.within[n] > 1}
+    axes: Axes = tuple((name, mesh.shape[n] // processes.get(n, 1)) for n, name in here.items())
+    blocks = _GraphBlocks(p.graph, axes, source)
+
+    def split(spec, ndim: int):
+        return tuple(tuple(here[a] for a in names if a in here) for names in spec.split(ndim))
+
+    in_splits = [split(spec, v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
+    with named_axes(dict(axes) | processes), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
+        body = _Body({n: here[n] for n in processes if n in here}).divided(without_varying(closed))
+        batched, leading = _over(body, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
     with p.in_body_over(mesh):
         outs = p.graph.inline(batched, operands, source)
     placed = zip(outs, leading, params["out_specs"], strict=True)
-    return [blocks.together(v, names, spec.split(v.aval.ndim - len(names))) for v, names, spec in placed]
+    return [blocks.together(v, names, split(spec, v.aval.ndim - len(names))) for v, names, spec in placed]
+
+
+class _Body:
+    """A body whose collectives name two axes in place of one. inner: the second one, by the first."""
+
+    def __init__(self, inner: dict[Any, Within]):
+        self.inner = inner
+
+    def divided(self, closed: ClosedJaxpr) -> ClosedJaxpr:
+        """The same program; traced where all axes are in scope."""
+        if not self.inner:
+            return closed
+        run = partial(eval_jaxpr, closed.jaxpr, closed.consts, apply=self._equation)
+        return trace_to_closed_jaxpr(run, closed.in_avals)
+
+    def _equation(self, eqn: Eqn, args: list[Any]) -> Sequence[Any]:
+        params = {name: self._parameter(x) for name, x in eqn.params.items()}
+        if eqn.primitive is axis_index_p:
+            return [axis_index(self._names(params["axis_name"]))]
+        params |= {name: self._names(params[name]) for name in ("axes", "axis_name") if name in params}
+        outs = eqn.primitive.bind(*args, **params)
+        return outs if eqn.primitive.multiple_results else [outs]
+
+    def _names(self, given: Any) -> Any:
+        """Names of axes: a name that is divided becomes two, the processes first."""
+        names = names_of(given)
+        if not any(n in self.inner for n in names if not isinstance(n, int)):
+            return given
+        return tuple(a for n in names for a in ((n, self.inner[n]) if n in self.inner else (n,)))
+
+    def _parameter(self, x: Any) -> Any:
+        if isinstance(x, ClosedJaxpr):
+            return self.divided(x)
+        return type(x)(map(self._parameter, x)) if type(x) in (tuple, list) else x
 
 
 def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
     """The body over all of `axes`, and for each result the axes it differs along: these lead, in order."""
-    closed = without_varying(closed)
     out_names: list[tuple] = [()] * len(closed.out_avals)
     for name, size in reversed(axes):
         flags = tuple(name in names for names in in_names)

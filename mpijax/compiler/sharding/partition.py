@@ -43,31 +43,27 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
-    if mesh.is_local:
-        return _run_local_shards(p, closed, params, inputs, source)
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)
-    with p.graph.apart(), p.in_body_over(mesh):
-        outs = p.graph.inline(closed, local, source)
+    with p.graph.apart():
+        if mesh.is_local or mesh.holds_several:
+            for spec in (*params["in_specs"], *params["out_specs"]):
+                NamedSharding(mesh, spec).check_is_block("a specification of shard_map")
+            outs = local_shards.run(p, closed, params, local, source)
+        else:
+            with p.in_body_over(mesh):
+                outs = p.graph.inline(closed, local, source)
     made = p.made_since(first)
     results = []
     for v, spec in zip(outs, params["out_specs"], strict=True):
         layout = NamedSharding(mesh, spec)
-        if p.in_body and not layout.is_fully_replicated:
+        if p.in_body and not layout.keeps_whole:
             raise NotImplementedError(
                 "a shard_map inside another must return replicated results: use one shard_map over both axes"
             )
         results.append(p.marked(v, layout, v in made, source))
     return results
-
-
-def _run_local_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
-    first = len(p.nodes)
-    outs = local_shards.run(p, closed, params, inputs, source)
-    made = p.made_since(first)
-    layouts = (NamedSharding(params["mesh"], spec) for spec in params["out_specs"])
-    return [p.marked(v, layout, v in made, source) for v, layout in zip(outs, layouts, strict=True)]
 
 
 # ---------------------------------------------------------------- operations on shards
@@ -101,7 +97,7 @@ def placed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     """
     if p.in_body:
         return outs
-    outs = _followed(p, eqn, inputs, outs, source)
+    outs = _followed(p, eqn, inputs, outs, first, source)
     return explicit.as_typed(p, eqn, outs, first, source) if ShapedArray.any_split and p.outer is None else outs
 
 
@@ -142,7 +138,7 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
     if rule is None or have is None:
         return ""
     axes = mesh_axes(have.cuts)
-    parts = count(axes, have.mesh.shape)
+    parts = count(axes, have.mesh.process_shape)
     seen = _as_rules_see_it(p, eqn, inputs, [v.aval for v in eqn.outvars], held, have.mesh)
     for d, n in enumerate(have.shape):
         if have.cuts[d] is not None or n == 0 or n % parts:
@@ -193,7 +189,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
     operands = [recut(p, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     for aval, blocks in zip(avals, results, strict=True):
-        p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.shape.items()), blocks.cuts] = None
+        p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.process_shape.items()), blocks.cuts] = None
     outs = done_here(p, eqn, plan, operands, avals, results, source)
     if plan.over and plan.op != "sum":
         outs = [messages.combined(p, outs[0], plan.over, plan.op, mesh, source)]
@@ -247,7 +243,7 @@ def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source)
     with p.in_body_over(mesh):
         if plan.program is not None:
             first = len(p.nodes)
-            with named_axes(dict(mesh.shape)), sources_from(source):
+            with named_axes(dict(mesh.process_shape)), sources_from(source):
                 closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
             outs = p.graph.inline(closed, operands, source)
             messages.give_reason(p.nodes[first:], f"the ranks do {eqn.primitive.name} together")
@@ -282,8 +278,8 @@ def as_result(p: Partitioner, v):
 
 
 def _even_cuts(blocks: Blocks) -> Cuts:
-    cuts = enumerate(zip(blocks.shape, blocks.cuts, strict=True))
-    return tuple(blocks.even(d, c.axes) if c is not None and (n >= c.parts or n == 0) else None for d, (n, c) in cuts)
+    cuts = (None if c is None else blocks.even(d, blocks.mesh.process_axes(c.axes)) for d, c in enumerate(blocks.cuts))
+    return tuple(c if c is None or n >= c.parts or n == 0 else None for n, c in zip(blocks.shape, cuts, strict=True))
 
 
 def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> None:
@@ -298,37 +294,58 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
     p.views[out] = View(v, blocks, tuple(starts), tuple(ends))
 
 
-def _followed(p: Partitioner, eqn, inputs, outs, source) -> list:
-    """The results of an operation on values over devices of this process, laid out as its operands are."""
-    known = map(p.layout_held, inputs)
-    layouts = [x if x is not None and x.is_fully_addressable else None for x in known]
-    first = next((x for x in layouts if x is not None), None)
-    if first is None:
+def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
+    """The results of an operation on values over several devices of a process, named as its operands are.
+
+    What the devices of a process have of an array is only said of it. first: as for `placed`.
+    """
+    layouts = [x if _is_of_several_here(x) else None for x in map(p.layout_held, inputs)]
+    one = next((x for x in layouts if x is not None), None)
+    if one is None:
         return outs
     avals = [v.aval for v in eqn.outvars]
+    spread_by_rule = not one.is_fully_addressable and rule_of(eqn.primitive) is not None
+    made: set[Any] = p.made_since(first) if spread_by_rule else set()
 
-    def labelled(out, layout):
-        if layout.memory_kind != first.memory_kind:
-            layout = layout.with_memory_kind(first.memory_kind)
-        return out if out in p.known.layouts or out.scalar is not None else p.marked(out, layout, True, source)
+    def named(out, layout):
+        if layout.memory_kind != one.memory_kind:
+            layout = layout.with_memory_kind(one.memory_kind)
+        if out.scalar is not None:
+            return out
+        if out not in p.known.layouts:
+            return p.marked(out, layout, True, source) if layout.keeps_whole else out
+        if out in made:
+            blocks = p.blocks_of(out) or Blocks(layout.mesh, out.aval.shape, uncut(out.aval.shape))
+            if blocks_by(layout, blocks.shape) == blocks:
+                p.known.layouts[out] = layout
+        return out
 
-    return list(map(labelled, outs, _layouts_of_results(p, eqn, inputs, avals, layouts, first)))
+    return list(map(named, outs, _layouts_of_results(p, eqn, inputs, avals, layouts, one)))
+
+
+def _is_of_several_here(layout) -> bool:
+    """Whether a process may have several devices of a sharding."""
+    if layout is None:
+        return False
+    return layout.is_fully_addressable or (hasattr(layout, "mesh") and layout.mesh.holds_several)
 
 
 def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> list:
+    """The shardings over devices that the rule of an operation finds for its results."""
     if not hasattr(first, "mesh"):
         return [first] * len(avals)
     mesh, rule = first.mesh, rule_of(eqn.primitive)
-    over_mesh = [x if hasattr(x, "mesh") else None for x in layouts]
-    held = [
-        None if x is None or x.mesh != mesh else blocks_by(x, v.aval.shape)
-        for x, v in zip(over_mesh, inputs, strict=True)
-    ]
-    plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, mesh)) if rule is not None else None
+    devices = mesh.abstract_mesh  # blocks over it are those of devices, not of processes
+    over = [x.update(mesh=devices) if x is not None and getattr(x, "mesh", None) == mesh else None for x in layouts]
+    shapes = [p.global_aval(v).shape for v in inputs]
+    held = [None if x is None else blocks_by(x, shape) for x, shape in zip(over, shapes, strict=True)]
+    first_device = dict.fromkeys(mesh.axis_names, 0)
+    plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, devices, first_device)) if rule is not None else None
     if plan is not None:
-        results = [Blocks(mesh, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
-        return _named_alike([b if b.is_even else b.recut(uncut(b.shape)) for b in results], held, over_mesh)
-    of_shape = {v.aval.shape: x for v, x in zip(inputs, over_mesh, strict=True) if x is not None}
+        results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
+        names = _named_alike([b if b.is_even else b.recut(uncut(b.shape)) for b in results], held, over)
+        return [x.update(mesh=mesh) for x in names]
+    of_shape = {shape: x for shape, x in zip(shapes, layouts, strict=True) if hasattr(x, "mesh")}
     return [of_shape.get(a.shape) or sharding_over(mesh, ((),) * a.ndim) for a in avals]
 
 
@@ -341,10 +358,12 @@ def _named_alike(results, held, layouts) -> list:
     return [known.get((b.shape, b.cuts)) or b.sharding for b in results]
 
 
-def _as_rules_see_it(p: Partitioner, eqn, inputs, avals, held, mesh) -> Operation:
-    shapes = [v.aval.shape if b is None else b.shape for v, b in zip(inputs, held, strict=True)]
+def _as_rules_see_it(p: Partitioner, eqn, inputs, avals, held, mesh, place=None) -> Operation:
+    """place: of whom, along each mesh axis; this process if None."""
+    shapes = [p.global_aval(v).shape if b is None else b.shape for v, b in zip(inputs, held, strict=True)]
     cuts = [uncut(x) if b is None or b.mesh != mesh else b.cuts for x, b in zip(shapes, held, strict=True)]
     views = (p.views.get(v) for v in inputs)
     origins = [None if w is None else w.blocks.cuts for w in views]
     numeric = all(isinstance(v.aval.dtype, np.dtype) for v in inputs)
-    return Operation(eqn.params, shapes, [a.shape for a in avals], cuts, mesh.shape, place_in(mesh), origins, numeric)
+    results, sizes = [a.shape for a in avals], mesh.process_shape
+    return Operation(eqn.params, shapes, results, cuts, sizes, place or place_in(mesh), origins, numeric)

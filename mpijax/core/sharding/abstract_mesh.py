@@ -99,6 +99,7 @@ class AbstractMesh:
     empty = property(lambda self: self.size == 0)
     shape_tuple = property(lambda self: tuple(zip(self.axis_names, self.axis_sizes, strict=True)))
     shape = property(lambda self: OrderedDict(self.shape_tuple))
+    process_shape = shape  # without devices, each place is that of a process
     abstract_mesh = property(lambda self: self)
     auto_axes = property(lambda self: self._axes_of(AxisType.Auto))
     explicit_axes = property(lambda self: self._axes_of(AxisType.Explicit))
@@ -106,6 +107,20 @@ class AbstractMesh:
     are_all_axes_auto = property(lambda self: self._are_all(AxisType.Auto))
     are_all_axes_explicit = property(lambda self: self._are_all(AxisType.Explicit))
     are_all_axes_manual = property(lambda self: self._are_all(AxisType.Manual))
+
+    @property
+    def holds_several(self) -> bool:
+        """Whether a process has several of the devices; there are none."""
+        return False
+
+    @property
+    def within(self) -> dict[Any, int]:
+        """How many devices of one process stand side by side along each axis."""
+        return dict.fromkeys(self.axis_names, 1)
+
+    def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
+        """Those of the mesh axes that split something."""
+        return tuple(a for a in axes if self.shape[a] > 1)
 
     def _axes_of(self, kind: AxisType) -> tuple[Any, ...]:
         return tuple(n for n, k in zip(self.axis_names, self.axis_types, strict=True) if k is kind)

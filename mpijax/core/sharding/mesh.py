@@ -82,7 +82,8 @@ class Mesh(ContextDecorator):
             raise ValueError(f"no device of process {provided.process_index()} is part of {self!r}")
         if not self.is_multi_process:
             return self
-        return Mesh(self.devices[tuple(slice(i, i + 1) for i in place)], self.axis_names)
+        own = zip(self.place, self.within.values(), strict=True)
+        return Mesh(self.devices[tuple(slice(i * n, (i + 1) * n) for i, n in own)], self.axis_names)
 
     @cached_property
     def is_multi_process(self) -> bool:
@@ -95,6 +96,58 @@ class Mesh(ContextDecorator):
         return frozenset(d.process_index for d in self._all_devices)
 
     num_processes = property(lambda self: len(self.processes))
+
+    # Each process has a block of the mesh: along an axis of size 6, for instance, 3 processes of 2 devices.
+
+    @cached_property
+    def holds_several(self) -> bool:
+        """Whether a process has several of its devices."""
+        return len(self.processes) < self.size
+
+    @cached_property
+    def within(self) -> OrderedDict:
+        """How many devices of one process stand side by side along each axis.
+
+        Raises NotImplementedError where the devices of a process are no block of the mesh.
+        """
+        return OrderedDict(zip(self.axis_names, self._block, strict=True))
+
+    @cached_property
+    def process_shape(self) -> OrderedDict:
+        """How many processes stand side by side along each axis; NotImplementedError as for `within`."""
+        if not self.holds_several:
+            return self.shape
+        counts = (n // b for n, b in zip(self.axis_sizes, self._block, strict=True))
+        return OrderedDict(zip(self.axis_names, counts, strict=True))
+
+    def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
+        """By which of the mesh axes that an array axis is split over it is cut for processes.
+
+        A process has one block of an array. Behind a mesh axis along which it has several devices, the parts of others
+        come between those of its own, so it keeps them too.
+        """
+        if self.holds_several:
+            inner = next((i for i, a in enumerate(axes) if self.within[a] > 1), len(axes))
+            axes = axes[: inner + 1]
+        return tuple(a for a in axes if self.process_shape[a] > 1)
+
+    @cached_property
+    def _block(self) -> tuple[int, ...]:
+        sizes = self.devices.shape
+        if not self.holds_several:
+            return (1,) * len(sizes)
+        of = np.vectorize(lambda d: d.process_index, otypes=[np.int64])(self.devices)
+        own = np.argwhere(of == of.flat[0])
+        block = tuple((own.max(0) + 1).tolist())
+        if all(n % b == 0 for n, b in zip(sizes, block, strict=True)):
+            corners = of[tuple(slice(None, None, b) for b in block)]
+            if corners.size == len(self.processes) and np.array_equal(np.kron(corners, np.ones(block, np.int64)), of):
+                return block
+        raise NotImplementedError(
+            f"{self} has devices of the processes {of.tolist()}. The devices of each process must be a block of the "
+            "mesh, and all these blocks must have one shape: order the devices by process, as jax.make_mesh does, or "
+            "start as many ranks as there are devices."
+        )
 
     @cached_property
     def is_local(self) -> bool:
@@ -133,7 +186,7 @@ class Mesh(ContextDecorator):
         )
 
     def coordinates(self) -> tuple[int, ...] | None:
-        """Where this rank's device stands in the grid; None if it is not part of the mesh."""
+        """Where this rank's first device stands in the grid; None if the rank has none of the devices."""
         return self._coordinates
 
     @cached_property
@@ -148,10 +201,15 @@ class Mesh(ContextDecorator):
         """Whether the job has processes that have no part in it."""
         return self.simulation is None and self.size < len(provided.devices())
 
-    @property
+    @cached_property
     def place(self) -> tuple[int, ...]:
-        """This rank's coordinates. One that is not part of the mesh plans programs as the first one does."""
-        return self._coordinates or (0,) * len(self.axis_names)
+        """Where this process stands among the processes along each axis.
+
+        A process that is not part of the mesh plans programs as the first one does.
+        """
+        if self._coordinates is None:
+            return (0,) * len(self.axis_names)
+        return tuple(i // n for i, n in zip(self._coordinates, self._block, strict=True))
 
     def _plain_(self) -> tuple:
         if self.simulation is not None:

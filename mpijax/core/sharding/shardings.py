@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -150,11 +150,11 @@ class NamedSharding(Sharding):
 
     @cached_property
     def keeps_whole(self) -> bool:  # type: ignore[override]
-        return self._splits_nothing or self.mesh.is_local
+        return self._splits_nothing or not any(map(self.process_axes, range(len(self.spec))))
 
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
-        return not self._splits_nothing or self.mesh.is_local or self.mesh.lacks_processes
+        return not self._splits_nothing or self.mesh.holds_several or self.mesh.lacks_processes
 
     @cached_property
     def is_elsewhere(self) -> bool:  # type: ignore[override]
@@ -273,30 +273,64 @@ class NamedSharding(Sharding):
                 f"{'' if aval_shape else ' For scalars the PartitionSpec should be P()'}"
             )
 
+    def process_axes(self, dim: int) -> tuple[Any, ...]:
+        """The mesh axes by whose processes array axis `dim` is cut."""
+        return self.mesh.process_axes(self.spec.axes_of(dim))
+
+    def check_is_block(self, what: str) -> None:
+        """Raise NotImplementedError where parts of other processes come between those of this one's devices."""
+        for dim, axes in enumerate(self.spec.split(len(self.spec))):
+            kept = [a for a in axes if self.mesh.process_shape[a] > 1 and a not in self.process_axes(dim)]
+            if kept:
+                raise NotImplementedError(
+                    f"{what}: by {self} the parts that a process's devices have along array axis {dim} lie apart. Name "
+                    f"the mesh axes of several processes first ({kept[0]!r} before {axes[0]!r}), or split another "
+                    "array axis over them."
+                )
+
+    def process_block(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the longest part that a process has."""
+        self.check_compatible_aval(global_shape)
+        sizes = self.mesh.process_shape
+        parts = (math.prod(sizes[a] for a in self.process_axes(d)) for d in range(len(global_shape)))
+        return tuple(-(-n // p) for n, p in zip(global_shape, parts, strict=True))
+
+    def _slices_of_process(self, global_shape: tuple[int, ...], place: Sequence[int]) -> tuple[slice, ...]:
+        """The part of a global array that one process has; slice(None) for axes that are not split."""
+        at, out = dict(zip(self.mesh.axis_names, place, strict=True)), []
+        for dim, (whole, size) in enumerate(zip(global_shape, self.process_block(global_shape), strict=True)):
+            number = _row_major(self.process_axes(dim), at, self.mesh.process_shape)
+            out.append(_part(number, size, 0, whole, whole))
+        return tuple(out)
+
     def _slices_at(self, global_shape: tuple[int, ...], coordinates: Sequence[int]) -> tuple[slice, ...]:
-        """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split."""
-        at = dict(zip(self.mesh.axis_names, coordinates, strict=True))
-        out = []
-        for dim, (size, whole) in enumerate(zip(self.block_shape(global_shape), global_shape, strict=True)):
-            block = 0
-            for a in self.spec.axes_of(dim):
-                block = block * self.mesh.shape[a] + at[a]
-            part = slice(min(block * size, whole), min((block + 1) * size, whole))
-            out.append(slice(None) if part == slice(0, whole) else part)
+        """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split.
+
+        It is a part of what the process has: blocks of unequal size are those of processes.
+        """
+        if not self.mesh.holds_several:
+            return self._slices_of_process(global_shape, coordinates)
+        within = self.mesh.within
+        place = [c // n for c, n in zip(coordinates, within.values(), strict=True)]
+        parts = self._slices_of_process(global_shape, place)
+        at, out = dict(zip(self.mesh.axis_names, coordinates, strict=True)), []
+        for dim, (whole, size) in enumerate(zip(global_shape, self.block_shape(global_shape), strict=True)):
+            cut = self.process_axes(dim)
+            sizes = {a: within[a] if a in cut else self.mesh.shape[a] for a in self.spec.axes_of(dim)}
+            low, high, _ = parts[dim].indices(whole)
+            number = _row_major([*sizes], {a: at[a] % n for a, n in sizes.items()}, sizes)
+            out.append(_part(number, size, low, high, whole))
         return tuple(out)
 
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
         """This process's part of a global array."""
         if self.is_elsewhere:
             return (_NOTHING,) * len(global_shape)
-        if self.mesh.is_local:
-            return (slice(None),) * len(global_shape)
-        return self._slices_at(global_shape, self.mesh.place)
+        return self._slices_of_process(global_shape, self.mesh.place)
 
     def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        if not self.is_elsewhere:
-            return self.process_shape(global_shape)
-        return self.block_shape(global_shape)
+        first = self._slices_of_process(global_shape, self.mesh.place)
+        return tuple(len(range(n)[s]) for s, n in zip(first, global_shape, strict=True))
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
         """For each device its part of a global array, as slices; raises ValueError where an axis is not divisible."""
@@ -309,14 +343,14 @@ class NamedSharding(Sharding):
         return {self.mesh.devices[at]: self._slices_at(global_shape, at) for at in places}
 
     def replica(self, device: Any = None) -> int:
-        """Among the devices with the same part as this one (this rank's), in row-major order, which one this is."""
+        """Among the devices with the same part as this one, in row-major order, which one this is.
+
+        Without a device: among the processes with the same part as this one.
+        """
         split = {*self.spec.all_axes(), *self.spec.unreduced}
+        names, sizes = self.mesh.axis_names, self.mesh.process_shape if device is None else self.mesh.shape
         at = self.mesh.place if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
-        number = 0
-        for name, c, size in zip(self.mesh.axis_names, at, self.mesh.devices.shape, strict=True):
-            if name not in split:
-                number = number * size + c
-        return number
+        return _row_major([a for a in names if a not in split], dict(zip(names, at, strict=True)), sizes)
 
     def _plain_(self) -> tuple:
         return self.mesh, self.spec, self.memory_kind
@@ -334,6 +368,20 @@ class NamedSharding(Sharding):
     def __repr__(self) -> str:
         kind = "" if self.memory_kind is None else f", memory_kind={self.memory_kind}"
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
+
+
+def _row_major(axes: Sequence[Any], at: Mapping[Any, int], sizes: Mapping[Any, int]) -> int:
+    """The number of a place along several axes."""
+    number = 0
+    for a in axes:
+        number = number * sizes[a] + at[a]
+    return number
+
+
+def _part(number: int, size: int, low: int, high: int, whole: int) -> slice:
+    """Block `number`, of `size`, of the elements `[low, high)` of an array axis; slice(None) if that is all of it."""
+    start, stop = (min(low + k * size, high) for k in (number, number + 1))
+    return slice(None) if (start, stop) == (0, whole) else slice(start, stop)
 
 
 def _check_sums_over(mesh: Any, spec: PartitionSpec) -> None:

@@ -145,7 +145,12 @@ def _mixed_ppermute(axis, x, names, perm) -> Any:
             pairs = edges.get((source, target))
             if pairs is None:
                 continue
-            piece = ppermute_p.bind(row(x, source), axis_name=(*before, *behind), perm=tuple(pairs))
+            piece = row(x, source)
+            if any(a != b for a, b in pairs):
+                piece = ppermute_p.bind(piece, axis_name=(*before, *behind), perm=tuple(pairs))
+            if len(pairs) == rest:
+                total = piece
+                continue
             gets = np.zeros(rest, bool)
             gets[[b for _, b in pairs]] = True
             mine = registry["dynamic_slice"].bind(gets, here, slice_sizes=(1,))

@@ -147,10 +147,12 @@ class ArrayImpl(ArrayBase):
         layout = self.sharding
         if not layout.has_sum(device):
             return provided.device_put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
-        if not self._is_whole:
-            return rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
-        value = np.asarray(self._physical[index], order="C")
-        whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
+        held = layout.local_slices(self.shape)
+        if index == held and not self._is_whole:  # all that this process has
+            whole = rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
+        else:
+            value = np.asarray(self._physical[within(index, held, self.shape)], order="C")
+            whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
         return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     @property
@@ -167,6 +169,13 @@ class ArrayImpl(ArrayBase):
     @property
     def is_fully_replicated(self) -> bool:
         return self.sharding.is_fully_replicated
+
+
+def within(index: tuple[slice, ...], held: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """A part of a global array, of `shape`, as a part of what a process holds of it."""
+    starts = (h.start or 0 for h in held)
+    bounds = (i.indices(n) for i, n in zip(index, shape, strict=True))
+    return tuple(slice(low - start, high - start) for (low, high, _), start in zip(bounds, starts, strict=True))
 
 
 def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:

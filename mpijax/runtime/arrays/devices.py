@@ -16,7 +16,6 @@ from typing import Any
 from mpijax.core import config
 from mpijax.core.memory_space import DEVICE, KINDS
 from mpijax.core.simulation import Simulation
-from mpijax.core.warn import warn_user
 from mpijax.runtime.mpi import mpi_start
 
 PLATFORM = "cpu"
@@ -186,14 +185,7 @@ def _too_late(value: Any) -> Any:
 def _all_devices() -> tuple[Device, ...]:
     ranks, count = mpi_start.size(), local_count()
     config.num_cpu_devices.parse = _too_late
-    if ranks == 1:
-        return tuple(Device(i, 0, i) for i in range(count))
-    if count > 1 and mpi_start.rank() == 0:
-        warn_user(
-            f"{count} devices per process were asked for; in this job of {ranks} ranks each rank has one. Several "
-            "devices per process are for programs of one process.",
-        )
-    return tuple(Device(rank, rank) for rank in range(ranks))
+    return tuple(Device(rank * count + i, rank, i) for rank in range(ranks) for i in range(count))
 
 
 def forget() -> None:

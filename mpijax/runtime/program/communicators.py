@@ -30,8 +30,8 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
         found = _communicators[key] = _split(whole, number, groups[number].index(here), meant)
     if found is None:
         meant = _Meant(mesh, names, None, line)
-        ranks = [d.process_index for d in mesh.devices.flat]
-        everyone, coords, sizes = _of_ranks(sorted(ranks), meant), mesh.place, mesh.devices.shape
+        ranks = list(dict.fromkeys(d.process_index for d in mesh.devices.flat))
+        everyone, coords, sizes = _of_ranks(sorted(ranks), meant), mesh.place, tuple(mesh.process_shape.values())
         along = [mesh.axis_names.index(n) for n in names]
         if len(along) == len(sizes) and along == sorted(along) and ranks == sorted(ranks):
             found = everyone

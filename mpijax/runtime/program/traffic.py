@@ -83,11 +83,11 @@ class _Ranks:
 
 def _over_mesh(x: Communicate) -> _Ranks:
     mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
-    at = dict(zip(mesh.axis_names, mesh.coordinates(), strict=True))
+    at, sizes = dict(zip(mesh.axis_names, mesh.place, strict=True)), mesh.process_shape
     here = 0
     for name in names:  # in row-major order
-        here = here * mesh.shape[name] + at[name]
-    size = math.prod(mesh.shape[name] for name in names)
+        here = here * sizes[name] + at[name]
+    size = math.prod(sizes[name] for name in names)
     return _Ranks(size if groups is None else max(map(len, groups)), here)
 
 
