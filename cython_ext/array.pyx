@@ -474,8 +474,7 @@ cdef class ArrayBase:
     def _is_whole(self):
         """Whether this process has all elements: False for a shard of an array laid out over processes."""
         sharding = self._sharding
-        return (sharding is None or sharding.is_fully_addressable
-                or (sharding.is_fully_replicated and not sharding.is_elsewhere))
+        return sharding is None or sharding.has_value_here
 
     @property
     def _value(self):

@@ -17,6 +17,7 @@ from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
 from mpijax.runtime.arrays.array import from_numpy, within
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
+from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.spmd.constraints import named_sharding
 
 _NO_DTYPE = "If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{}`."
@@ -38,7 +39,8 @@ def make_array_from_callback(
         process calls it for the parts of its own devices alone.
       dtype: of the array, if not that of the elements.
 
-    Raises ValueError where the elements do not have the shape of the part. Does not communicate.
+    Raises ValueError where the elements do not have the shape of the part. Communicates only where a process has several
+    devices whose parts lie apart in the array.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
     >>> mpijax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
@@ -89,10 +91,12 @@ def sharding_of(given: Any, name: str) -> Any:
 
 def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: Sequence[int | None] | None) -> Any:
     local = np.asarray(local_data) if not hasattr(local_data, "aval") else np.asarray(local_data._physical)
-    parts = _parts(sharding, local.ndim)
     given = tuple(global_shape) if global_shape is not None else (None,) * local.ndim
     if len(given) != local.ndim:
         raise ValueError(f"global_shape {given} and local_data of shape {local.shape} have different numbers of axes")
+    if isinstance(sharding, NamedSharding) and sharding.keeps_others:
+        return _from_parts_apart(sharding, local, given)
+    parts = _parts(sharding, local.ndim)
     shape = tuple(n * p if g is None else g for n, p, g in zip(local.shape, parts, given, strict=True))
     sharding.shard_shape(shape)  # raises where it does not fit
     cut = sharding.local_slices(shape)
@@ -102,11 +106,39 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
     return _from_part(shape, sharding, local[own] if own else local, None, what)
 
 
+def _from_parts_apart(sharding: NamedSharding, local: np.ndarray, given: tuple[int | None, ...]) -> Any:
+    """An array of which the devices of a process have parts that lie apart: `local` has these side by side."""
+    is_here = np.isin(sharding.mesh.device_ids.ravel(), [d.id for d in sharding.mesh.local_devices])
+    numbers = [sharding.numbers_along(d) for d in range(local.ndim)]
+    own = [np.unique(n[is_here]) for n in numbers]
+    counts = [int(n.max()) + 1 for n in numbers]
+    shape = tuple(
+        n * count // len(mine) if g is None else g
+        for n, g, count, mine in zip(local.shape, given, counts, own, strict=True)
+    )
+    block = sharding.shard_shape(shape)
+    for n, whole, size, mine in zip(local.shape, shape, block, own, strict=True):
+        if n not in (whole, size * len(mine)):
+            raise ValueError(
+                f"local_data of shape {local.shape} has neither all of an array of shape {shape} nor this process's "
+                f"parts of it side by side, by {sharding}"
+            )
+
+    def part(at: int) -> np.ndarray:
+        where = (
+            n[at] if local.shape[d] == shape[d] else int(np.searchsorted(own[d], n[at])) for d, n in enumerate(numbers)
+        )
+        return local[tuple(slice(k * size, (k + 1) * size) for k, size in zip(where, block, strict=True))]
+
+    indices = list(sharding.addressable_devices_indices_map(shape).values())
+    parts = [part(int(at)) for at in np.flatnonzero(is_here)]
+    return _from_parts(shape, sharding, indices, parts, None, "That is the shape of local_data")
+
+
 def _parts(sharding: Sharding, ndim: int) -> list[int]:
     """Along each axis, the number of parts that different processes have."""
     if not isinstance(sharding, NamedSharding):
         return [1] * ndim
-    sharding.check_is_block("make_array_from_process_local_data")
     return [math.prod(sharding.mesh.process_shape[a] for a in sharding.process_axes(d)) for d in range(ndim)]
 
 
@@ -115,7 +147,8 @@ def make_array_from_single_device_arrays(
 ) -> Any:
     """An array put together of arrays on single devices: those of this process, one per device of its own.
 
-    Raises ValueError for another number of arrays, or shapes that are not those of shards. Does not communicate.
+    Raises ValueError for another number of arrays, or shapes that are not those of shards. Communicates only where a
+    process has several devices whose parts lie apart in the array.
 
     >>> one = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])
     >>> mpijax.make_array_from_single_device_arrays((3,), one, [jnp.arange(3)])
@@ -198,18 +231,28 @@ def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
 
 def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtype: Any, what: str) -> Any:
     """An array put together of the parts that the devices of this process have."""
-    if len(parts) == 1:
+    if len(parts) == 1 and not sharding.keeps_others:
         return _from_part(shape, sharding, parts[0], dtype, what)
     wanted = sharding.shard_shape(shape)
-    if isinstance(sharding, NamedSharding):
-        sharding.check_is_block("an array of the parts on each device")
     checked = [_checked(part, wanted, dtype, what, shape, sharding) for part in parts]
     first, aval = checked[0]
     held = sharding.local_slices(shape)
     local = np.empty((*sharding.process_shape(shape), *first.shape[len(wanted) :]), first.dtype)
-    for index, (value, _) in zip(indices, checked, strict=True):
+    found = [(index, value) for index, (value, _) in zip(indices, checked, strict=True)]
+    for index, value in _with_others(sharding, found) if sharding.keeps_others else found:
         local[within(index, held, shape)] = value
     return from_numpy(local, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
+
+
+def _with_others(sharding: Sharding, own: list[tuple[Any, np.ndarray]]) -> list[tuple[Any, np.ndarray]]:
+    """The parts on all devices, for processes that keep those of others too. Communicates."""
+    if len(sharding.processes) < mpi_start.size():
+        raise NotImplementedError(
+            f"an array made of parts by {sharding}: the devices of a process lie apart in this mesh, which leaves out "
+            "some processes. Order its devices by process, as jax.make_mesh does."
+        )
+    everyone = objects.allgather(own, "putting together an array, of which the devices of a rank have parts apart")
+    return [part for parts in everyone for part in parts]
 
 
 def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mpijax._ext.array import ArrayBase
 from mpijax.core import provided
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
@@ -16,17 +17,26 @@ from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import typeof
+from mpijax.runtime.arrays.array import rewrap
+from mpijax.runtime.arrays.placement import type_in
 from mpijax.spmd.constraints import check_fits
 from mpijax.transforms.zeros import Zero
 
 
 def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """The array of which every process has the shard `x`; whole arrays where `spec` splits nothing."""
-    if not mesh.is_multi_process:
+    """The array of which every process has the shard `x`; whole arrays where `spec` splits nothing.
+
+    An array over several processes is returned as it is.
+    """
+    if not mesh.is_multi_process or not getattr(x, "is_fully_addressable", True):
         return x
     _check_is_here(mesh, "host_local_array_to_global_array")
-    check_fits(NamedSharding(mesh, spec), typeof(x), "host_local_array_to_global_array", strict=False)
-    return from_local_p.bind(x, sharding=NamedSharding(mesh, spec))
+    _ = mesh.local_mesh  # raises where there is none
+    sharding = NamedSharding(mesh, spec)
+    check_fits(sharding, typeof(x), "host_local_array_to_global_array", strict=False)
+    if isinstance(x, ArrayBase):
+        return rewrap(x, type_in(_global_type(typeof(x), sharding=sharding), sharding), sharding)
+    return from_local_p.bind(x, sharding=sharding)
 
 
 def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
@@ -34,6 +44,7 @@ def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
     if not mesh.is_multi_process:
         return x
     _check_is_here(mesh, "global_array_to_host_local_array")
+    _ = mesh.local_mesh  # raises where there is none
     check_fits(NamedSharding(mesh, spec), typeof(x), "global_array_to_host_local_array")
     return to_local_p.bind(x, sharding=NamedSharding(mesh, spec))
 

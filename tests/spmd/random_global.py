@@ -81,14 +81,8 @@ def draw_mesh(rng) -> Mesh:
     devices = jax.devices()
     shapes = MESHES.get(len(devices), [(len(devices),)])
     shape = shapes[rng.integers(len(shapes))]
-    order = _order(rng, len(devices)) if rng.random() < 0.2 else np.arange(len(devices))
+    order = rng.permutation(len(devices)) if rng.random() < 0.2 else np.arange(len(devices))
     return Mesh(np.array(devices, dtype=object)[order].reshape(shape), tuple(NAMES[: len(shape)]))
-
-
-def _order(rng, count: int) -> np.ndarray:
-    """Devices in another order; those of one of several processes stay together."""
-    together = 1 if jax.process_count() == 1 else jax.local_device_count()
-    return (rng.permutation(count // together)[:, None] * together + np.arange(together)).ravel()
 
 
 def draw_argument(rng, mesh: Mesh, whole_numbers: bool) -> np.ndarray:

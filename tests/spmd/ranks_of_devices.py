@@ -13,6 +13,7 @@ import numpy as np
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.experimental.multihost_utils import global_array_to_host_local_array, host_local_array_to_global_array
 from mpijax.experimental.multihost_utils import process_allgather as whole
 from mpijax.sharding import AxisType, NamedSharding
 from mpijax.sharding import PartitionSpec as P
@@ -122,6 +123,20 @@ def placed(spec: P):
     return shards and same(x, TABLE) and len(x.addressable_shards) == HERE and copies.count(0) == distinct
 
 
+def fetched():
+    """A process reads an array of whose parts its devices have all."""
+    x = jax.device_put(TABLE, NamedSharding(GRID, P(None, "y")))
+    local = NamedSharding(GRID.local_mesh, P("y"))
+    mine = jax.device_put(TABLE[RANK * HERE : (RANK + 1) * HERE], local)
+    everything = host_local_array_to_global_array(mine, GRID, P(("x", "y")))
+    back = global_array_to_host_local_array(everything, GRID, P(("x", "y")))
+    return (
+        np.array_equal(np.asarray(x), TABLE)
+        and same(everything, TABLE[:COUNT]) and host_local_array_to_global_array(everything, GRID, P("x")) is everything
+        and np.array_equal(back, mine) and back.sharding.is_equivalent_to(local, 2)
+    )  # fmt: skip
+
+
 def computed(spec: P):
     x = jax.device_put(TABLE, NamedSharding(GRID, spec))
     results = jax.jit(lambda x: (x + 1, x @ x.T, x.sum(0), jnp.roll(x, 1, 0), x.reshape(-1), jnp.sort(x, 1)[:, ::-1]))(x)
@@ -168,20 +183,34 @@ def typed():
         return types == expected and same(jax.sharding.reshard(x, P("y", "x")), TABLE)
 
 
-def refused():
-    apart = NamedSharding(GRID, P(("y", "x")))
-    cyclic = jax.sharding.Mesh(np.array(jax.devices()).reshape(RANKS, HERE).T.ravel(), ("x",))
-    found = []
-    for attempt in (
-        lambda: jax.make_array_from_callback(TABLE.shape, apart, lambda i: TABLE[i]),
-        lambda: jax.shard_map(lambda v: v, mesh=GRID, in_specs=apart.spec, out_specs=apart.spec)(TABLE),
-        lambda: jax.device_put(ROWS, NamedSharding(cyclic, P("x"))),
-    ):
-        try:
-            attempt()
-        except NotImplementedError as error:
-            found.append(str(error))
-    return len(found) == 3 and all("first" in text for text in found[:2]) and "order the devices by process" in found[2]
+def lying_apart():
+    """The devices of a process are no block of these meshes, or their parts no block of an array."""
+    grid = np.array(jax.devices()).reshape(RANKS, HERE)
+    cyclic = NamedSharding(jax.sharding.Mesh(grid.T.ravel(), ("x",)), P("x"))
+    inner_first = NamedSharding(GRID, P(("y", "x")))
+    return all(values_lie_apart(s) for s in (cyclic, inner_first))
+
+
+def values_lie_apart(split: NamedSharding) -> bool:
+    rows = TABLE.reshape(COUNT, -1)
+    numbers = {d: i[0].indices(COUNT)[0] for d, i in split.addressable_devices_indices_map(rows.shape).items()}
+    mine = rows[sorted(numbers.values())]
+    made = [
+        jax.device_put(rows, split),
+        jax.make_array_from_callback(rows.shape, split, lambda i: rows[i]),
+        jax.make_array_from_process_local_data(split, mine),
+        jax.make_array_from_process_local_data(split, rows, rows.shape),
+    ]
+    body = jax.shard_map(
+        lambda v: v + lax.psum(v, split.mesh.axis_names), mesh=split.mesh, in_specs=split.spec, out_specs=split.spec
+    )
+    out = jax.jit(body)(made[0])
+    return (
+        all(same(x, rows) and x.sharding == split for x in made)
+        and all(np.array_equal(s.data, rows[[numbers[s.device]]]) for x in made for s in x.addressable_shards)
+        and same(out, rows + rows.sum(0)) and out.sharding == split
+        and same(jax.jit(lambda x: jnp.cumsum(x, 0) @ x.T)(made[1]), np.cumsum(rows, 0) @ rows.T)
+    )  # fmt: skip
 
 
 ARRAYS: dict[str, Callable[[], object]] = {
@@ -189,9 +218,10 @@ ARRAYS: dict[str, Callable[[], object]] = {
     **{f"jit {spec}": lambda spec=spec: computed(spec) for spec in SPECS},
     **{f"out_shardings {spec}": lambda spec=spec: asked_for(spec) for spec in SPECS[:5]},
     "arrays of parts": put_together,
+    "arrays that a process has whole": fetched,
     "pmap": mapped,
     "Explicit axes": typed,
-    "what is refused": refused,
+    "devices that lie apart": lying_apart,
     "numbers": lambda: [d.id for d in jax.local_devices()] == [RANK * HERE + i for i in range(HERE)],
 }
 

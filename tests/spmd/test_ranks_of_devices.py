@@ -40,14 +40,13 @@ def test_each_process_has_a_block_of_a_mesh(processes, ranks, within):
 
 
 @pytest.mark.parametrize("processes", [[0, 1, 0, 1], [0, 0, 1], [0, 0, 1, 1, 1, 0], [[0, 0], [0, 1], [1, 1]]])
-def test_other_meshes_are_refused_in_words(processes):
+def test_in_other_meshes_each_process_stands_for_all(processes):
     mesh = Mesh(devices(processes), ("a", "b")[: np.ndim(processes)])
-    with pytest.raises(NotImplementedError, match="must be a block of the mesh"):
-        _ = mesh.process_shape
+    assert mesh.lies_apart and set(mesh.process_shape.values()) == {1} and mesh.within == mesh.shape
 
 
 @pytest.mark.parametrize("spec", [P("a"), P("b", "a"), P(("a", "b")), P(("b", "a")), P(None, ("a", "b")), P("a", "b")])
-@pytest.mark.parametrize("processes", [np.arange(4) // 2, np.arange(4) // 4, np.arange(4) % 2])
+@pytest.mark.parametrize("processes", [np.arange(4) // 2, np.arange(4) // 4, np.arange(4) % 2, [0, 1, 1, 0]])
 def test_a_device_has_the_same_part_whatever_process_it_is_of(spec, processes):
     of = np.array(processes).reshape(2, 2)
     found, expected = (NamedSharding(Mesh(devices(p), ("a", "b")), spec) for p in (of, np.arange(4).reshape(2, 2)))

@@ -41,6 +41,8 @@ def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
         whole_here = gathered(p, v, source)
         return p.marked(whole_here, layout, False, source)
     shard, here = relaid(p, v, layout, source), SingleDeviceSharding.by_default(provided.local_devices()[0])
+    if layout.mesh.holds_several:
+        here = layout.update(mesh=layout.mesh.local_mesh)
     return p.marked(p.copied(shard, source) if p.blocks_of(shard) is not None else shard, here, False, source)
 
 

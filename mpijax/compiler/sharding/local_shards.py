@@ -36,11 +36,14 @@ class Within:
     axis: Any
 
 
-def run(p: Partitioner, closed, params: dict[str, Any], inputs, source) -> list:
-    """The results of the body on the shards of this process; the operands are what it has of arrays."""
+def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, source) -> list:
+    """The results of the body on the shards of this process; the operands are what it has of arrays.
+
+    for_all: on the shards of all devices, of operands that are whole.
+    """
     mesh = params["mesh"]
     manual = [n for n in mesh.axis_names if n in params["newly_manual_axes"]]
-    processes = {n: mesh.process_shape[n] for n in manual if mesh.process_shape[n] > 1}
+    processes = {} if for_all else {n: mesh.process_shape[n] for n in manual if mesh.process_shape[n] > 1}
     here = {n: Within(n) if n in processes else n for n in manual if n not in processes or mesh.within[n] > 1}
     axes: Axes = tuple((name, mesh.shape[n] // processes.get(n, 1)) for n, name in here.items())
     blocks = _GraphBlocks(p.graph, axes, source)

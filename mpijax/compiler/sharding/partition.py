@@ -43,21 +43,23 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
-    layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    layouts, results_in = ([NamedSharding(mesh, spec) for spec in params[name]] for name in ("in_specs", "out_specs"))
+    # Where the parts of a process's devices lie apart, each process does the work of all devices.
+    for_all = any(layout.keeps_others for layout in (*layouts, *results_in))
+    if for_all:
+        layouts = [sharding_over(mesh, ())] * len(inputs)
     local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)
     with p.graph.apart():
         if mesh.is_local or mesh.holds_several:
-            for spec in (*params["in_specs"], *params["out_specs"]):
-                NamedSharding(mesh, spec).check_is_block("a specification of shard_map")
-            outs = local_shards.run(p, closed, params, local, source)
+            outs = local_shards.run(p, closed, params, local, for_all, source)
+            outs = [relaid(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
         else:
             with p.in_body_over(mesh):
                 outs = p.graph.inline(closed, local, source)
     made = p.made_since(first)
     results = []
-    for v, spec in zip(outs, params["out_specs"], strict=True):
-        layout = NamedSharding(mesh, spec)
+    for v, layout in zip(outs, results_in, strict=True):
         if p.in_body and not layout.keeps_whole:
             raise NotImplementedError(
                 "a shard_map inside another must return replicated results: use one shard_map over both axes"

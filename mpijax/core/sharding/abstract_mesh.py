@@ -114,6 +114,11 @@ class AbstractMesh:
         return False
 
     @property
+    def lies_apart(self) -> bool:
+        """Whether the devices of a process are no block of the mesh; there are none."""
+        return False
+
+    @property
     def within(self) -> dict[Any, int]:
         """How many devices of one process stand side by side along each axis."""
         return dict.fromkeys(self.axis_names, 1)

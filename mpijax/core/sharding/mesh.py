@@ -76,12 +76,21 @@ class Mesh(ContextDecorator):
 
     @property
     def local_mesh(self) -> Mesh:
-        """The part of the mesh whose devices are of this process. Raises ValueError where there is none."""
+        """The part of the mesh whose devices are of this process.
+
+        Raises ValueError where there is none, and where these devices are no block of the mesh.
+        """
         place = self.coordinates()
         if place is None:
             raise ValueError(f"no device of process {provided.process_index()} is part of {self!r}")
         if not self.is_multi_process:
             return self
+        if self.lies_apart:
+            raise ValueError(
+                "When passing host local inputs to pjit, devices connected to a single host must form a contiguous "
+                f"subcube of the global device mesh. Those of process {provided.process_index()} do not in {self!r}: "
+                "order the devices by process, as jax.make_mesh does."
+            )
         own = zip(self.place, self.within.values(), strict=True)
         return Mesh(self.devices[tuple(slice(i * n, (i + 1) * n) for i, n in own)], self.axis_names)
 
@@ -97,7 +106,8 @@ class Mesh(ContextDecorator):
 
     num_processes = property(lambda self: len(self.processes))
 
-    # Each process has a block of the mesh: along an axis of size 6, for instance, 3 processes of 2 devices.
+    # Each process has a block of the mesh: along an axis of size 6, for instance, 3 processes of 2 devices. In a mesh
+    # where the devices of a process lie apart, each process stands for all of them, and has all of every array.
 
     @cached_property
     def holds_several(self) -> bool:
@@ -106,19 +116,21 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def within(self) -> OrderedDict:
-        """How many devices of one process stand side by side along each axis.
-
-        Raises NotImplementedError where the devices of a process are no block of the mesh.
-        """
+        """How many devices of one process stand side by side along each axis."""
         return OrderedDict(zip(self.axis_names, self._block, strict=True))
 
     @cached_property
     def process_shape(self) -> OrderedDict:
-        """How many processes stand side by side along each axis; NotImplementedError as for `within`."""
+        """How many processes stand side by side along each axis."""
         if not self.holds_several:
             return self.shape
         counts = (n // b for n, b in zip(self.axis_sizes, self._block, strict=True))
         return OrderedDict(zip(self.axis_names, counts, strict=True))
+
+    @cached_property
+    def lies_apart(self) -> bool:
+        """Whether the devices of a process are no block of the mesh."""
+        return len(self.processes) > 1 and self._block == self.devices.shape
 
     def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
         """By which of the mesh axes that an array axis is split over it is cut for processes.
@@ -143,11 +155,7 @@ class Mesh(ContextDecorator):
             corners = of[tuple(slice(None, None, b) for b in block)]
             if corners.size == len(self.processes) and np.array_equal(np.kron(corners, np.ones(block, np.int64)), of):
                 return block
-        raise NotImplementedError(
-            f"{self} has devices of the processes {of.tolist()}. The devices of each process must be a block of the "
-            "mesh, and all these blocks must have one shape: order the devices by process, as jax.make_mesh does, or "
-            "start as many ranks as there are devices."
-        )
+        return sizes
 
     @cached_property
     def is_local(self) -> bool:

@@ -35,6 +35,15 @@ def _memory_kind(given: str | None, abstract: bool) -> str | None:
 _NOTHING = slice(0, 0)
 
 
+class DeviceList(tuple):
+    """Devices in order."""
+
+    @property
+    def process_indices(self) -> set[int]:
+        """The processes whose devices they are."""
+        return {d.process_index for d in self}
+
+
 class Sharding:
     """How an array is laid out over devices.
 
@@ -52,6 +61,8 @@ class Sharding:
 
     # Whether every process has the whole of an array.
     keeps_whole: bool
+    # Whether a process keeps parts of an array that none of its own devices has.
+    keeps_others: Any = False
     # Whether results of operations on an array are laid out by it.
     is_followed: bool
     # Whether an array was laid out by it on purpose.
@@ -83,6 +94,16 @@ class Sharding:
     def has_sum(self, device: Any) -> bool:
         """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
         return True
+
+    @property
+    def has_value_here(self) -> bool:
+        """Whether this process can read all of an array."""
+        return self.is_fully_addressable
+
+    @property
+    def _internal_device_list(self) -> DeviceList:
+        """JAX's name for the devices in order, which libraries read."""
+        return DeviceList(self._device_assignment)
 
     @property
     def _addressable_device_assignment(self) -> tuple:
@@ -164,6 +185,12 @@ class NamedSharding(Sharding):
     def processes(self) -> frozenset[int]:  # type: ignore[override]
         return self.mesh.processes
 
+    @cached_property
+    def has_value_here(self) -> bool:  # type: ignore[override]
+        if self.is_fully_addressable:
+            return True
+        return self.has_all_here and (self.is_fully_replicated or not self.spec.unreduced)
+
     def update(self, **changes: Any) -> NamedSharding:
         """This layout over another `mesh`, by another `spec`, or in another kind of memory (`memory_kind`)."""
         kind = changes.get("memory_kind", self.memory_kind)
@@ -225,9 +252,9 @@ class NamedSharding(Sharding):
             return same and self.spec.unreduced == other.spec.unreduced
         if self._device_assignment != other._device_assignment or self.spec.unreduced or other.spec.unreduced:
             return False
-        return all(np.array_equal(self._places(d), other._places(d)) for d in range(ndim))
+        return all(np.array_equal(self.numbers_along(d), other.numbers_along(d)) for d in range(ndim))
 
-    def _places(self, dim: int) -> np.ndarray:
+    def numbers_along(self, dim: int) -> np.ndarray:
         """For each device in their order, which part of array axis `dim` it has."""
         at = dict(zip(self.mesh.axis_names, np.indices(self.mesh.devices.shape), strict=True))
         place = np.zeros(self.mesh.devices.shape, np.int64)
@@ -277,16 +304,14 @@ class NamedSharding(Sharding):
         """The mesh axes by whose processes array axis `dim` is cut."""
         return self.mesh.process_axes(self.spec.axes_of(dim))
 
-    def check_is_block(self, what: str) -> None:
-        """Raise NotImplementedError where parts of other processes come between those of this one's devices."""
-        for dim, axes in enumerate(self.spec.split(len(self.spec))):
-            kept = [a for a in axes if self.mesh.process_shape[a] > 1 and a not in self.process_axes(dim)]
-            if kept:
-                raise NotImplementedError(
-                    f"{what}: by {self} the parts that a process's devices have along array axis {dim} lie apart. Name "
-                    f"the mesh axes of several processes first ({kept[0]!r} before {axes[0]!r}), or split another "
-                    "array axis over them."
-                )
+    @cached_property
+    def keeps_others(self) -> bool:  # type: ignore[override]
+        if not self.mesh.holds_several:
+            return False
+        if self.mesh.lies_apart:
+            return not self._splits_nothing
+        used = {a for dim in range(len(self.spec)) for a in self.process_axes(dim)}
+        return any(self.mesh.process_shape[a] > 1 and a not in used for a in self.spec.all_axes())
 
     def process_block(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the longest part that a process has."""

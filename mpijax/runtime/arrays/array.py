@@ -155,6 +155,10 @@ class ArrayImpl(ArrayBase):
             whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
         return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
+    def _fully_replicated_shard(self) -> ArrayImpl:
+        """JAX's name for one of the equal parts that this process has, which libraries read."""
+        return self.addressable_data(0)
+
     @property
     def committed(self) -> bool:
         """Whether the array was laid out on purpose, and so decides where results go."""
