@@ -39,8 +39,8 @@ def make_array_from_callback(
         process calls it for the parts of its own devices alone.
       dtype: of the array, if not that of the elements.
 
-    Raises ValueError where the elements do not have the shape of the part. Communicates only where a process has several
-    devices whose parts lie apart in the array.
+    Raises ValueError where the elements do not have the shape of the part. Communicates only where a process has
+    several devices whose parts lie apart in the array.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
     >>> mpijax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
