@@ -51,7 +51,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)
     with p.graph.apart():
-        if mesh.is_local or mesh.holds_several:
+        if mesh.holds_several:
             outs = local_shards.run(p, closed, params, local, for_all, source)
             outs = [relaid(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
         else:
