@@ -16,6 +16,7 @@ _HOMES = {
     "mpijax.core.errors": "JaxRuntimeError",
     "mpijax.core.leaks": "check_leaks",
     "mpijax.core.pretty": "eqn_text jaxpr_text",
+    "mpijax.core.refs": "AbstractRef",
     "mpijax.core.trace": "typeof",
     "mpijax.dlpack": "from_dlpack",
     "mpijax.experimental.sparse.bcoo": "BCOO",

@@ -257,6 +257,7 @@ class ShapeDtypeStruct:
 
     Immutable; equal where all fields are. `sharding` is a layout of an array, or None; of a `Format` its sharding.
     manual_axis_type: over which mesh axes a value varies inside `shard_map`; None where it varies over none.
+    is_ref: it stands for a mutable array reference.
 
     Raises ValueError without a dtype, or for a sharding that is none.
 
@@ -264,17 +265,19 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref")
 
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     weak_type: bool
     manual_axis_type: ManualAxisType | None
+    is_ref: bool
 
     def __init__(
-        self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type: ManualAxisType | None = None
-    ):
+        self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type: ManualAxisType | None = None,
+        is_ref: bool = False,
+    ):  # fmt: skip
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
@@ -297,6 +300,7 @@ class ShapeDtypeStruct:
         put(self, "sharding", sharding)
         put(self, "weak_type", weak_type)
         put(self, "manual_axis_type", manual_axis_type)
+        put(self, "is_ref", is_ref)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise RuntimeError(f"{name} cannot be assigned: a ShapeDtypeStruct is immutable; make another with .update()")
@@ -325,6 +329,7 @@ class ShapeDtypeStruct:
             sharding=get("sharding", self.sharding),
             weak_type=get("weak_type", self.weak_type),
             manual_axis_type=get("manual_axis_type", self.manual_axis_type),
+            is_ref=get("is_ref", self.is_ref),
         )
 
     def __reduce__(self):
@@ -347,10 +352,11 @@ class ShapeDtypeStruct:
         sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
         manual = f", manual_axis_type={self.manual_axis_type}" if self.manual_axis_type is not None else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual})"
+        ref = ", is_ref=True" if self.is_ref else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual}{ref})"
 
     def _key(self):
-        return self.shape, self.dtype, self.sharding, self.weak_type, self.manual_axis_type
+        return self.shape, self.dtype, self.sharding, self.weak_type, self.manual_axis_type, self.is_ref
 
     def __eq__(self, other) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -359,10 +365,10 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
 
-def _struct(shape, dtype, sharding, weak_type: bool, manual_axis_type: Any) -> ShapeDtypeStruct:
+def _struct(shape, dtype, sharding, weak_type: bool, manual_axis_type: Any, is_ref: bool = False) -> ShapeDtypeStruct:
     """For pickle and copy."""
     return ShapeDtypeStruct(
-        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual_axis_type
+        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual_axis_type, is_ref=is_ref
     )
 
 

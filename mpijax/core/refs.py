@@ -9,7 +9,7 @@ references, and all transformations of functions that use some are those of func
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.ref_index import checked_index, indexed_shape
 from mpijax.core.registry import registry
 from mpijax.core.source import Source, current_source
-from mpijax.core.trace import EVAL, JaxprTrace, Trace, Tracer, state, typeof
+from mpijax.core.trace import EVAL, JaxprTrace, Trace, Tracer, pytype_aval_mappings, state, typeof
+from mpijax.core.tree import tree_map
+from mpijax.core.tree_registry import register_pytree_node
 
 
 class AbstractRef:
@@ -93,14 +95,15 @@ class Ref:
     """
 
     # home: the trace that it was made in. is_shared: whether somebody else may have the array, so that its memory must
-    # not be written to.
-    __slots__ = ("aval", "home", "is_shared", "_value", "_made", "__weakref__")
+    # not be written to. is_freed: whether a traced function has said that it needs it no more.
+    __slots__ = ("aval", "home", "is_shared", "is_freed", "_value", "_made", "__weakref__")
 
     def __init__(self, home: Trace, value: Any, aval: AbstractRef, argument: int | None = None):
         self.aval = aval
         self.home = home
         self._value = value
         self.is_shared = True
+        self.is_freed = False
         self._made: int | Source = current_source() if argument is None else argument
 
     @staticmethod
@@ -262,6 +265,14 @@ def write(ref: Ref, value: Any) -> None:
     ref.write_in(state.trace, value)
 
 
+def run_on(refs: Sequence[Ref], bind: Callable[..., list[Any]], *operands: Any) -> list[Any]:
+    """The results of a program that takes the values of `refs` first, and first returns their new values."""
+    outs = bind(*map(read, refs), *operands)
+    for ref, value in zip(refs, outs, strict=False):
+        write(ref, value)
+    return outs[len(refs) :]
+
+
 # ---------------------------------------------------------------- parts
 
 
@@ -342,9 +353,11 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 
 
 def _place(ref: Any, idx: Any, function: str) -> tuple:
-    """The index as a tuple, () for all; raises ValueError for what is no reference, or out of bounds."""
+    """The index as a tuple, () for all; raises ValueError for what is no reference, or freed, or out of bounds."""
     if type(ref) is not Ref:
         raise ValueError(f"Can only call `{function}` on a `Ref`: {ref}.")
+    if ref.is_freed:
+        raise ValueError(f"`{function}` of a reference of type {ref.aval} after freeze or free_ref: do it before.")
     return checked_index(idx, ref.shape)
 
 
@@ -381,22 +394,27 @@ def _replace(ref: Ref, value: Any) -> None:
 
 
 def freeze(ref: Ref) -> Any:
-    """The final value of a reference, which is not to be used any more.
+    """The final value of a reference, which is not to be used any more: in a traced function that is an error.
 
     >>> mpijax.freeze(mpijax.new_ref(jnp.arange(3)))
     Array([0, 1, 2], dtype=int32)
     """
-    return get(ref)
+    value = get(ref)
+    free_ref(ref)
+    return value
 
 
 def free_ref(ref: Ref) -> tuple[()]:
-    """Say that a reference is not used any more. Its memory is freed with the last Python reference to it.
+    """Say that a reference is not used any more: in a traced function it cannot be then.
+
+    Its memory is freed with the last Python reference to it.
 
     >>> ref = mpijax.new_ref(jnp.zeros(3))
     >>> mpijax.free_ref(ref)
     ()
     """
     _place(ref, None, "free_ref")
+    ref.is_freed = state.trace is not EVAL
     return ()
 
 
@@ -432,7 +450,10 @@ class _Views:
 
 
 class RefView:
-    """A part of a reference, to be read and written as a whole one."""
+    """A part of a reference, to be read and written as a whole one.
+
+    Functions under `jit`, `checkpoint`, `cond` and `shard_map` take it.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
@@ -476,3 +497,49 @@ class RefView:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.set(value, index)
+
+
+def _refuse_view(view: RefView) -> Any:
+    raise TypeError(
+        "TransformedRefs are not allowed here: functions under jit, checkpoint, cond and shard_map take a view of a "
+        "reference. Pass the reference, or its value (view[...])."
+    )
+
+
+pytype_aval_mappings[RefView] = _refuse_view
+
+
+class _Opened:
+    """A view as a node of pytrees: the reference and the indices that are no slices are leaves.
+
+    With a reference it comes back as a view. With a value in its place, a type or a name, it stays a node.
+    """
+
+    def __init__(self, ref: Any, index: tuple):
+        self.ref = ref
+        self.index = index
+
+
+def _flatten_opened(node: _Opened) -> tuple[tuple, tuple]:
+    slices = tuple((x.start, x.stop, x.step) if isinstance(x, slice) else None for x in node.index)
+    return (node.ref, *(x for x in node.index if not isinstance(x, slice))), slices
+
+
+def _unflatten_opened(slices: tuple, leaves: Sequence[Any]) -> Any:
+    ref, *others = leaves
+    rest = iter(others)
+    index = tuple(slice(*x) if x else next(rest) for x in slices)
+    return RefView(ref, index) if isinstance(ref, Ref | RefView) else _Opened(ref, index)
+
+
+register_pytree_node(_Opened, _flatten_opened, _unflatten_opened)
+
+
+def has_views(leaves: Sequence[Any]) -> bool:
+    """Whether views of references are among the leaves of arguments."""
+    return RefView in map(type, leaves)
+
+
+def opened(args: Any) -> Any:
+    """A pytree with references and indices as leaves in place of views: functions get the views."""
+    return tree_map(lambda x: _Opened(x._ref, x._index) if type(x) is RefView else x, args)

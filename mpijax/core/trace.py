@@ -427,7 +427,8 @@ def _typeof_other(x: Any) -> ShapedArray:
     if isinstance(x, ShapeDtypeStruct):
         dtype = dtypes.canonicalize_dtype(x.dtype, allow_extended_dtype=True)
         vma = NO_AXES if x.manual_axis_type is None else x.manual_axis_type.varying
-        return ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
+        aval = ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
+        return provided.AbstractRef(aval) if x.is_ref else aval
     if isinstance(x, ShapedArray):
         return x
     if isinstance(x, (bool, int, float, complex)):
@@ -643,8 +644,8 @@ def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
     where = f"{debug.location} traced for {debug.transformation}" if debug else "a function inside of a transformation"
     return NotImplementedError(
         f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
-        "return the new one; rules of custom derivatives may use references where the function is differentiated "
-        "without `jit` around it (move jit outside of grad)."
+        "return the new one. Of rules of custom derivatives, backward rules may use references, but not inside of "
+        "`shard_map`; forward rules may where the function is differentiated without `jit` around it."
     )
 
 
@@ -784,6 +785,29 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, 
                 f"{where} returned a value of type {type(x)}{place}, which is not a valid JAX type. Return "
                 "arrays, numbers or pytrees of them."
             ) from None
+
+
+def trace_passing_refs(
+    fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None, refs: Sequence[Any] = (), at: int = 0
+) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
+    """Trace a function that may use mutable array references from outside, at least `refs`; returns those too.
+
+    The program takes their values before its argument number `at`, and returns their new values first.
+    """
+    written: list[Any] = []
+    jaxpr, consts = trace_to_jaxpr(fun, avals, debug, written)
+    refs = tuple(dict.fromkeys([*refs, *(c for c in consts if type(typeof(c)) is not ShapedArray), *written]))
+    if not refs:
+        return ClosedJaxpr(jaxpr, consts), ()
+    end = at + len(refs)
+
+    def passing(*flat):
+        with state.trace.holding(refs, flat[at:end]) as finals:
+            outs = fun(*flat[:at], *flat[end:])
+        return [*finals, *outs]
+
+    values = [ref.aval.inner_aval for ref in refs]
+    return trace_to_closed_jaxpr(passing, [*avals[:at], *values, *avals[at:]], debug), refs
 
 
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:

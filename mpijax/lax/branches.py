@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import config, tree
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_location
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.compare import ne
@@ -190,17 +192,27 @@ def _switch(index, branches: Sequence[Callable], operands: tuple, **params) -> A
     return _choose("switch", lambda: index, labels, range(len(branches)), operands, **params)
 
 
-def _choose(name: str, index: Callable, labels, order: Sequence[int], operands: tuple, **params) -> Any:
-    """Trace the functions of `labels` in the given order, and bind `cond` with them as branches."""
+def _choose(
+    name: str, index: Callable, labels, order: Sequence[int], operands: tuple, passed: Sequence[Any] = (), **params
+) -> Any:
+    """Trace the functions of `labels` in the given order, and bind `cond` with them as branches.
+
+    passed: the leaves that the user passes, where the operands have values of references: branches must not close over
+    those.
+    """
     leaves, in_tree = tree.tree_flatten(operands)
+    if has_views(leaves):
+        return _choose(name, index, labels, order, opened(operands), passed, **params)
     if has_refs(leaves):
         return _choose_with_refs(name, index, labels, order, operands, **params)
     types = tree.tree_unflatten(in_tree, [typeof(x) for x in leaves])
     bodies = {i: trace_body(labels[i][1], types, name) for i in order}
+    for i in order:
+        check_aliases(bodies[i].refs, passed, partial(debug_info, name, labels[i][1], operands, {}))
     written = tuple(dict.fromkeys(ref for i in order for ref in bodies[i].written))
     if written:
         passing = [(label, state_passing(branch, written)) for label, branch in labels]
-        values, out = _choose(name, index, passing, order, (values_of(written), *operands), **params)
+        values, out = _choose(name, index, passing, order, (values_of(written), *operands), passed, **params)
         write_all(written, values)
         return out
     joined, consts = join_consts([(bodies[i].jaxpr, bodies[i].consts) for i in order])
@@ -219,10 +231,11 @@ def _choose(name: str, index: Callable, labels, order: Sequence[int], operands: 
 
 def _choose_with_refs(name: str, index: Callable, labels, order: Sequence[int], operands: tuple, **params) -> Any:
     """`_choose` with mutable array references among the operands: their values go in and come out."""
-    check_aliases((), tree.tree_leaves(operands), lambda: debug_info(name, labels[0][1], operands, {}))
+    leaves = tree.tree_leaves(operands)
+    check_aliases((), leaves, lambda: debug_info(name, labels[0][1], operands, {}))
     values, refs = values_in(operands)
     branches = [(label, of_values(branch, operands)) for label, branch in labels]
-    out, finals = _choose(name, index, branches, order, values, **params)
+    out, finals = _choose(name, index, branches, order, values, leaves, **params)
     write_all(refs, finals)
     return out
 

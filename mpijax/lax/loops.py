@@ -132,12 +132,12 @@ def _pair_carried(result):
 
 def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
     """`scan` over the slices of references: what a turn leaves in its slice is stacked."""
+    check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
         raise ValueError(
             "scan: the carry is returned, and mutable array references cannot be returned. Close over the reference, "
             "or scan over its slices (xs)."
         )
-    check_aliases((), tree.tree_leaves(xs), lambda: debug_info("scan", f, (init, xs), {}))
     values, refs = values_in(xs)
 
     def turn(carry, x):

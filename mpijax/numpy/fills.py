@@ -9,6 +9,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.array_api import Array
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import (
     broadcast_to,
@@ -95,7 +97,8 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
 def _like(name: str, a: Any) -> Any:
     """What the new array is to resemble: anything with a shape and a dtype."""
     if hasattr(a, "dtype") and hasattr(a, "shape"):
-        return a
+        known = isinstance(a, (Array, np.ndarray, np.generic, ShapeDtypeStruct))
+        return a if known else ShapeDtypeStruct(a.shape, a.dtype, weak_type=getattr(a, "weak_type", False))
     a = unwrap(a)
     check_arraylike(name, a)
     return a

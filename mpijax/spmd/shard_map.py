@@ -23,6 +23,7 @@ from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import has_views, opened
 from mpijax.core.registry import registry
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import in_body
@@ -36,6 +37,7 @@ from mpijax.core.trace import (
     Tracer,
     examples_over,
     named_axes,
+    refs_refused,
     state,
     trace_to_closed_jaxpr,
     trace_to_jaxpr,
@@ -133,6 +135,8 @@ def shard_map(
 
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
     leaves, in_tree = tree.tree_flatten((args, {}))
+    if has_views(leaves):
+        return _call(f, mesh, names, in_specs, out_specs, check_vma, opened(args))
     if in_specs is Infer:
         flat_in = [given_spec(x, mesh, names) for x in values_of(leaves)]
     else:
@@ -474,7 +478,9 @@ def _transpose(cts, *args, **params):
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     check = params["check_vma"]
     with _inside(params):
-        closed, nonzero_out = transpose_jaxpr(params["jaxpr"], linear, nonzero)
+        closed, nonzero_out, refs = transpose_jaxpr(params["jaxpr"], linear, nonzero)
+        if refs:
+            raise refs_refused(params["jaxpr"].jaxpr.debug_info)
         if not check:
             closed = _unchecked_cotangents(closed, params, linear, nonzero, nonzero_out)
     specs = params["in_specs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mpijax.core import provided
@@ -9,7 +10,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
-from mpijax.core.refs import Ref
+from mpijax.core.refs import Ref, run_on
 from mpijax.core.trace import Tracer, state
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr_in_place
@@ -66,10 +67,10 @@ def _linearize(trace, primals, tangents, params):
 def _transpose(cts, *args, **params):
     linear = tuple(is_undefined_primal(x) for x in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
-    closed, nonzero_out = transpose_jaxpr(params["jaxpr"], linear, nonzero)
+    closed, nonzero_out, refs = transpose_jaxpr(params["jaxpr"], linear, nonzero)
     values = [x for x in args if not is_undefined_primal(x)]
     live = [ct for ct in cts if type(ct) is not Zero]
-    outs = iter(jit_p.bind(*values, *live, **_without_donation(params, closed)))
+    outs = iter(run_on(refs, partial(jit_p.bind, **_without_donation(params, closed)), *values, *live))
     flags = iter(nonzero_out)
     return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
@@ -85,6 +86,9 @@ def checkpoint(
         dynamic = [a for i, a in enumerate(args) if i not in static]
         passed = {k: v for k, v in kwargs.items() if k not in names}
         leaves, in_tree = tree.tree_flatten((dynamic, passed))
+        if has_views(leaves):
+            args, kwargs = opened((args, kwargs))
+            return fun_remat(*args, **kwargs)
         if has_refs(leaves):
             values, refs = values_in((args, kwargs))
             explicit = of_values(lambda args, kwargs: fun(*args, **kwargs), (args, kwargs))

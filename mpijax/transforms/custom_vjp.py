@@ -154,6 +154,7 @@ custom_vjp_call_p = CustomPrimitive(
     select=_select,
     shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
 )
+custom_vjp_call_p.has_users_transpose = True
 
 
 def _lin_transpose(cts, *args, num_res, bwd, out_avals, symbolic_zeros):

@@ -50,6 +50,7 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree "
             f"structure {primal_tree} whereas tangents have tree structure {tangent_tree}."
         )
+    refuse_refs((*primal_leaves, *tangent_leaves), "jvp")
     for p, t in zip(primal_leaves, tangent_leaves, strict=True):
         want, got = typeof(p).to_tangent_aval(), typeof(t)
         if want.dtype != got.dtype:
@@ -65,7 +66,6 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
                 f"jvp called with different primal and tangent shapes;Got primal shape {want.shape} and "
                 f"tangent shape as {got.shape}"
             )
-    refuse_refs(primal_leaves, "jvp")
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
     if state.trace is EVAL:

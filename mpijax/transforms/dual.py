@@ -90,8 +90,8 @@ class DualTrace(Trace):
         if type(tangent) is not Zero and ref.aval.kind is None:
             raise ValueError(
                 "performing a set/swap operation with a differentiated value on a non-differentiated array reference "
-                f"of type {ref.aval}. Write jax.lax.stop_gradient of the value, or make the reference inside of the "
-                "differentiated function."
+                f"of type {ref.aval}. Move the array reference into the differentiated function: make it "
+                "there. Or write jax.lax.stop_gradient of the value."
             )
         ref.write_in(self.parent, primal)
 

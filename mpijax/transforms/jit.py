@@ -14,8 +14,9 @@ import numpy as np
 
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
-from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
+from mpijax.core.refs import has_views, opened
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.trace import EVAL, Tracer, abstractify, scope_key, state, trace_to_jaxpr, typeof
@@ -23,7 +24,7 @@ from mpijax.core.warn import warn_user
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.compiler_options import check_compiler_options
-from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names
+from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.inlining import Inline, while_tracing
 from mpijax.transforms.parameters import parameters_of
 from mpijax.transforms.traced import Traced as TracedProgram
@@ -222,7 +223,34 @@ class PjitFunction(JitBase):
         leaves, traced = self._prepare(args, kwargs)
         if any(type(x) is ShapeDtypeStruct for x in leaves):
             leaves = _with_values(leaves, traced)
+        if traced.uses_refs and ref_state.has_refs(leaves) and ref_state.has_rules(traced.jaxpr.jaxpr):
+            ref_state.check_aliases(traced.moved, leaves, lambda: traced.jaxpr.jaxpr.debug_info)
+            return self._closing_over_refs(*opened((args, kwargs)))
         return self._bind(leaves, traced)
+
+    def _closing_over_refs(self, args, kwargs):
+        """A call whose program, traced for them, holds the references among the arguments.
+
+        Users' derivative rules in it may keep them and run when the program is finished: they have to get those that
+        live on.
+        """
+        statics, dynamic, fun = self._split(args, kwargs)
+        leaves, in_tree = tree.tree_flatten(dynamic)
+        refs = {i: x for i, x in enumerate(leaves) if ref_state.is_ref(x)}
+        key = ((statics, in_tree, tuple(refs.items())), "holding")
+        held = find(self._cache, key)
+        if held is None:
+
+            def of_others(*others):
+                rest = iter(others)
+                merged = [refs[i] if i in refs else next(rest) for i in range(in_tree.num_leaves)]
+                positional, named = tree.tree_unflatten(in_tree, merged)
+                return fun(*positional, **named)
+
+            held = type(self)(named_like(self._fun)(of_others), (), (), (), (), self._keep_unused, self._inline)
+            if ref_state.may_be_kept(list(refs.values())):
+                self._cache[key] = held
+        return held(*(x for i, x in enumerate(leaves) if i not in refs))
 
     def _bind(self, leaves, traced: Traced):
         if traced.uses_refs:
@@ -284,6 +312,9 @@ class PjitFunction(JitBase):
         """Flat dynamic arguments and the traced program for their types, from the cache if known."""
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)
+        if has_views(leaves):
+            args, kwargs = opened((args, kwargs))
+            return self._prepare(args, kwargs, type_of)
         try:
             avals = tuple([type_of(x) for x in leaves])
         except TypeError:
@@ -304,7 +335,7 @@ class PjitFunction(JitBase):
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
-            uses_refs = bool(written) or ref_state.has_refs(moved) or ref_state.has_refs(leaves)
+            uses_refs = bool(written) or ref_state.has_refs(moved) or any(type(a) is not ShapedArray for a in avals)
             traced = Traced(
                 closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
             )

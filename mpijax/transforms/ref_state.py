@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
+from mpijax.core.jaxpr import Jaxpr, subjaxprs
 from mpijax.core.refs import Ref, read, write
 from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, DebugInfo, Tracer, state
+from mpijax.transforms.flat import named_like
 
 
 def is_ref(x: Any) -> bool:
@@ -26,6 +28,11 @@ def is_ref(x: Any) -> bool:
 def has_refs(leaves: Sequence[Any]) -> bool:
     """Whether references are among the leaves of arguments."""
     return Ref in map(type, leaves)
+
+
+def has_rules(jaxpr: Jaxpr) -> bool:
+    """Whether a program has backward rules of users, which may keep references."""
+    return any(eqn.primitive.has_users_transpose or any(map(has_rules, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
 
 
 def refuse_refs(leaves: Sequence[Any], what: str) -> None:
@@ -166,6 +173,7 @@ def refs_in(values: Any, args: Any) -> tuple[Any, list[Ref]]:
 def of_values(fun: Callable, args: Any) -> Callable:
     """`fun` of values in place of the references in `args`, its arguments: `(*values) -> (result, new values)`."""
 
+    @named_like(fun)
     def explicit(*values):
         given, inner = refs_in(values, args)
         out = fun(*given)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from mpijax.core import config
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import run_on
 from mpijax.core.trace import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr, move_dim
@@ -82,10 +84,10 @@ def _linearize(trace, primals, tangents, params):
 
 def _transpose(cts, *args, jaxpr, prevent_cse, **params):
     linear = tuple(is_undefined_primal(x) for x in args)
-    closed, nonzero_out = transpose_jaxpr(jaxpr, linear, _nonzero(cts))
+    closed, nonzero_out, refs = transpose_jaxpr(jaxpr, linear, _nonzero(cts))
     values, live = [x for x in args if not is_undefined_primal(x)], _given(cts)
-    cse = _flags(prevent_cse, [not lin for lin in linear], after=len(live))
-    outs = iter(remat_p.bind(*values, *live, jaxpr=closed, prevent_cse=cse, **params))
+    cse = _flags(prevent_cse, [not lin for lin in linear], len(refs), len(live))
+    outs = iter(run_on(refs, partial(remat_p.bind, jaxpr=closed, prevent_cse=cse, **params), *values, *live))
     flags = iter(nonzero_out)
     return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
 

@@ -15,7 +15,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.source import inherited, sources_from
 from mpijax.core.state import splitting_freely
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.trace import trace_passing_refs, typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
@@ -159,12 +159,15 @@ def transpose_jaxpr(
     linear: tuple[bool, ...],
     nonzero_cts: tuple[bool, ...],
     force: bool | tuple[bool, ...] = False,
+    refs: tuple[Any, ...] = (),
 ):
     """The transpose of a Jaxpr with respect to the arguments marked `linear`.
 
     The result takes the other arguments, then the cotangents marked `nonzero_cts`, and
     returns the cotangents of the linear arguments that are not zero, with the list of which those are.
     `force` says for which of the linear arguments to return cotangents even when they are zero.
+    Last come the mutable array references that users' backward rules use, at least `refs`: the result takes their
+    values first and first returns their new ones.
     """
     nonzero_out: list[bool] = []
     plain = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
@@ -178,10 +181,11 @@ def transpose_jaxpr(
         result = backward_pass(closed.jaxpr, closed.consts, args, full)
         wanted = [ct for ct, lin in zip(result, linear, strict=True) if lin]
         forced = [force] * len(wanted) if isinstance(force, bool) else force
-        nonzero_out.extend(f or type(ct) is not Zero for f, ct in zip(forced, wanted, strict=True))
+        nonzero_out[:] = (f or type(ct) is not Zero for f, ct in zip(forced, wanted, strict=True))
         return [instantiate(ct) for ct, nz in zip(wanted, nonzero_out, strict=True) if nz]
 
-    return trace_to_closed_jaxpr(fun, plain + ct_avals, closed.jaxpr.debug_info), nonzero_out
+    transposed, refs = trace_passing_refs(fun, plain + ct_avals, closed.jaxpr.debug_info, refs)
+    return transposed, nonzero_out, refs
 
 
 def transposed(linearized, cotangents: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import pickle
 
 import numpy as np
 import pytest
@@ -93,6 +94,7 @@ def test_views_of_parts():
     assert (row.shape, row.ndim, row.size, row.dtype) == ((3,), 1, 3, np.float32)
     row[0] = 5.0
     row.at[1:].addupdate(jnp.ones(2))
+    assert mpijax.jit(lambda v: v[0])(row.at[1:]) == 1
     assert row.swap(7.0, 2) == 1
     mpijax.ref.addupdate(row, 0, 1.0)
     mpijax.ref.set(row, 1, 2.0)
@@ -255,6 +257,96 @@ def stashed_gradients(J):
     return J.grad(f)(1.0, ref), ref[...], J.jit(J.grad(f))(2.0, ref), ref[...], J.jit(f)(1.0, ref)
 
 
+def stashing(J):
+    @J.custom_vjp
+    def stash(r, x):
+        return x
+
+    def bwd(r, ct):
+        r[...] = r[...] * 10 + ct
+        return None, ct
+
+    stash.defvjp(lambda r, x: (x, r), bwd)
+    return stash
+
+
+def stashed_under(transform):
+    """Backward rules write to a reference in a program that is differentiated."""
+
+    def run(J):
+        stash = stashing(J)
+        closed_over, passed = (J.new_ref(J.numpy.float32(0)) for _ in range(2))
+
+        def f(x, r):
+            return transform(J, lambda x: J.numpy.sin(stash(closed_over, J.numpy.cos(stash(r, x)))))(x)
+
+        def nested(x, r):
+            return J.jit(f)(x, r) * 3
+
+        results = []
+        for g in (f, J.jit(f), J.jit(nested)):
+            results += [J.grad(g)(0.5, passed), closed_over[...], passed[...]]
+            results += [J.jit(J.grad(g))(0.25, passed), closed_over[...], passed[...]]
+        pull = J.vjp(lambda x: J.jit(f)(x, passed), 0.125)[1]
+        other = J.new_ref(J.numpy.float32(1))
+        return results, pull(1.0), pull(2.0), J.grad(J.jit(f))(0.5, other), closed_over, passed, other
+
+    return run
+
+
+def scanned(J, f):
+    return lambda x: J.lax.scan(lambda c, t: (f(c) * t, c), x, J.numpy.arange(1.0, 4.0))[0]
+
+
+STASHED = {
+    "nothing": lambda J, f: f,
+    "scan": scanned,
+    "checkpoint": lambda J, f: J.checkpoint(f),
+    "scan of checkpoint": lambda J, f: scanned(J, J.checkpoint(f)),
+}
+
+
+@pytest.mark.parametrize("transform", STASHED.values(), ids=STASHED)
+def test_backward_rules_write_in_programs_as_in_jax(transform):
+    both(stashed_under(transform))
+
+
+@pytest.mark.parametrize("x", [0.2, 0.4])
+def test_backward_rules_write_in_branches(x):
+    def results(transform, choose):
+        stash, one, two = stashing(mpijax), *(mpijax.new_ref(jnp.float32(0)) for _ in range(2))
+
+        def f(x):
+            return jnp.sin(stash(two, choose(x > 0.3, lambda x: stash(one, x) ** 2, lambda x: jnp.cos(2 * x), x)))
+
+        g = transform(lambda x: f(x) + f(x + 0.05))
+        return mpijax.grad(g)(x), transform(mpijax.grad(g))(x), one, two
+
+    ours = results(mpijax.jit, lax.cond)
+    wanted = results(lambda f: f, lambda p, yes, no, x: yes(x) if p else no(x))
+    np.testing.assert_allclose(leaves(mpijax, ours), leaves(mpijax, wanted), rtol=1e-5)
+
+
+def views_as_arguments(J):
+    def change(v, i):
+        v[...] += i * J.numpy.ones_like(v)
+        return v[1:]
+
+    def run(i):
+        ref = J.new_ref(J.numpy.zeros((2, 7)))
+        view = ref.at[i, 1:6]
+        mesh = J.make_mesh((1,), ("x",))
+        over = lambda f: J.shard_map(f, mesh=mesh, in_specs=J.P(), out_specs=None)
+        found = [f(change)(view, 3.0) for f in (J.jit, J.checkpoint)]
+        over(lambda v: J.ref.set(v, ..., J.numpy.ones(3)))(J.new_ref(J.numpy.zeros(3)).at[0:3])
+        J.jit(lambda d: J.ref.addupdate(d["v"], ..., J.numpy.ones(7)))({"v": ref.at[1]})
+        other = J.new_ref(J.numpy.zeros(7))
+        found.append(J.lax.cond(i > 0, lambda v: change(v, 5.0), lambda v: v[:-1], other.at[1:6]))
+        return found, ref[...], other[...]
+
+    return J.jit(run)(0), J.jit(run)(1)
+
+
 def without_derivatives(J):
     def f(x):
         ref = J.new_ref(0.0, kind="no_grad_no_remat")
@@ -266,7 +358,7 @@ def without_derivatives(J):
 
 PROGRAMS = [
     in_jit, in_nested_jits, made_inside, in_scan, in_while_loops, in_branches, in_vmap, plumbing_through_grad,
-    stashed_gradients, without_derivatives,
+    stashed_gradients, views_as_arguments, without_derivatives,
 ]  # fmt: skip
 
 
@@ -410,6 +502,11 @@ def leaking(J, ref):
     return kept[0][...]
 
 
+def made_in_jit(use):
+    """A program that makes a reference under `jit` and uses it."""
+    return lambda J, _: J.jit(lambda x: use(J, J.new_ref(x)))(J.numpy.zeros(3))
+
+
 REFUSED = {
     "shape": (lambda J, r: J.ref.set(r, ..., 1.0), "Invalid shape for `swap`. Ref shape: \\(3,\\)"),
     "shape of a part": (lambda J, r: J.ref.set(r, 0, J.numpy.ones(2)), "Expected shape: \\(\\). Value shape: \\(2,\\)"),
@@ -422,6 +519,17 @@ REFUSED = {
     "aliased in cond": (
         lambda J, r: J.lax.cond(True, lambda x1, x2: None, lambda x1, x2: None, r, r), "at both x1 and x2"
     ),
+    "closed over and passed to cond": (
+        lambda J, r: J.lax.cond(True, lambda y_ref: r[...] + y_ref[...], lambda y_ref: y_ref[...], r),
+        "for cond.* both closed over and passed as the argument y_ref",
+    ),
+    "carried twice": (
+        lambda J, r: J.lax.scan(lambda c, _: (None, None), (r, r), None, length=1),
+        "appeared at both c\\[0\\] and c\\[1\\]",
+    ),
+    "read after freeze": (made_in_jit(lambda J, q: (J.freeze(q), q[...])), "Ref"),
+    "read after free_ref": (made_in_jit(lambda J, q: (J.free_ref(q), q[...])), "Ref"),
+    "view in vmap": (made_in_jit(lambda J, q: J.vmap(lambda v: v[...])(q.at[1:])), "Ref"),
     "closed over and passed": (closed_over_and_passed, "both closed over and passed as the argument y_ref"),
     "returned argument": (
         lambda J, r: J.jit(lambda x: {"hi": x})(r), "(?s)result\\['hi'\\].*was passed in as the argument x"
@@ -486,9 +594,30 @@ def test_rules_of_custom_derivatives_in_a_jit_that_is_differentiated():
         return (ct,)
 
     stash.defvjp(lambda x: (x, None), bwd)
-    with pytest.raises(NotImplementedError, match="move jit outside of grad"):
+    mesh = mpijax.make_mesh((1,), ("x",))
+    over = mpijax.shard_map(lambda x: jnp.sin(stash(x)), mesh=mesh, in_specs=mpijax.P(), out_specs=mpijax.P())
+    with pytest.raises(NotImplementedError, match="backward rules may use references, but not inside of `shard_map`"):
+        mpijax.grad(over)(1.0)
+    stash.defvjp(lambda x: (ref[...] * x, None), bwd)
+    with pytest.raises(NotImplementedError, match="forward rules may where"):
         mpijax.grad(mpijax.jit(lambda x: jnp.sin(stash(x))))(1.0)
-    assert mpijax.jit(mpijax.grad(lambda x: 3 * stash(x)))(1.0) == 3 and ref[...] == 3
+
+
+def test_programs_are_lowered_for_the_types_of_references():
+    def f(r, x):
+        r[0] += x
+        return r[...] * 2
+
+    like = mpijax.ShapeDtypeStruct((3,), np.float32, is_ref=True)
+    assert like.update(shape=(2,)).is_ref and like != mpijax.ShapeDtypeStruct((3,), np.float32)
+    assert str(like) == str(THEIRS.ShapeDtypeStruct((3,), np.float32, is_ref=True))
+    assert pickle.loads(pickle.dumps(like)) == like
+    assert mpijax.eval_shape(f, like, 1.0).shape == (3,)
+    for program in (f, lambda r, x: r[...] * x):
+        ref, jitted = mpijax.new_ref(jnp.arange(3.0)), mpijax.jit(program)
+        wanted = jitted(mpijax.new_ref(jnp.arange(3.0)), 2.0)
+        np.testing.assert_array_equal(jitted.lower(like, 2.0).compile()(ref, 2.0), wanted)
+    assert ref[0] == 0
 
 
 def test_vmap_over_another_axis():

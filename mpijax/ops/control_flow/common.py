@@ -17,7 +17,7 @@ from mpijax.core.source import sources_of_function
 from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
-from mpijax.transforms.ref_state import may_be_kept, values_of
+from mpijax.transforms.ref_state import is_ref, may_be_kept, values_of
 from mpijax.transforms.zeros import Zero
 
 
@@ -31,12 +31,14 @@ class Body:
       out_tree: structure of the result.
       written: the mutable array references from outside that the function writes to. Their new values are further
         results of the Jaxpr: trace `state_passing(fun, written)` instead.
+      refs: those that it reads or writes to.
     """
 
     jaxpr: ClosedJaxpr
     consts: list[Any]
     out_tree: Any
     written: tuple[Any, ...] = ()
+    refs: tuple[Any, ...] = ()
 
     @property
     def out_avals(self) -> list[ShapedArray]:
@@ -65,7 +67,8 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
         written: list[Any] = []
         with sources_of_function(fun):
             jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}), written)
-        found = Body(*hoist_tracers(jaxpr, consts, lambda _: True), flat.out_tree, tuple(written))
+        used = tuple({*filter(is_ref, consts), *written})
+        found = Body(*hoist_tracers(jaxpr, consts, lambda _: True), flat.out_tree, tuple(written), used)
         if may_be_kept(found.consts):
             known[key] = found
     return replace(found, consts=values_of(found.consts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Flow
 from mpijax.core.memo import memo_on_jaxprs
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import run_on
 from mpijax.core.registry import registry
 from mpijax.core.trace import EVAL, typeof
 from mpijax.ops import ad_ops
@@ -127,11 +129,13 @@ def _linearize(trace, primals, tangents, params):
 def _transpose(cts, index, *operands, branches: Branches, **params):
     linear = tuple(is_undefined_primal(x) for x in operands)
     nonzero = tuple(nonzero_flags(cts))
-    nonzero_out = any_of(transpose_jaxpr(b, linear, nonzero)[1] for b in branches)
-    transposed = tuple(transpose_jaxpr(b, linear, nonzero, nonzero_out)[0] for b in branches)
+    alone = [transpose_jaxpr(b, linear, nonzero) for b in branches]
+    nonzero_out = any_of(which for _, which, _ in alone)
+    refs = tuple(dict.fromkeys(ref for *_, used in alone for ref in used))
+    transposed = tuple(transpose_jaxpr(b, linear, nonzero, nonzero_out, refs)[0] for b in branches)
     values = [x for x in operands if not is_undefined_primal(x)]
     live = [ct for ct in cts if type(ct) is not Zero]
-    outs = iter(cond_p.bind(index, *values, *live, branches=transposed, **params))
+    outs = iter(run_on(refs, partial(cond_p.bind, index, branches=transposed, **params), *values, *live))
     flags = iter(nonzero_out)
     cts_in = [(next(outs) if next(flags) else Zero(x.aval)) if lin else None
               for x, lin in zip(operands, linear, strict=True)]  # fmt: skip

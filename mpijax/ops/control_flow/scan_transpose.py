@@ -8,7 +8,8 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import trace_to_closed_jaxpr
+from mpijax.core.refs import run_on
+from mpijax.core.trace import trace_passing_refs
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, split
 from mpijax.ops.control_flow.scan_rules import bind, either, rearranged
 from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal
@@ -53,24 +54,30 @@ def _transpose_linear(cts: Sequence[Any], args: Sequence[Any], params: dict[str,
     ct_carry = [instantiate(ct) for ct in ct_carry]
     ct_consts = [zeros(x.aval.to_cotangent_aval()) for x in chosen(consts, consts_lin)]
     ys_nonzero = nonzero_flags(ct_ys)
-    body = _transposed_body(closed, tuple(consts_lin), num_carry, tuple(xs_lin), tuple(ys_nonzero))
+    body, refs = _transposed_body(closed, tuple(consts_lin), num_carry, tuple(xs_lin), tuple(ys_nonzero))
     fixed = [x for x, lin in zip(consts, consts_lin, strict=True) if not lin]
     scanned = [x for x, lin in zip(xs, xs_lin, strict=True) if not lin]
-    operands = [*fixed, *ct_consts, *ct_carry, *chosen(ct_ys, ys_nonzero), *scanned]
+    operands = [*ct_consts, *ct_carry, *chosen(ct_ys, ys_nonzero), *scanned]
     n = len(ct_consts)
-    outs = bind(operands, params, body, len(fixed), n + num_carry, reverse=not params["reverse"])
+
+    def run(*operands):
+        count = len(refs) + n + num_carry
+        return bind([*fixed, *operands], params, body, len(fixed), count, reverse=not params["reverse"])
+
+    outs = run_on(refs, run, *operands)
     ct_consts, ct_carry, ct_xs = split(outs, n, num_carry)
     found = iter([*ct_consts, *chosen(ct_carry, carry_lin), *ct_xs])
     return [next(found) if lin else None for lin in linear]
 
 
 @memo_on_jaxpr
-def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys_nonzero) -> ClosedJaxpr:
+def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys_nonzero):
     """The transpose of a linear body.
 
     Before: consts, some of them linear, the linear carry, xs, some of them linear -> carry, ys.
     After: other consts; cotangents of linear consts, of the carry; of the ys marked nonzero, other xs
     -> cotangents of linear consts, of the carry, of linear xs.
+    The mutable array references that users' backward rules use are returned too: their values are the first carries.
     """
     consts, carry, xs = split(closed.in_avals, len(consts_lin), num_carry)
     carry_out, ys = split([a.to_cotangent_aval() for a in closed.out_avals], num_carry)
@@ -95,7 +102,7 @@ def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys
         return [instantiate(ct) for ct in chosen(found, (*consts_lin, *[True] * num_carry, *xs_lin))]
 
     avals = [*fixed, *gathering, *carry_out, *ct_ys, *scanned]
-    return trace_to_closed_jaxpr(body, avals, closed.jaxpr.debug_info)
+    return trace_passing_refs(body, avals, closed.jaxpr.debug_info, at=len(fixed))
 
 
 # ---------------------------------------------------------------- carries that are not linear

@@ -24,6 +24,7 @@ from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import has_views, opened
 from mpijax.core.source import FirstCall, current_source, sources_from
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.ops import debug_nans
@@ -223,6 +224,8 @@ def dispatch(jitted, args, kwargs):
     """Call a jitted function outside of any trace, for types it has not met, or with static arguments."""
     statics, dynamic, _ = jitted._split(args, kwargs)
     leaves, in_tree = tree.tree_flatten(dynamic)
+    if has_views(leaves):
+        return dispatch(jitted, *opened((args, kwargs)))
     if config.values.jax_debug_key_reuse:
         return _call_watched(jitted, args, kwargs)
     key = entry = None
