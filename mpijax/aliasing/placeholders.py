@@ -13,7 +13,7 @@ from mpijax import missing
 
 # The packages among JAX's modules that mpijax lacks; the others have no modules below them.
 _PACKAGES = (
-    """experimental.array_serialization experimental.colocated_python experimental.compilation_cache
+    """experimental.array_serialization experimental.colocated_python
     experimental.jax2tf experimental.mosaic experimental.pallas.ops experimental.roofline experimental.source_mapper
     extend.mlir tools"""
 ).split()

@@ -261,7 +261,9 @@ transfer_guard_device_to_host = enum_option(
 
 # -- compilation ---------------------------------------------------------------------------------------------
 
-compilation_cache_dir = object_option("jax_compilation_cache_dir", None, "Folder of the compilation cache.")
+compilation_cache_dir = object_option(
+    "jax_compilation_cache_dir", None, "Folder in which compiled programs are kept, in place of MPIJAX_CACHE_DIR."
+)
 enable_compilation_cache = bool_option(
     "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
 )

@@ -11,7 +11,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import Trace, state, trace_to_closed_jaxpr, typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
-from mpijax.transforms.zeros import Zero, instantiate
+from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 class JVPTracer(DualTracer):
@@ -47,8 +47,10 @@ def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     """Evaluate `fun` of flat arguments with tangents; output tangents may be `Zero`."""
     parent = state.trace
     trace = JVPTrace(parent)
+    # A number has the dtype that it has here, also where `fun` turns 64-bit types on.
+    value = as_array if parent.recorder() is None else lambda p: p
     args = [
-        p if type(t) is Zero or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, p, t)
+        p if type(t) is Zero or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, value(p), value(t))
         for p, t in zip(primals, tangents, strict=True)
     ]
     state.trace = trace

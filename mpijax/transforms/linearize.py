@@ -17,7 +17,7 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
-from mpijax.transforms.zeros import Zero, instantiate
+from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 class TangentTrace(Trace):
@@ -142,9 +142,12 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
     builder = JaxprTrace(parent)
     trace = LinearizeTrace(parent, builder)
     in_avals = [typeof(p).to_tangent_aval() for p in primals]
+    # A number has the dtype that it has here, also where `fun` turns 64-bit types on; as a result it stays a number.
+    values = list(map(as_array, primals)) if parent.recorder() is None else primals
+    numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p}
     args = [
-        p if a.dtype == dtypes.float0 else GradTracer(trace, p, builder.new_arg(a))
-        for p, a in zip(primals, in_avals, strict=True)
+        p if a.dtype == dtypes.float0 else GradTracer(trace, v, builder.new_arg(a))
+        for p, v, a in zip(primals, values, in_avals, strict=True)
     ]
     state.trace = trace
     try:
@@ -157,7 +160,8 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
     nonzero = [type(t) is not Zero for _, t in pairs]
     jaxpr, residuals = _pruned(*builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero]))
     out_avals = [typeof(p).to_tangent_aval() for p, _ in pairs]
-    return [p for p, _ in pairs], Linearized(jaxpr, residuals, in_avals, nonzero, out_avals)
+    outs = [numbers.get(id(p), p) for p, _ in pairs]
+    return outs, Linearized(jaxpr, residuals, in_avals, nonzero, out_avals)
 
 
 class LinearizedJaxpr:

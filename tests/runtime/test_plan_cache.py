@@ -31,7 +31,7 @@ def disk(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(plan_cache, "_disk", lambda: DiskCache(folder, ".plan"))
-    monkeypatch.setattr(code, "_disk", [DiskCache(folder)])
+    monkeypatch.setattr(code, "_disk", lambda: DiskCache(folder))
     for name in ("_kernels", "_files"):
         monkeypatch.setattr(code, name, WeakValueDictionary())
     monkeypatch.setattr(plan_cache, "WORTH", 0)
@@ -267,6 +267,34 @@ def test_the_cache_can_be_turned_off(tmp_path):
     for _ in range(2):
         assert processes(1, tmp_path / "cache", MPIJAX_CACHE="0")[0][0] > 0
     assert not (tmp_path / "cache").exists()
+
+
+def test_options_of_jax_name_the_folder(tmp_path):
+    for folder in (tmp_path / "named", tmp_path / "other"):
+        name = {"JAX_COMPILATION_CACHE_DIR": str(folder)}
+        assert [processes(1, tmp_path / "unused", **name)[0][0] > 0 for _ in range(2)] == [True, False]
+    assert processes(1, tmp_path / "off", JAX_ENABLE_COMPILATION_CACHE="0")[0][0] > 0
+    assert not (tmp_path / "unused").exists() and not (tmp_path / "off").exists()
+
+
+def test_a_program_names_the_folder(tmp_path):
+    from mpijax.experimental.compilation_cache import compilation_cache
+
+    def files(scale):
+        compilation_cache.reset_cache()
+        jax.jit(lambda x: jnp.tanh(x * scale) @ x)(np.ones((3, 3), np.float32))
+        return [len(list((tmp_path / name).glob("*"))) for name in ("one", "two")]
+
+    try:
+        compilation_cache.set_cache_dir(tmp_path / "one")
+        first = files(1.2345678)
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "two"))
+        second = files(2.3456781)
+        jax.config.update("jax_enable_compilation_cache", False)
+        assert first[0] > 0 == first[1] and second[1] > 0 and second[0] == first[0] and files(3.4567812) == second
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
+        jax.config.update("jax_enable_compilation_cache", True)
 
 
 def test_fingerprints_are_equal_in_every_process():

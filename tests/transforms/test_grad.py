@@ -163,6 +163,35 @@ def _wrong_in_jax():
     return f
 
 
+DERIVATIVES_OF_NUMBERS = {
+    "grad": lambda J, f, x: J.grad(f)(x),
+    "value and grad": lambda J, f, x: J.value_and_grad(f)(x)[1],
+    "jit": lambda J, f, x: J.jit(J.grad(f))(x),
+}
+
+
+@pytest.mark.parametrize("derivative", DERIVATIVES_OF_NUMBERS.values(), ids=DERIVATIVES_OF_NUMBERS)
+@pytest.mark.parametrize("number", [0.75, np.float64(0.75), np.float32(0.75)], ids=lambda x: type(x).__name__)
+def test_numbers_keep_their_dtype_where_64_bit_types_are_turned_on(derivative, number):
+    def wide(J, factor):
+        def f(x):
+            with J.enable_x64(True):
+                return J.numpy.sin(x) * factor(J)
+
+        return f
+
+    for factor in (lambda J: 2, lambda J: J.numpy.asarray(2.0, "float64")):
+        ours, theirs = (derivative(J, wide(J, factor), number) for J in (OURS, THEIRS))
+        assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        f = wide(OURS, factor)
+        value, slope, second = 2 * np.sin(0.75), 2 * np.cos(0.75), -2 * np.sin(0.75)
+        np.testing.assert_allclose(OURS.jvp(f, (number,), (type(number)(1),)), [value, slope], rtol=1e-6)
+        np.testing.assert_allclose(OURS.linearize(f, number)[1](type(number)(1)), slope, rtol=1e-6)
+        np.testing.assert_allclose(OURS.grad(OURS.grad(f))(number), second, rtol=1e-6)
+    assert type(OURS.vjp(lambda x: x, 1.5)[0]) is float
+
+
 def test_check_grads_takes_trees_and_complex_numbers():
     check_grads(
         lambda p, z: (p["a"] * p["b"]).sum() + OURS.numpy.real(z * z.conj()),

@@ -16,6 +16,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+from mpijax.core import config
 from mpijax.core.new_file import new_file
 from mpijax.core.own_files import make_private_folder
 from mpijax.version import __version__
@@ -78,13 +79,23 @@ class DiskCache:
 
     @classmethod
     def default(cls, suffix: str = ".o") -> DiskCache | None:
-        """The cache named by MPIJAX_CACHE_DIR (default ~/.cache/mpijax); None where MPIJAX_CACHE=0."""
-        if os.environ.get("MPIJAX_CACHE", "1").lower() in ("0", "off", "false", "no"):
+        """The cache named by `jax_compilation_cache_dir`, or else by MPIJAX_CACHE_DIR (default ~/.cache/mpijax).
+
+        None where MPIJAX_CACHE=0, or while `jax_enable_compilation_cache` is off.
+        """
+        off = os.environ.get("MPIJAX_CACHE", "1").lower() in ("0", "off", "false", "no")
+        if off or not config.enable_compilation_cache.value:
             return None
-        folder = os.environ.get("MPIJAX_CACHE_DIR")
+        folder = config.compilation_cache_dir.value or os.environ.get("MPIJAX_CACHE_DIR")
         if not folder:
             base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
             folder = os.path.join(base, "mpijax")
+        return cls.of(os.path.abspath(folder), suffix)
+
+    @classmethod
+    @cache
+    def of(cls, folder: str, suffix: str) -> DiskCache:
+        """The cache in a folder, one object."""
         return cls(folder, suffix)
 
     def get(self, key: str) -> bytes | None:

@@ -22,17 +22,14 @@ _kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _files: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _recent: deque[Code] = deque(maxlen=1024)
 _lock = threading.Lock()
-_disk: list[DiskCache | None] = []
 # A file either is an object, or names the object that holds the kernel together with others.
 _REFERENCE = b"see "
 # Kernels of fewer lines are not worth a thread that compiles them.
 LINES_FOR_A_THREAD = 1000
 
 
-def _cache() -> DiskCache | None:
-    if not _disk:
-        _disk.append(DiskCache.default())
-    return _disk[0]
+def _disk() -> DiskCache | None:
+    return DiskCache.default()
 
 
 class Addresses(dict[str, int]):
@@ -51,7 +48,7 @@ def addresses(kernels: Mapping[str, Any]) -> Addresses:
     found = {n: known for n in kernels if (known := _kernels.get(n)) is not None}
     if len(found) < len(kernels):
         with _lock:
-            cache = _cache()
+            cache = _disk()
             missing = []
             for name in [n for n in kernels if n not in found]:
                 code = _kernels.get(name) or _load_from(cache, name)
@@ -104,7 +101,7 @@ def objects_of(names: Iterable[str]) -> dict[str, list[str]] | None:
 
 def load_objects(files: dict[str, list[str]]) -> dict[str, Code] | None:
     """The kernels of which `objects_of` told; None if a file is gone."""
-    cache, found = _cache(), {}
+    cache, found = _disk(), {}
     with _lock:
         for key, names in files.items():
             for name in names:

@@ -44,7 +44,6 @@ _NOT_KEPT = frozenset(("nests", "kernels", "placed"))
 _FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
 
 
-@functools.cache
 def _disk() -> DiskCache | None:
     return DiskCache.default(".plan")
 
