@@ -79,6 +79,13 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     return dtype if _options.jax_enable_x64 else NARROWED.get(dtype, dtype)
 
 
+def granted_dtype(dtype: Any) -> Any:
+    """A dtype that a user has asked for, made canonical unless ``jax_explicit_x64_dtypes`` allows 64-bit types."""
+    if _options.jax_explicit_x64_dtypes == "allow":
+        return dtype
+    return canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
 def _canonicalize_requested(dtype: np.dtype, fun_name: str) -> np.dtype:
     """Canonicalise a dtype that was asked for by name, as ``jax_explicit_x64_dtypes`` says."""
     if dtype not in NARROWED or _options.jax_enable_x64:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes
-from mpijax.core.avals import number_of
+from mpijax.core import dtypes, provided
+from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import typeof
 from mpijax.core.warn import warn_user
@@ -35,7 +35,10 @@ def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> A
     if aval is None:
         if not isinstance(x, np.ndarray) or x.ndim == 0:
             return _convert_scalar(x, dtype, weak_type)
-        x = np.asarray(x, dtypes.canonicalize_dtype(x.dtype))
+        canonical = dtypes.canonicalize_dtype(x.dtype)
+        if x.dtype == dtype != canonical:
+            return provided.from_host(x, ShapedArray(x.shape, dtype, weak_type))
+        x = np.asarray(x, canonical)
         if x.dtype == dtype and not weak_type:
             return x
     elif aval.dtype == dtype and aval.weak_type == weak_type:
@@ -66,7 +69,7 @@ def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     with np.errstate(all="ignore"):
         value = value.astype(dtype)
     if not weak_type:
-        return value[()]
+        return number_of(value, dtype)
     of = dtypes.python_type(dtype)
     if of is not None and dtypes.dtype(of) == dtype:
         # A number that is of the type already is not rounded: it is rounded where it is used.

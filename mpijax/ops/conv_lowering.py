@@ -18,6 +18,7 @@ from mpijax.core.trace import typeof
 from mpijax.ops.conv_shapes import conv_shape_tuple, permuted, spread
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
+from mpijax.ops.rules import const_like
 from mpijax.ops.stacking import stack
 from mpijax.ops.window_shapes import dilated
 
@@ -60,7 +61,7 @@ def _computed(
     for axis, (lo, hi), k in zip(lhs_spec[2:], padding, lhs_dilation, strict=True):
         config[axis] = (lo, hi, k - 1)
     if any(any(c) for c in config):
-        lhs = registry["pad"].bind(lhs, np.zeros((), typeof(lhs).dtype)[()], padding_config=tuple(config))
+        lhs = registry["pad"].bind(lhs, const_like(lhs, 0), padding_config=tuple(config))
     features, kernel = typeof(rhs).shape[rhs_spec[1]], permuted(typeof(rhs).shape, rhs_spec[2:])
     where = {"window_strides": window_strides, "rhs_dilation": rhs_dilation, "dimension_numbers": dimension_numbers}
     if features == 1 < feature_group_count and 0 < math.prod(kernel) <= SHIFTED_UP_TO:

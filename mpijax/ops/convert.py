@@ -44,6 +44,8 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     value = np.asarray(x).astype(aval.dtype, copy=False)
     if trace is None:
         return provided.from_host(value, aval)
+    if aval.dtype != dtypes.canonicalize_dtype(aval.dtype):
+        return trace.lift(provided.from_host(value, aval))
     if aval.shape or aval.weak_type:
         # The weak type of a scalar is that of the Python number.
         return trace.lift(
@@ -94,7 +96,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
         new_dtype = dtypes.dtype(new_dtype)
     elif not isinstance(new_dtype, (np.dtype, dtypes.ExtendedDType)):
         new_dtype = dtypes.dtype(new_dtype)
-    new_dtype = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
+    new_dtype = dtypes.granted_dtype(new_dtype)
     if type(operand) is int and dtypes.issubdtype(new_dtype, np.inexact):
         operand = float(operand)  # which may be more than any integer dtype holds
     elif type(operand) is int and dtypes.issubdtype(new_dtype, np.integer) and not -(2**31) <= operand < 2**31:
@@ -207,7 +209,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     >>> lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
     Array(1065353216, dtype=int32)
     """
-    return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.canonicalize_dtype(dtypes.dtype(new_dtype)))
+    return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.granted_dtype(dtypes.dtype(new_dtype)))
 
 
 def _bitcast_type(x: ShapedArray, *, new_dtype) -> ShapedArray:

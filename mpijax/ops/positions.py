@@ -46,7 +46,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 
 def _arg_extremum(primitive, operand, axis, index_dtype):
-    index_dtype = dtypes.canonicalize_dtype(dtypes.dtype(index_dtype))
+    index_dtype = dtypes.granted_dtype(dtypes.dtype(index_dtype))
     return primitive.bind(operand, axes=(operator.index(axis),), index_dtype=index_dtype)
 
 

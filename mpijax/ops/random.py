@@ -394,14 +394,14 @@ def _bits_type(keys, *, bit_width, shape):
     check_shapelike("random_bits", "shape", shape)
     if bit_width not in _WIDTHS:
         raise TypeError("requires 8-, 16-, 32- or 64-bit field width.")
-    return ShapedArray(keys.shape + tuple(shape), dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}")))
+    return ShapedArray(keys.shape + tuple(shape), dtypes.granted_dtype(np.dtype(f"uint{bit_width}")))
 
 
 def _bits_reference(keys, *, bit_width, shape):
     high, low = hash_numpy(*_counters(keys, shape))
     if bit_width == 64:
         wide = (high.astype(np.uint64) << np.uint64(32)) | low
-        return wide.astype(dtypes.canonicalize_dtype(np.uint64))
+        return wide.astype(dtypes.granted_dtype(np.dtype(np.uint64)))
     return (high ^ low).astype(np.dtype(f"uint{bit_width}"))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.avals import number_of
 from mpijax.core.option import values as options
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, scalar_like, shape_of
@@ -47,15 +48,15 @@ def _normal(key, shape, dtype):
     part = np.array(0, dtype).real.dtype
     re = _normal_real(key_re, shape, part).astype(dtype)
     im = _normal_real(key_im, shape, part).astype(dtype)
-    return (re + 1j * im) / np.array(np.sqrt(2), dtype)
+    return (re + 1j * im) / number_of(np.sqrt(2), dtype)
 
 
 @jit(static_argnums=(1, 2))
 def _normal_real(key, shape, dtype):
     # The inverse of the distribution function, of a uniform number in (-1, 1).
     lowest = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)
-    u = uniform(key, shape, dtype, lowest, np.array(1.0, dtype))
-    return lax.mul(np.array(np.sqrt(2), dtype), lax.erf_inv(u))
+    u = uniform(key, shape, dtype, number_of(lowest, dtype), number_of(1.0, dtype))
+    return lax.mul(number_of(np.sqrt(2), dtype), lax.erf_inv(u))
 
 
 @takes_out_sharding
@@ -91,12 +92,12 @@ def _truncated_normal(key, lower, upper, shape, dtype):
         shape = lax.broadcast_shapes(shape_of(lower), shape_of(upper))
     else:
         check_shape("truncated_normal", shape, shape_of(lower), shape_of(upper))
-    root2 = np.array(np.sqrt(2), dtype)
+    root2 = number_of(np.sqrt(2), dtype)
     lower, upper = lax.convert_element_type(lower, dtype), lax.convert_element_type(upper, dtype)
     # The distribution function maps (lower, upper) to (a, b), up to scale and shift.
     a, b = lax.erf(lower / root2), lax.erf(upper / root2)
     out = root2 * lax.erf_inv(uniform(key, shape, dtype, minval=a, maxval=b))
-    infinity = np.array(np.inf, dtype=dtype)
+    infinity = number_of(np.inf, dtype)
     return jnp.clip(
         out,
         lax.nextafter(lax.stop_gradient(lower), infinity),

@@ -49,7 +49,7 @@ class CounterHash(NamedTuple):
     def bits(self, key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
         """Numbers of the first counters."""
         out = self.mix(list(key), _filled(_counts(shape), self.of_counter))
-        dtype = dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}"))
+        dtype = dtypes.granted_dtype(np.dtype(f"uint{bit_width}"))
         if bit_width < 64:
             return lax.convert_element_type(reduce(lax.bitwise_xor, out), dtype)
         high, low = (lax.convert_element_type(x, dtype) for x in self.wide(out))

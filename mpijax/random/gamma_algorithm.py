@@ -10,10 +10,9 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.avals import number_of
 from mpijax.numpy.util import _where, scalar_like
 from mpijax.random.continuous import exponential, normal
 from mpijax.random.keys import split_key
@@ -86,5 +85,5 @@ def _draw_one(key: Any, a: Any, *, log_space: bool) -> Any:
 def sample_of_log(log_sample: Any) -> Any:
     """exp(log_sample), not less than the least normal number where it underflows."""
     sample = lax.exp(log_sample)
-    tiny = np.asarray(dtypes.finfo(sample.dtype).tiny, sample.dtype)[()]
+    tiny = number_of(dtypes.finfo(sample.dtype).tiny, sample.dtype)
     return _where(lax.eq(sample, scalar_like(sample, 0)), tiny, sample)

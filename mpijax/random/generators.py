@@ -19,6 +19,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import config, dtypes
+from mpijax.core.avals import number_of
 from mpijax.core.lowering import Decompose
 from mpijax.core.option import values as options
 from mpijax.core.trace import typeof
@@ -72,9 +73,9 @@ def _bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
     size = math.prod(shape)
     words = hashes(key, lax.iota(_UINT32, -(-bit_width * size // 32)))
     if bit_width == 64:
-        dtype = dtypes.canonicalize_dtype(np.uint64)
+        dtype = dtypes.granted_dtype(np.dtype(np.uint64))
         high, low = (lax.convert_element_type(x, dtype) for x in jnp.split(words, 2))
-        shift = np.asarray(32, dtype)
+        shift = number_of(32, dtype)
         return (lax.shift_left(high, jnp.broadcast_to(shift, high.shape)) | low).reshape(shape)
     if bit_width < 32:
         shifts = np.arange(0, 32, bit_width, dtype=np.uint32)
@@ -109,7 +110,7 @@ def _rbg_fold_in(key: Any, data: Any) -> Any:
 
 
 def _rbg_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
-    return lax.rng_bit_generator(key, shape, dtypes.canonicalize_dtype(np.dtype(f"uint{bit_width}")))[1]
+    return lax.rng_bit_generator(key, shape, dtypes.granted_dtype(np.dtype(f"uint{bit_width}")))[1]
 
 
 # So many draws are taken for a hash.

@@ -10,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.avals import number_of
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, check_arraylike, dtype_of, scalar_like, shape_of
 from mpijax.ops.random import random_bits
@@ -79,9 +80,9 @@ def _uniform(key, minval, maxval, shape, dtype):
     random = random_bits(key, bit_width=drawn, shape=shape)
     if drawn != info.bits:
         random = lax.convert_element_type(random, word)
-    mantissa = lax.shift_right_logical(random, np.array(drawn - info.nmant, word))
-    one = np.array(1.0, dtype)
-    floats = lax.bitcast_convert_type(lax.bitwise_or(mantissa, one.view(word)), dtype) - one
+    mantissa = lax.shift_right_logical(random, number_of(drawn - info.nmant, word))
+    exponent = number_of(np.array(1.0, dtype).view(word), word)
+    floats = lax.bitcast_convert_type(lax.bitwise_or(mantissa, exponent), dtype) - number_of(1.0, dtype)
     # Rounding may take the product up to maxval, never below minval but for the last bit.
     return lax.max(minval, lax.reshape(floats * (maxval - minval) + minval, shape))
 
