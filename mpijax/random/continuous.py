@@ -105,7 +105,6 @@ def _truncated_normal(key, lower, upper, shape, dtype):
     )
 
 
-@takes_out_sharding
 def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
     """A sampler without parameters from `draw(key, shape, dtype)`, which is jitted under the name of
     `draw`. `shown` is what its example prints."""
@@ -127,7 +126,7 @@ def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
     >>> mpijax.random.{name}(mpijax.random.key(0), (2,)).round(3)
     Array({shown}, dtype=float32)
     """
-    return sampler
+    return takes_out_sharding(sampler)
 
 
 def _exponential(key, shape, dtype):

@@ -141,6 +141,10 @@ PROGRAMS = {
     "sort": of_x(lambda s, x: [s.jnp.sort(x, axis=1), s.jnp.cumsum(x, axis=1), s.lax.top_k(x, 1)]),
     "matrices": lambda s: s.jnp.linalg.inv(s.put(np.stack([np.eye(3, dtype=np.float32)] * 4), "x")),
     "samples": lambda s: s.jax.random.normal(s.jax.random.key(0), (8,), out_sharding=s.P("x")),
+    "more samples": lambda s: [
+        getattr(s.jax.random, name)(s.jax.random.key(0), (8,), out_sharding=s.P("x"))
+        for name in ("exponential", "laplace", "logistic", "cauchy", "maxwell")
+    ],
     "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("x"))),
     "tuples of axes": of_x(lambda s, x: [x * 2, x.sum(1), x.reshape(2, 4, 2)], ("x", "y")),
     "split": of_x(lambda s, x: s.jnp.split(x, 2, axis=1)),
