@@ -110,7 +110,10 @@ def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, w
         out = computation(tree_unflatten(tree, values[:half]), tree_unflatten(tree, values[half:]))
         leaves, out_tree = tree_flatten(out)
         if out_tree != tree:
-            raise ValueError(f"The function of lax.{where} must return the tree {tree} it is given, not {out_tree}.")
+            raise ValueError(
+                f"{where} output must have the same tree structure as the operands: its function takes {tree} and "
+                f"returns {out_tree}."
+            )
         return leaves
 
     jaxpr = trace_to_closed_jaxpr(flat_computation, [*scalars, *scalars])

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.memory_space import DEVICE, Space
@@ -76,11 +77,21 @@ def _one(x: Any, layout: Any) -> Any:
     return put_on(x, layout) if elsewhere or isinstance(layout, Space) else x
 
 
+def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
+    """Outside of programs values move to other devices too."""
+    layouts = [getattr(d, "sharding", d) for d in devices]
+    followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in layouts]
+    triples = zip(xs, layouts, followed, strict=True)
+    return [_one(x, to) if same else provided.device_put(x, to) for x, to, same in triples]
+
+
 def _jvp(primals, tangents, **params):
     outs = device_put_p.bind(*primals, **params)
     if all(type(t) is Zero for t in tangents):
         return outs, [Zero.of_primal(out) for out in outs]
-    return outs, device_put_p.bind(*map(instantiate, tangents), **params)
+    # Cotangents go back to where the arguments are, if that is known.
+    known = (getattr(p, "_sharding", None) if s is None else s for p, s in zip(primals, params["srcs"], strict=True))
+    return outs, device_put_p.bind(*map(instantiate, tangents), **{**params, "srcs": tuple(known)})
 
 
 def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
@@ -126,3 +137,4 @@ device_put_p = Primitive(
     vma=lambda avals, params: None,
     keys=key_reuse.each_its_own,
 )
+device_put_p.impl = _now

@@ -110,6 +110,11 @@ class _Pushforward:
         self._in_avals = in_avals
         self._out_tree = out_tree
 
+    @property
+    def args(self) -> tuple:
+        """What it is called with, after JAX's name: the Jaxpr of the derivative, a function of tangents."""
+        return (self._linearized.jaxpr,)
+
     def __call__(self, residuals, *tangents):
         flat, got = tree.tree_flatten(tangents)
         if got != self._in_tree:

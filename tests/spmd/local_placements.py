@@ -186,6 +186,17 @@ def test_an_array_on_a_default_device_is_free_to_go():
     assert seen(OURS) == seen(REAL)
 
 
+def test_derivatives_move_and_cotangents_go_back():
+    def seen(s):
+        here, there = s.jax.devices()[2:4]
+        x, f = s.jax.device_put(V, here), lambda x: s.jax.device_put(x, there) ** 2
+        y, pull = s.jax.vjp(f, x)
+        all_of = y, *pull(y), *s.jax.jvp(f, (x,), (x,)), s.jax.grad(lambda x: f(x).sum())(x), s.jax.vmap(f)(x)
+        return [(str(a.sharding), a.committed, np.asarray(a).tolist()) for a in all_of]
+
+    assert seen(OURS) == seen(REAL)
+
+
 @BOTH
 def test_arrays_put_on_the_default_device_are_committed(s):
     first, free = s.jax.device_put(V, s.jax.devices()[0]), s.jnp.asarray(V)
