@@ -45,6 +45,15 @@ def test_debug_nans(name):
         assert ours[2].startswith(primitive + " at ") and __file__ in ours[2]
 
 
+@pytest.mark.parametrize("number", [np.nan, np.float32(np.nan), complex(0, np.nan)], ids=repr)
+def test_debug_nans_of_numbers_that_are_results(number):
+    for J in (THEIRS, OURS):
+        with J.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
+            J.jit(lambda x, J=J: (J.lax.stop_gradient(number), x + 2))(3)
+    with OURS.debug_nans(True):
+        assert OURS.jit(lambda x: (np.inf, x))(3)[0] == np.inf
+
+
 def test_debug_infs_and_both():
     with OURS.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"\(inf\) encountered in div"):

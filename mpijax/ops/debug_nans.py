@@ -31,8 +31,8 @@ def wanted() -> bool:
 def checked(closed: ClosedJaxpr, name: str) -> ClosedJaxpr:
     """The program `name` with a check of its floating-point results in the end."""
     jaxpr = closed.jaxpr
-    variables = dict.fromkeys(v for v in jaxpr.outvars if type(v) is not Literal)
-    outputs = [v for v in variables if dtypes.issubdtype(v.aval.dtype, np.inexact)]
+    inexact = [v for v in dict.fromkeys(jaxpr.outvars) if dtypes.issubdtype(v.aval.dtype, np.inexact)]
+    outputs = [v for v in inexact if type(v) is not Literal or not np.isfinite(v.val)]
     if not outputs:
         return closed
     params = {

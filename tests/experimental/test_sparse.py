@@ -246,3 +246,13 @@ def test_systems_that_are_refused():
         for J in (THEIRS, OURS):
             with pytest.raises(ValueError, match="Invalid CSR|do not match|integer typed|one-dimensional|not valid"):
                 solvers_of(J).spsolve(*map(J.numpy.asarray, system[:4]), *system[4:])
+
+
+@pytest.mark.parametrize("n_batch, n_dense", [(0, 2), (1, 1), (0, 1), (2, 0), (0, 0)])
+@pytest.mark.parametrize("operator", ["__mul__", "__truediv__"])
+def test_products_with_dense_arrays_promote_no_ranks(n_batch, n_dense, operator):
+    dense = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]], np.float32)
+    other = np.array([[1.0, 2.0, 4.0], [0.5, 8.0, 1.0]], np.float32)
+    x = sparse_of(OURS).BCOO.fromdense(OURS.numpy.asarray(dense), n_batch=n_batch, n_dense=n_dense)
+    with OURS.numpy_rank_promotion("raise"):
+        np.testing.assert_array_equal(getattr(x, operator)(other).todense(), getattr(dense, operator)(other))

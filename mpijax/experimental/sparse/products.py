@@ -49,7 +49,7 @@ def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
 
     def one(data: Any, indices: Any, v: Any) -> Any:
         where = tuple(i if size != 1 else jnp.zeros_like(i) for i, size in zip(columns(indices), v.shape))
-        return data * (v.at[where].get(mode="fill", fill_value=0) if where else v)
+        return data * (v.at[where].get(mode="fill", fill_value=0) if where else v[None])
 
     return nfold_vmap(one, mat.n_batch)(mat.data, mat.indices, v)
 
