@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import check, sample
+from oracle import OURS, THEIRS, check, sample
 
 import mpijax
 from mpijax import lax
@@ -120,6 +120,12 @@ def test_errors(mistake):
 @pytest.mark.parametrize("init", (np.int32(1), np.ones(2, np.float32), (1.0, 1.0)), ids=("dtype", "shape", "tree"))
 def test_errors_of_initial_values(init):
     check(lambda J: lambda v: J.lax.reduce_window(v, init, J.lax.mul, (2,)), V)
+
+
+def test_functions_return_the_tree_of_the_operands():
+    for J in (OURS, THEIRS):
+        with pytest.raises(ValueError, match="reduce_window output must have the same tree structure as the operands"):
+            J.lax.reduce_window(V, INIT["add"], lambda x, y: [x + y], (2,), (1,), "VALID")
 
 
 def test_windows_with_gaps_have_no_reverse_derivative():

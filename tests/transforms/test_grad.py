@@ -192,6 +192,11 @@ def test_numbers_keep_their_dtype_where_64_bit_types_are_turned_on(derivative, n
     assert type(OURS.vjp(lambda x: x, 1.5)[0]) is float
 
 
+def test_linearize_has_its_jaxpr_under_jax_s_name():
+    texts = [str(J.linearize(J.jit(lambda x, J=J: J.numpy.sin(x) * x), 2.0)[1].func.args[0]) for J in (OURS, THEIRS)]
+    assert [[text.count(f" {op} ") for op in ("mul", "add_any", "sin", "cos")] for text in texts] == [[3, 1, 0, 0]] * 2
+
+
 def test_check_grads_takes_trees_and_complex_numbers():
     check_grads(
         lambda p, z: (p["a"] * p["b"]).sum() + OURS.numpy.real(z * z.conj()),
