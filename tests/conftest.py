@@ -82,6 +82,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
+    if SIZE > 2:
+        quickly.sweep_products(items)
     for item in quickly.cases_of_sweeps(items)[1]:
         item.add_marker(pytest.mark.slow)
     if not config.getoption("--slow"):

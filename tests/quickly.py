@@ -8,6 +8,9 @@ import functools
 import gc
 import sys
 import threading
+from types import SimpleNamespace
+
+_NONE = SimpleNamespace(params={})
 
 
 def collect_garbage_less_often() -> None:
@@ -34,6 +37,13 @@ def quicken_jax() -> None:
         return contexts.context
 
     mlir.make_ir_context = context_of_thread
+
+
+def sweep_products(items: list) -> None:
+    """Mark tests of products of parameters `sweep`: all cases run on two ranks, each value of a parameter on more."""
+    for item in items:
+        if item.get_closest_marker("mpi") and len(getattr(item, "callspec", _NONE).params) > 1:
+            item.add_marker("sweep")
 
 
 def cases_of_sweeps(items: list) -> tuple[list, list]:
