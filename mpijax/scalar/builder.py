@@ -34,6 +34,12 @@ class FunctionText:
         self.counter += 1
         return f"%t{self.counter}"
 
+    def add(self, other: FunctionText) -> None:
+        """What another text declares and defines, if it is not there."""
+        self.declares |= other.declares
+        for name, text in other.helpers.items():
+            self.helpers.setdefault(name, text)
+
     def module_text(self) -> str:
         """Declarations and helper definitions, to stand in the module beside the functions that use them."""
         return "\n".join([*sorted(self.declares), *self.helpers.values()])

@@ -57,3 +57,12 @@ def test_kernels_of_a_program_share_a_function():
         return lax.sin(x), jnp.sum(lax.sin(y), axis=0)
 
     assert functions(program, jnp.ones(50), jnp.ones((3, 70))) == ["sin"]
+
+
+def test_a_special_function_is_written_once_for_all_widths():
+    x = jnp.linspace(0.1, 0.9, 13)
+    f = jax.jit(lambda x: lax.zeta(x + 2, x))
+    text = f.lower(x).as_text("llvm")
+    assert len(re.findall(r"^define internal .* @mpijax\.zeta\.[0-9a-f]{24}\(", text, re.MULTILINE)) == 1
+    assert len(re.findall(r" call .* @mpijax\.zeta\.[0-9a-f]{24}\(", text)) == 2
+    np.testing.assert_array_equal(f(x), [f(v) for v in x])

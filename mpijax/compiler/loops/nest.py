@@ -33,7 +33,7 @@ class Nest:
         self.schedule: Schedule = scheduled(kernel)
         self.kernel = self.schedule.source
         self.needs = Dependencies(self.schedule)
-        self.calls = Calls(called)
+        self.calls = Calls(called, self.schedule.lanes)
         self.anchors: dict[tuple, list[int]] = {}
         self.any_zero: dict[Member, bool] = {}
         self.rows: dict[Value, tuple[Member, str]] = {}

@@ -1,6 +1,8 @@
-"""Long operations that the kernels of a program do several times: they become functions, and calls of them.
+"""Long operations that become functions, and calls of them.
 
-The code of a sine is some 30 instructions. Where there are many, LLVM takes most of its time for copies of the same.
+The code of a sine is some 30 instructions. Where the kernels of a program have many, LLVM takes most of its time for
+copies of the same. That of a special function is hundreds: a vectorized kernel has it once, not for each width of its
+loops.
 """
 
 from __future__ import annotations
@@ -8,19 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.loops.schedule import VECTOR_BYTES
+from mpijax.compiler.loops.schedule import VECTOR_BYTES, compute_bytes
 from mpijax.core.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
 # What is a long operation: its cost (see `core.lowering.Elementwise`), and its instructions, since some do little but
-# call the C library in each lane. How many of a kind are several.
-LONG, INSTRUCTIONS, SEVERAL = 10, 10, 2
+# call the C library in each lane. How many of a kind are several. The cost of those beside which a call costs nothing.
+LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
 _NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 
 
@@ -31,53 +35,77 @@ def repeated(kernels: Iterable[Kernel]) -> frozenset[Primitive]:
 
 
 class Calls:
-    """Operations in a kernel, of which `primitives` are called: on one vector register at a time, in all loops."""
+    """Operations in a kernel, of which `primitives` are called: on one vector register at a time, in all loops.
 
-    def __init__(self, primitives: frozenset[Primitive]) -> None:
+    lanes: of the kernel's vectors. Very long operations are called on as many, if there are several.
+    """
+
+    def __init__(self, primitives: frozenset[Primitive], lanes: int) -> None:
         self.primitives = primitives
-        # By what the instructions depend on: the name of the function and the type of its result, if there is one.
-        self.functions: dict[Any, tuple[str, np.dtype] | None] = {}
+        self.lanes = lanes
 
     def apply(self, b: Builder, primitive: Primitive, args: list[Scalar], params: dict[str, Any]) -> Any:
         """What the operation's rule gives, by calls where these have the same instructions."""
         # Rules look at constants, which a function does not know.
-        if primitive in self.primitives and all(map(_may_be_passed, args)):
-            wide = b.with_lanes(VECTOR_BYTES // max(x.dtype.itemsize for x in args))
-            found = self._function(wide, primitive, tuple(x.dtype for x in args), params)
+        lanes = self._lanes(primitive, args) if all(map(_may_be_passed, args)) else 0
+        if lanes:
+            wide = b.with_lanes(lanes)
+            found = _function(primitive, lanes, tuple(x.dtype for x in args), _Params(params))
             if found is not None:
+                b.function.add(found.text)
                 registers = zip(*(_registers(b, x, wide) for x in args), strict=True)
-                return _gathered(b, [_call(wide, *found, part) for part in registers], wide)
+                return _gathered(b, [_call(wide, found, part) for part in registers], wide)
         return primitive.lower.rule(b, *args, **params)
 
-    def _function(
-        self, b: Builder, primitive: Primitive, types: tuple[np.dtype, ...], params: dict[str, Any]
-    ) -> tuple[str, np.dtype] | None:
-        key = (primitive, b.lanes, types, repr(sorted(params.items())))
-        if key in self.functions:
-            return self.functions[key]
-        self.functions[key] = None
-        text = FunctionText()
-        inner = Builder(b.lanes, text)
-        found = primitive.lower.rule(inner, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
-        if type(found) is Scalar and found.imag is None and len(inner.lines) >= INSTRUCTIONS:
-            formals = ", ".join(f"{b.type(t)} %x{k}" for k, t in enumerate(types))
-            body = "\n".join([f"({formals}) {{", *inner.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
-            name = f"mpijax.{primitive.name}.{hashlib.sha256(body.encode()).hexdigest()[:24]}"
-            for helper, definition in text.helpers.items():
-                b.helper(helper, definition)
-            b.declares.update(text.declares)
-            b.helper(name, f"define internal {b.type(found.dtype)} @{name}{body}")
-            self.functions[key] = name, found.dtype
-        return self.functions[key]
+    def _lanes(self, primitive: Primitive, args: list[Scalar]) -> int:
+        """The lanes of a call; 0 if there is none."""
+        register = VECTOR_BYTES // max(compute_bytes(x.dtype) for x in args)
+        if primitive in self.primitives:
+            return register
+        return min(register, self.lanes) if self.lanes > 1 and primitive.lower.cost >= VERY_LONG else 0
+
+
+class _Params(dict[str, Any]):
+    """Parameters of an operation, which are equal if their texts are."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(repr(sorted(self.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Params) and repr(sorted(self.items())) == repr(sorted(other.items()))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The function of an operation, the type of its result, and its text with what that refers to."""
+
+    name: str
+    dtype: np.dtype
+    text: FunctionText
+
+
+@cache
+def _function(primitive: Primitive, lanes: int, types: tuple[np.dtype, ...], params: _Params) -> _Found | None:
+    """The function of an operation on so many lanes of these types; None if calls of it would not save anything."""
+    text = FunctionText()
+    b = Builder(lanes, text)
+    found = primitive.lower.rule(b, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
+    if type(found) is not Scalar or found.imag is not None or len(b.lines) < INSTRUCTIONS:
+        return None
+    formals = ", ".join(f"{b.type(t)} %x{k}" for k, t in enumerate(types))
+    body = "\n".join([f"({formals}) {{", *b.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
+    name = f"mpijax.{primitive.name}.{hashlib.sha256(body.encode()).hexdigest()[:24]}"
+    text.helpers[name] = f"define internal {b.type(found.dtype)} @{name}{body}"
+    return _Found(name, found.dtype, text)
 
 
 def _may_be_passed(x: Scalar) -> bool:
-    return info(x.dtype).kind == "f" and not x.is_constant
+    return info(x.dtype).is_float and not x.is_constant
 
 
-def _call(b: Builder, name: str, dtype: np.dtype, args: tuple[Scalar, ...]) -> Scalar:
+def _call(b: Builder, found: _Found, args: tuple[Scalar, ...]) -> Scalar:
     actual = ", ".join(f"{b.type(x.dtype)} {x.ir}" for x in args)
-    return Scalar(dtype, b.emit(f"call {b.type(dtype)} @{name}({actual})"))
+    return Scalar(found.dtype, b.emit(f"call {b.type(found.dtype)} @{found.name}({actual})"))
 
 
 def _registers(b: Builder, x: Scalar, wide: Builder) -> list[Scalar]:
