@@ -58,6 +58,17 @@ def test_functions_that_are_nowhere_are_named():
         )
 
 
+def test_memory_of_code_is_used_again():
+    """Nothing is unmapped: UCX keeps a note of each unmapping."""
+    data = llvm.compile_object(ADD)
+    places = set()
+    for _ in range(20):
+        codes = [llvm.load_object(data), llvm.load_object(data)]
+        assert [INT(code["add"])(40, 2) for code in codes] == [42, 42]
+        places |= {code["add"] for code in codes}
+    assert len(places) <= 4  # two are there while the next two are made
+
+
 def test_writable_data_goes_to_the_real_linker():
     code = llvm.compile_object(
         "@count = global i64 41\n"

@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import struct
 import sys
+from collections import defaultdict
 from functools import cache
 
 from mpijax.compiler.backend.library import LLVMError
@@ -19,6 +20,37 @@ _RELA, _SYMTAB, _NOBITS = 4, 2, 8
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _R_GOT = (9, 41, 42)  # GOTPCREL and its relaxable forms
 _MACHINE_X86_64 = 62
+
+
+class _Pages:
+    """Writable memory for an object. The next object of about its size has it after this one.
+
+    Memory is never unmapped: UCX under MPI keeps a note of 145 bytes of each unmapping, and adjacent pages of code are
+    one mapping, of which a process may have 65,530.
+    """
+
+    def __init__(self, memory: mmap.mmap, free: list[mmap.mmap]):
+        self.memory, self._free = memory, free
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self.protect(mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def __del__(self):
+        self._free.append(self.memory)
+
+    def protect(self, allowed: int) -> None:
+        # Never writable and executable at once: hardened systems refuse that.
+        if _mprotect()(self.base, len(self.memory), allowed):
+            raise OSError(ctypes.get_errno(), "the system does not allow generated code (mprotect)")
+
+
+_free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)  # by size
+
+
+def _pages(nbytes: int) -> _Pages:
+    size = max(mmap.PAGESIZE, 1 << (nbytes - 1).bit_length())
+    free = _free[size]
+    return _Pages(free.pop() if free else mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), free)
+
 
 class Code(dict[str, int]):
     """Addresses of an object's global functions, by name. They are valid as long as this lives.
@@ -81,9 +113,8 @@ def load_elf(code: bytes) -> Code:
             offsets[number] = end
             end += section[5]
     stubs = -(-end // 16) * 16
-    # Private: the kernel then counts neighbours as one mapping, of which a process may have 65,530.
-    memory = mmap.mmap(-1, stubs + 16 * len(externals) + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    pages = _pages(stubs + 16 * len(externals) + 1)
+    memory, base = pages.memory, pages.base
     for number, offset in offsets.items():
         section = o.sections[number]
         memory[offset:offset + section[5]] = code[section[4]:section[4] + section[5]]
@@ -96,10 +127,10 @@ def load_elf(code: bytes) -> Code:
     for section in o.sections:
         if section[1] == _RELA and section[7] in offsets:
             _relocate(o, section, offsets, places, memory, base)
-    _make_executable(base, len(memory))
+    pages.protect(mmap.PROT_READ | mmap.PROT_EXEC)
     found = {name: base + offsets[index] + value for name, kind, index, value in o.symbols
              if kind == 0x12 and index in offsets}  # fmt: skip
-    return Code(found, memory)
+    return Code(found, pages)
 
 
 def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
@@ -147,9 +178,3 @@ def _mprotect():
     function = ctypes.CDLL(None, use_errno=True).mprotect
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return function
-
-
-def _make_executable(base: int, size: int) -> None:
-    # Never writable and executable at once: hardened systems refuse that.
-    if _mprotect()(base, size, mmap.PROT_READ | mmap.PROT_EXEC):
-        raise OSError(ctypes.get_errno(), "the system does not allow generated code (mprotect)")
