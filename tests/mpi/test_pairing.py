@@ -113,6 +113,14 @@ print('all right', flush=True)
 told(jax.jit(jax.grad(lambda x: link(x, 5 if rank == 0 else None))))
 total(x); told(jax.jit(jax.grad(link)))
 """),
+    "after pieces": Job("""
+def mixed(alone, f=link): (jax.grad(f) if rank == alone else jax.jit(jax.grad(f)))(x)
+mixed(0); mixed(0, lambda x: 2 * link(x[:2]))
+told(jax.jit(jax.grad(lambda x: link(x, 5 if rank == 0 else None))))
+mixed(1); mixed(0)
+told(jax.jit(jax.grad(lambda x: link(x, 5 if rank == 1 else 0))))
+total(x); told(jax.jit(jax.grad(link)))
+"""),
     "counts": Job("""
 def pair(x):
     if rank == 0: mpi.send(x, 1); mpi.send(x * x, 1); return jnp.sum(x)
@@ -145,6 +153,11 @@ EXPECTED = [
     ("tags", 0, [
         rf"told to 0: rank 0 and rank 1 {DIFFER}.*rank 0: recv \(cotangent\) float32\[3\] source=1 at <string>.*no other end on rank 1",
         rf"told to 1: rank 1 and rank 0 {DIFFER}.*rank 1: send \(cotangent\) float32\[3\] dest=0 at <string>.*no other end on rank 0",
+        r"passed on 0", r"passed on 1",
+    ]),
+    ("after pieces", 0, [
+        rf"told to 0: rank 0 and rank 1 {DIFFER}[\s\S]*told to 0: rank 0 and rank 1 {DIFFER}",
+        rf"told to 1: rank 1 and rank 0 {DIFFER}[\s\S]*told to 1: rank 1 and rank 0 {DIFFER}",
         r"passed on 0", r"passed on 1",
     ]),
     ("counts", 0, [rf"told to 0: rank 0 and rank 1 {DIFFER}", rf"told to 1: rank 1 and rank 0 {DIFFER}\|  rank 0: recv \(cotangent\)"]),

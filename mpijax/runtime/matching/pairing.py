@@ -7,12 +7,13 @@ what one sends is not what the other receives. Messages to oneself are compared 
 
 The other end need not run such a program: it may differentiate operation by operation, or differentiate nothing, by
 mistake. Where the records of this node (`recorder`) show that it waits for this rank in a message that is
-differentiated, the comparison is given up; where it waits in anything else that this rank would have to join, or has
+differentiated, this rank withdraws its list; where it waits in anything else that this rank would have to join, or has
 ended, that is an error. If nothing can be seen (another node, calls of mpi4py) the comparison is given up after a
-while. The watchdog reports what then never ends.
+while, and so are all later ones of this edge. The watchdog reports what then never ends.
 
 An edge is a pair of ranks of a communicator. A list is compared once, and another one with as many messages of the same
-sizes (`Edge.kind`) is taken for it; edges that were given up are not compared again.
+sizes (`Edge.kind`) is taken for it. Lists have the number of comparisons that their rank has finished, so that one that
+was withdrawn, or is an answer to such a one, is not taken for a later one.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ LIST = 1 << 13
 PATIENCE = 1.0
 # Seconds after which a comparison with a rank of which nothing is known is given up.
 UNKNOWN = 10.0
-# What goes along an edge: a list, "mine differs too", and "compare no more".
-_DIFFERS, _NO_MORE = b"!", b"."
+# What goes along an edge with the number of the comparison: a list, "mine differs", "mine is withdrawn", "no more".
+_LIST, _DIFFERS, _WITHDRAWN, _NO_MORE = b"=", b"!", b"-", b"."
+# How often a rank looks whether a list is withdrawn before the list counts.
+_LOOKS = 64
 
 # Of a derivative: ("to" or "from", tag, bytes).
 Item = tuple[str, int, int]
@@ -159,11 +162,16 @@ def to_itself(edge: Edge) -> str:
 
 
 class Doubt(Exception):
-    """The comparison cannot be made. Its text: the error, or '' if it is given up."""
+    """The comparison cannot be made. Its text: the error, or '' if it is given up. for_good: so are later ones."""
+
+    def __init__(self, text: str = "", for_good: bool = True):
+        super().__init__(text)
+        self.for_good = for_good
 
 
 Key = tuple[int, int]
 _settled: dict[Key, set[Kind]] = {}
+_finished: Counter[Key] = Counter()
 _given_up: set[Key] = set()
 _outbox: list[tuple[Any, Any]] = []  # requests, and what they send
 
@@ -179,49 +187,60 @@ class _Line:
     def __init__(self, edge: Edge):
         self.comm = mpi_start.start().control
         self.peer, self.tag = edge.peer, edge.group.id % 2700 + 30013
-        self.request: Any = None
 
-    def send(self, text: bytes) -> None:
+    def send(self, what: bytes, number: int, text: bytes = b"") -> None:
         _outbox[:] = [entry for entry in _outbox if not entry[0].Test()]
-        data = np.frombuffer(text, np.uint8)
+        data = np.frombuffer(b"%s%d %s" % (what, number, text), np.uint8)
         _outbox.append((self.comm.Isend(data, self.peer, self.tag), data))
 
-    def next(self) -> Generator[None, None, bytes]:
-        data = np.zeros(LIST, np.uint8)
-        self.request = self.comm.Irecv(data, self.peer, self.tag)
-        while not self.request.Test():
-            yield None
-        return bytes(data).rstrip(b"\0")
-
-    def stop(self) -> None:
-        if self.request:
-            self.request.Cancel()
-            self.request.Wait()
+    def next(self) -> tuple[bytes, int, bytes] | None:
+        """What has come, or None."""
+        if not any(self.comm.Iprobe(self.peer, self.tag) for _ in range(_LOOKS)):
+            return None
+        data = np.zeros(LIST + 32, np.uint8)
+        self.comm.Recv(data, self.peer, self.tag)
+        number, _, text = bytes(data[1:]).rstrip(b"\0").partition(b" ")
+        return bytes(data[:1]), int(number), text
 
 
 def _compare(edge: Edge) -> Generator[str | None, None, None]:
     """Yields None while it waits, then '' or the difference. `Doubt`, thrown in, ends it."""
     key, text, line = (edge.group.id, edge.peer), edge.text(), _Line(edge)
-    line.send(text)
+    number = _finished[key]
+    line.send(_LIST, number, text)
+    found: list[str] | None = None  # what differs from the peer's list, where that has come and counts
+    told = heard = False  # that the lists differ
     try:
-        theirs = yield from line.next()
-        found = [] if b"?" in (theirs, text) or theirs == _NO_MORE else differences(edge, json.loads(theirs))
-        if found:
-            line.send(_DIFFERS)
-            theirs = yield from line.next()
-        if b"?" in (theirs, text) or theirs == _NO_MORE:
-            _given_up.add(key)
-        elif found:
-            yield message(edge.peer, found)
-        else:
-            _settled.setdefault(key, set()).add(edge.kind())
-        yield ""
+        while True:
+            come = line.next()
+            if come is not None:
+                what, at, theirs = come
+                if what == _NO_MORE or (what == _LIST and b"?" in (theirs, text)):
+                    _given_up.add(key)
+                    found = None
+                    break
+                if what == _WITHDRAWN:
+                    found = None
+                elif what == _LIST and at >= number:
+                    number, found = at, differences(edge, json.loads(theirs))
+                elif what == _DIFFERS:
+                    heard |= at >= number
+            elif found and not told:
+                line.send(_DIFFERS, number)
+                told = True
+            elif found is None or (found and not heard):
+                yield None
+            else:
+                _finished[key] = number + 1
+                if not found:
+                    _settled.setdefault(key, set()).add(edge.kind())
+                break
+        yield message(edge.peer, found) if found else ""
     except Doubt as doubt:
-        _given_up.add(key)
-        line.send(_NO_MORE)
+        if doubt.for_good:
+            _given_up.add(key)
+        line.send(_NO_MORE if doubt.for_good else _WITHDRAWN, number)
         yield str(doubt)
-    finally:
-        line.stop()
 
 
 def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
@@ -291,12 +310,15 @@ def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:
         return unknown
     site = int(recorder.last(region)["site"])
     text = recorder.text_of(region, site)
-    # A peer that can count its derivatives, of which this rank cannot say how many they are, may have compared before.
-    if any(role in text for role in SHOWN.values()) or edge.text() == b"?":
-        return Doubt()
     own = edge.group.ranks.index(recorder.rank)
+    for_this_rank = bool({f"source={own}", f"dest={own}"} & set(text.split()))
+    # A peer that can count its derivatives, of which this rank cannot say how many they are, may have compared before.
+    if edge.text() == b"?":
+        return Doubt()
+    if any(role in text for role in SHOWN.values()):
+        return Doubt(for_good=not for_this_rank)
     sequence = recorder.sequence_of(region, site)
     joins = any(sequence - group.id in (COLLECTIVE, GUARD) for group in recorder.groups.values())
-    if joins or {f"source={own}", f"dest={own}"} & set(text.split()):
+    if joins or for_this_rank:
         return Doubt(message(peer, [f"  rank {recorder.rank}: {first}", f"  rank {peer} waits in {text}"]))
     return unknown
