@@ -20,20 +20,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax import lax
 from mpijax.aliasing import program
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core.lowering import Exchange
-from mpijax.core.sharding.mesh import Mesh
-from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import UNKNOWN
-from mpijax.runtime.arrays.devices import devices
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation
-from mpijax.spmd.shard_map import shard_map
 from mpijax.transforms.jit import jit
 
 # What Python runs. It is no module, because the program takes the place of the module `__main__`.
@@ -101,14 +96,18 @@ class Clock:
     def __init__(self) -> None:
         self.running: list[_Program] = []
         self.pending: list[float] = []  # when exchanges that go on beside computation will have ended
-        self.overhead = 0.0  # of calling one of the functions below from a program
+        self.plain = 0.0  # of calling one of the functions below from a program
+        self.overhead = 0.0  # the same, as it was last seen
         self.dispatch = 0.0  # of calling a program
         self._left = 0.0
 
+    def _passed(self) -> float:
+        return time.perf_counter() - self._left
+
     def _enter(self) -> list[float]:
-        now = time.perf_counter()
+        passed = self._passed()
         run = self.running[-1].runs[-1]
-        run[0] += max(0.0, now - self._left - self.overhead)
+        run[0] += passed - self.overhead
         return run
 
     def _leave(self) -> list[Any]:
@@ -120,10 +119,12 @@ class Clock:
             self._enter()
         self.running.append(p)
         p.runs.append([self.dispatch, 0.0, 0.0])
+        self.overhead = self.plain
         return self._leave()
 
     def end(self) -> list[Any]:
-        self._enter()
+        run = self._enter()
+        run[0] = max(0.0, run[0])
         self.running.pop()
         self.pending.clear()
         return self._leave()
@@ -137,6 +138,12 @@ class Clock:
         else:
             run[2] += x.cost.waiting
         fill()
+        return self._leave()
+
+    def after_exchange(self, *_: Any) -> list[Any]:
+        """Called right after `exchange`, and like it: nothing was computed meanwhile. Where other programs take the
+        caches and the core, this takes longer too."""
+        self.overhead = min(self._passed(), 4 * self.plain)  # more, where another program had the core
         return self._leave()
 
     def finish(self) -> list[Any]:
@@ -154,29 +161,16 @@ class Imagined:
         self.clock, self.programs = Clock(), list[_Program]()
 
     def start(self) -> None:
-        """Make this process that rank, and find out what watching programs costs."""
+        """Make this process that rank, and find out what calling and watching programs costs."""
         mpi = mpi_start.start()
         mpi.rank, mpi.size = self.rank, self.ranks
         mpi.world = mpi.control = _World(self.rank, self.ranks)
-        loader.stand_in = self.instructions
         # Ranks that are copies of this one agree with it.
         os.environ["MPIJAX_GUARD"] = "0"
-        self._calibrate()
-
-    def _calibrate(self) -> None:
-        mesh, x = Mesh(np.array(devices()), ("ranks",)), np.float32(0)
-        spec = PartitionSpec()
-        psum = jit(shard_map(_sums, mesh=mesh, in_specs=spec, out_specs=spec))
-        psum(x), psum(x)
-        self.clock.overhead = self.programs[-1].runs[-1][0] / _CALIBRATION
-        step = jit(_step)
-        step(x)
-        own, begin = len(self.programs[-1].runs), time.perf_counter()
-        for _ in range(_CALIBRATION):
-            step(x)
-        wall, runs = time.perf_counter() - begin, self.programs[-1].runs[own:]
-        # A call of the function at the beginning, and one at the end.
-        self.clock.dispatch = max(0.0, (wall - sum(r[0] for r in runs)) / _CALIBRATION - 2 * self.clock.overhead)
+        self.clock.dispatch = _fastest_call(jit(lambda x: x + 1))
+        loader.stand_in = self.instructions
+        _fastest_call(jit(lambda x: x + 2))
+        self.clock.plain = min(run[0] for run in self.programs[-1].runs) - self.clock.dispatch
         self.programs.clear()
 
     def instructions(self, plan: Plan, name: str) -> tuple[Any, ...]:
@@ -187,12 +181,12 @@ class Imagined:
         def changed(x: Any) -> tuple[Any, ...]:
             if isinstance(x, Finish):
                 return (_call(self.clock.finish),)
-            return (self._stand_in(p, x),) if isinstance(x, Communicate) else (x,)
+            return self._stand_in(p, x) if isinstance(x, Communicate) else (x,)
 
         inner = mapped(plan.instructions, changed)
         return _call(lambda: self.clock.begin(p)), *inner, _call(self.clock.end)
 
-    def _stand_in(self, p: _Program, x: Communicate) -> PythonCall:
+    def _stand_in(self, p: _Program, x: Communicate) -> tuple[PythonCall, ...]:
         members = self._members(x)
         nbytes = sum(view.nbytes for view in x.inputs[:1])
         found = _Exchange(str(x.source) if x.source.file else "", x.label, nbytes, self._cost(x, members, nbytes))
@@ -200,10 +194,14 @@ class Imagined:
         here = members.index(self.rank)
         views = (*x.inputs[:1], *x.outputs)
 
-        def run(*arrays: np.ndarray) -> list[Any]:
-            return self.clock.exchange(found, x.goes_on, lambda: _fill(x, arrays, here, len(members)))
+        def call(method: Callable[..., list[Any]]) -> PythonCall:
+            def run(*arrays: np.ndarray) -> list[Any]:
+                return method(found, x.goes_on, lambda: _fill(x, arrays, here, len(members)))
 
-        return PythonCall(run, tuple(views), (), x.source, x.label)
+            return PythonCall(run, tuple(views), (), x.source, x.label)
+
+        # Twice: what comes after `exchange` takes longer than what comes after a function that does nothing.
+        return call(self.clock.exchange), call(self.clock.after_exchange), call(self.clock.after_exchange)
 
     def _members(self, x: Communicate) -> list[int]:
         """The ranks that take part, in their order."""
@@ -244,12 +242,13 @@ class Imagined:
         return self.network.message(nbytes, far, to in ends, origin in ends)
 
 
-def _sums(x: Any) -> Any:
-    return lax.fori_loop(0, _CALIBRATION, lambda _, x: lax.psum(x, "ranks") * 0, x)
-
-
-def _step(x: Any) -> Any:
-    return x + 1
+def _fastest_call(step: Callable[[Any], Any]) -> float:
+    x, times = np.float32(0), []
+    for _ in range(_CALIBRATION):
+        begin = time.perf_counter()
+        step(x)
+        times.append(time.perf_counter() - begin)
+    return min(times)
 
 
 def _call(fun: Callable[..., list[Any]]) -> PythonCall:
