@@ -74,7 +74,7 @@ KNOWN_APART = Promise(
     "where MPI finds sizes that do not fit, its text, and on each rank a message with the operation and line; else a "
     "message that the ranks did not do the same",
     "when MPI finds it, or at the end",
-    None, (rf"has ended this rank in .* {PLACE}|its ranks have run different collectives|{PLACE}[\s\S]*ranks are on other nodes",), 10,
+    None, (rf"has ended this rank in .* {PLACE}|ranks (\d and \d )?have run different collectives|{PLACE}[\s\S]*ranks are on other nodes",), 10,
 )  # fmt: skip
 COMMUNICATORS = Promise(
     "ranks use several communicators of the same ranks in different orders",

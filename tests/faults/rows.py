@@ -26,7 +26,7 @@ ring = jax.make_mesh((size,), ('i',))
 SHARED: dict[str, str] = {}
 BY_MPI = {"MPIJAX_SHARED_MEMORY": "0"}
 CROWDED = {"MPIJAX_WAIT": "yield"}
-APART = {"MPIR_CVAR_NOLOCAL": "1", "MPIJAX_SHARED_MEMORY": "0"}  # MPICH takes each rank for a node of its own
+APART = {"MPIR_CVAR_NOLOCAL": "1", "MPIJAX_SHARED_MEMORY": "0"}  # in MPICH each rank is a node of its own, not in Open MPI
 TRANSPORTS = {"shared": SHARED, "mpi": BY_MPI, "crowded": CROWDED}
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 # Longer, since busy cores may take a second to start a job.
