@@ -88,6 +88,28 @@ def test_an_exchange_beside_computation_is_waited_for_only_where_it_takes_longer
         assert waiting == pytest.approx(waited, abs=0.02) and (waiting == 0) == (waited == 0)
 
 
+def test_what_watching_an_exchange_costs_is_no_computing(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def passes(seconds):
+        now[0] += seconds
+
+    clock, p = Clock(), _Program("p", {})
+    clock.plain = 1.0
+    clock.begin(p)
+    passes(1 + 3)
+    exchange = _Exchange("", "", 0, Cost()), False, lambda: passes(100)
+    clock.exchange(*exchange)
+    passes(2.5)
+    clock.after_exchange(*exchange)
+    passes(1.5)
+    clock.after_exchange(*exchange)  # nothing was computed since the last one
+    passes(1.5 + 5)
+    clock.end()
+    assert p.runs == [[3 + 5, 0, 0]]
+
+
 # ---------------------------------------------------------------- imagined ranks
 
 PROGRAM = """
