@@ -86,6 +86,11 @@ class Mesh:
     def shape(self) -> dict[str, int]:
         return dict(self.sizes)
 
+    process_shape = shape
+
+    def process_axes(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(a for a in axes if self.shape[a] > 1)
+
     @property
     def axis_names(self) -> tuple[str, ...]:
         return tuple(self.shape)
