@@ -174,6 +174,13 @@ class ClosedJaxpr:
     __repr__ = __str__
 
 
+def map_jaxprs(x: Any, fun: Callable[[ClosedJaxpr], Any]) -> Any:
+    """A parameter of an equation with `fun` of each ClosedJaxpr in it, also in tuples and lists."""
+    if isinstance(x, ClosedJaxpr):
+        return fun(x)
+    return type(x)(map_jaxprs(v, fun) for v in x) if type(x) in (tuple, list) else x
+
+
 def subjaxprs(params: dict[str, Any], closed: bool = False):
     """The Jaxprs among an equation's parameters, in order. closed: those with constants as they are, with them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDevice
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import Tracer, trace_state_clean, typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
-from mpijax.runtime.arrays.array import from_numpy, within
+from mpijax.runtime.arrays.array import from_numpy, index_in_part
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.spmd.constraints import named_sharding
@@ -96,7 +95,7 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
         raise ValueError(f"global_shape {given} and local_data of shape {local.shape} have different numbers of axes")
     if isinstance(sharding, NamedSharding) and sharding.keeps_others:
         return _from_parts_apart(sharding, local, given)
-    parts = _parts(sharding, local.ndim)
+    parts = sharding.process_parts(local.ndim) if isinstance(sharding, NamedSharding) else (1,) * local.ndim
     shape = tuple(n * p if g is None else g for n, p, g in zip(local.shape, parts, given, strict=True))
     sharding.shard_shape(shape)  # raises where it does not fit
     cut = sharding.local_slices(shape)
@@ -133,13 +132,6 @@ def _from_parts_apart(sharding: NamedSharding, local: np.ndarray, given: tuple[i
     indices = list(sharding.addressable_devices_indices_map(shape).values())
     parts = [part(int(at)) for at in np.flatnonzero(is_here)]
     return _from_parts(shape, sharding, indices, parts, None, "That is the shape of local_data")
-
-
-def _parts(sharding: Sharding, ndim: int) -> list[int]:
-    """Along each axis, the number of parts that different processes have."""
-    if not isinstance(sharding, NamedSharding):
-        return [1] * ndim
-    return [math.prod(sharding.mesh.process_shape[a] for a in sharding.process_axes(d)) for d in range(ndim)]
 
 
 def make_array_from_single_device_arrays(
@@ -240,7 +232,7 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
     local = np.empty((*sharding.process_shape(shape), *first.shape[len(wanted) :]), first.dtype)
     found = [(index, value) for index, (value, _) in zip(indices, checked, strict=True)]
     for index, value in _with_others(sharding, found) if sharding.keeps_others else found:
-        local[within(index, held, shape)] = value
+        local[index_in_part(index, held, shape)] = value
     return from_numpy(local, type_in(ShapedArray(shape, aval.dtype), sharding), False, sharding)
 
 

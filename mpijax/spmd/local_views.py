@@ -5,7 +5,6 @@ Nothing is moved: what a process has is its shard. Each of the two is the other'
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from mpijax._ext.array import ArrayBase
@@ -58,9 +57,7 @@ def _check_is_here(mesh: Mesh, name: str) -> None:
 
 
 def _global_type(x, *, sharding: NamedSharding):
-    sizes = sharding.mesh.process_shape
-    axes = map(sharding.process_axes, range(x.ndim))
-    return x.update(shape=tuple(n * math.prod(sizes[a] for a in names) for n, names in zip(x.shape, axes, strict=True)))
+    return x.update(shape=tuple(n * parts for n, parts in zip(x.shape, sharding.process_parts(x.ndim), strict=True)))
 
 
 def _local_type(x, *, sharding: NamedSharding):

@@ -86,7 +86,7 @@ class Mesh:
     def shape(self) -> dict[str, int]:
         return dict(self.sizes)
 
-    process_shape = shape
+    processes_along = shape
 
     def process_axes(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if self.shape[a] > 1)

@@ -36,13 +36,13 @@ def devices(processes) -> np.ndarray:
 )
 def test_each_process_has_a_block_of_a_mesh(processes, ranks, within):
     mesh = Mesh(devices(processes), ("a", "b"))
-    assert tuple(mesh.process_shape.values()) == ranks and tuple(mesh.within.values()) == within
+    assert tuple(mesh.processes_along.values()) == ranks and tuple(mesh.within.values()) == within
 
 
 @pytest.mark.parametrize("processes", [[0, 1, 0, 1], [0, 0, 1], [0, 0, 1, 1, 1, 0], [[0, 0], [0, 1], [1, 1]]])
 def test_in_other_meshes_each_process_stands_for_all(processes):
     mesh = Mesh(devices(processes), ("a", "b")[: np.ndim(processes)])
-    assert mesh.lies_apart and set(mesh.process_shape.values()) == {1} and mesh.within == mesh.shape
+    assert mesh.lies_apart and set(mesh.processes_along.values()) == {1} and mesh.within == mesh.shape
 
 
 @pytest.mark.parametrize("spec", [P("a"), P("b", "a"), P(("a", "b")), P(("b", "a")), P(None, ("a", "b")), P("a", "b")])

@@ -6,11 +6,12 @@ ranks included, then add numbers whose sums are exact.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mpijax.core import config
 from mpijax.core.avals import NO_AXES, ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var, map_jaxprs
 from mpijax.core.lowering import Decompose, Partitioned
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
@@ -67,15 +68,13 @@ class _Rewriting:
         axes = self.axes
         if isinstance(lower, Partitioned):
             axes = (*axes, *eqn.params["mesh"].shape.items())
-        params = {name: self._parameter(x, axes) for name, x in eqn.params.items()}
-        return [eqn.replace(params=params)]
+        inner = partial(self._inner, axes)
+        return [eqn.replace(params={name: map_jaxprs(x, inner) for name, x in eqn.params.items()})]
 
-    def _parameter(self, x: Any, axes: Axes) -> Any:
-        if isinstance(x, ClosedJaxpr):
-            found = _rewritten(x, axes)
-            self.changed |= found is not None
-            return found or x
-        return type(x)(self._parameter(v, axes) for v in x) if type(x) in (tuple, list) else x
+    def _inner(self, axes: Axes, closed: ClosedJaxpr) -> ClosedJaxpr:
+        found = _rewritten(closed, axes)
+        self.changed |= found is not None
+        return found or closed
 
     def _traced(self, eqn: Eqn, fun: Any) -> ClosedJaxpr | None:
         """A function of the operands as a Jaxpr; None if it returns None."""

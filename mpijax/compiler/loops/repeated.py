@@ -1,8 +1,8 @@
 """Long operations that become functions, and calls of them.
 
-The code of a sine is some 30 instructions. Where the kernels of a program have many, LLVM takes most of its time for
-copies of the same. That of a special function is hundreds: a vectorized kernel has it once, not for each width of its
-loops.
+A sine takes some 30 instructions. Where the kernels of a program have many sines, LLVM takes most of its time for the
+copies. A special function takes hundreds of instructions. A vectorized kernel has them once, not once for each width of
+its loops.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Walk:
 
     def __init__(self, mesh: Any, mesh_of: Callable[[Any], Any]):
         self.mesh, self.mesh_of = mesh, mesh_of
-        self.sizes, self.place = mesh.process_shape, place_in(mesh)
+        self.sizes, self.place = mesh.processes_along, place_in(mesh)
 
     def back(self, jaxpr: Jaxpr) -> Asked:
         asked = Asked(self.mesh)

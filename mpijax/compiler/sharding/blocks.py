@@ -37,11 +37,11 @@ class Blocks:
         )
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
-        return even_cut(self.shape[dim], axes, count(axes, self.mesh.process_shape))
+        return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of an axis."""
-        return cut.part(part_number(cut.axes, self.mesh.process_shape, self.place))
+        return cut.part(part_number(cut.axes, self.mesh.processes_along, self.place))
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def split_of(sharding: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
 
 def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
     """The blocks of a whole array by its sharding; axes that do not divide get blocks of `ceil(size / parts)`."""
-    sizes = sharding.mesh.process_shape
+    sizes = sharding.mesh.processes_along
     cuts = [
         even_cut(n, axes, count(axes, sizes)) if axes else None
         for n, axes in zip(shape, map(sharding.process_axes, range(len(shape))), strict=True)
@@ -91,6 +91,5 @@ def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
 
 def whole_shape(sharding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a whole array of which this rank has a part of `shape` by a sharding."""
-    sizes = sharding.mesh.process_shape
-    return tuple(n * count(sharding.process_axes(d), sizes) for d, n in enumerate(shape))
+    return tuple(n * parts for n, parts in zip(shape, sharding.process_parts(len(shape)), strict=True))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core.avals import NO_AXES
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.context import in_body, under
@@ -43,7 +43,7 @@ def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, s
     """
     mesh = params["mesh"]
     manual = [n for n in mesh.axis_names if n in params["newly_manual_axes"]]
-    processes = {} if for_all else {n: mesh.process_shape[n] for n in manual if mesh.process_shape[n] > 1}
+    processes = {} if for_all else {n: mesh.processes_along[n] for n in manual if mesh.processes_along[n] > 1}
     here = {n: Within(n) if n in processes else n for n in manual if n not in processes or mesh.within[n] > 1}
     axes: Axes = tuple((name, mesh.shape[n] // processes.get(n, 1)) for n, name in here.items())
     blocks = _GraphBlocks(p.graph, axes, source)
@@ -76,12 +76,11 @@ class _Body:
         return trace_to_closed_jaxpr(run, closed.in_avals)
 
     def _equation(self, eqn: Eqn, args: list[Any]) -> Sequence[Any]:
-        params = {name: self._parameter(x) for name, x in eqn.params.items()}
+        params = {name: map_jaxprs(x, self.divided) for name, x in eqn.params.items()}
         if eqn.primitive is axis_index_p:
             return [axis_index(self._names(params["axis_name"]))]
         params |= {name: self._names(params[name]) for name in ("axes", "axis_name") if name in params}
-        outs = eqn.primitive.bind(*args, **params)
-        return outs if eqn.primitive.multiple_results else [outs]
+        return bound(eqn.replace(params=params), args)
 
     def _names(self, given: Any) -> Any:
         """Names of axes: a name that is divided becomes two, the processes first."""
@@ -89,11 +88,6 @@ class _Body:
         if not any(n in self.inner for n in names if not isinstance(n, int)):
             return given
         return tuple(a for n in names for a in ((n, self.inner[n]) if n in self.inner else (n,)))
-
-    def _parameter(self, x: Any) -> Any:
-        if isinstance(x, ClosedJaxpr):
-            return self.divided(x)
-        return type(x)(map(self._parameter, x)) if type(x) in (tuple, list) else x
 
 
 def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
@@ -120,13 +114,8 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
             known[v] = type(v)(aval)
         return known[v]
 
-    def parameter(x):
-        if isinstance(x, ClosedJaxpr):
-            return without_varying(x)
-        return type(x)(map(parameter, x)) if type(x) in (tuple, list) else x
-
     def equation(e):
-        params = {name: parameter(x) for name, x in e.params.items()}
+        params = {name: map_jaxprs(x, without_varying) for name, x in e.params.items()}
         if params.get("vmap_method", "") is None:
             params["vmap_method"] = "sequential"
         return e.replace(invars=[*map(atom, e.invars)], outvars=[*map(atom, e.outvars)], params=params)

@@ -113,7 +113,7 @@ def communicate(p: Partitioner, primitive, params, inputs, avals, source, effect
         names = tuple(n for n in names if not isinstance(n, int))
         inputs = _reduced(p, lower, positional, inputs, avals, source)
     groups = params.get("axis_index_groups")
-    size = math.prod(mesh.process_shape[n] for n in names) if groups is None else max(map(len, groups))
+    size = math.prod(mesh.processes_along[n] for n in names) if groups is None else max(map(len, groups))
     message = _Message(p.graph, primitive, {**params, "mesh": mesh, "names": names}, size, source, effects)
     return message.send(lower, inputs[0], avals[0], *inputs[1:])
 

@@ -140,7 +140,7 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
     if rule is None or have is None:
         return ""
     axes = mesh_axes(have.cuts)
-    parts = count(axes, have.mesh.process_shape)
+    parts = count(axes, have.mesh.processes_along)
     seen = _as_rules_see_it(p, eqn, inputs, [v.aval for v in eqn.outvars], held, have.mesh)
     for d, n in enumerate(have.shape):
         if have.cuts[d] is not None or n == 0 or n % parts:
@@ -191,7 +191,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
     operands = [recut(p, v, mesh, cuts, source) for v, cuts in zip(inputs, plan.operands, strict=True)]
     results = [Blocks(mesh, a.shape, cuts) for a, cuts in zip(avals, plan.results, strict=True)]
     for aval, blocks in zip(avals, results, strict=True):
-        p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.process_shape.items()), blocks.cuts] = None
+        p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.processes_along.items()), blocks.cuts] = None
     outs = done_here(p, eqn, plan, operands, avals, results, source)
     if plan.over and plan.op != "sum":
         outs = [messages.combined(p, outs[0], plan.over, plan.op, mesh, source)]
@@ -245,7 +245,7 @@ def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source)
     with p.in_body_over(mesh):
         if plan.program is not None:
             first = len(p.nodes)
-            with named_axes(dict(mesh.process_shape)), sources_from(source):
+            with named_axes(dict(mesh.processes_along)), sources_from(source):
                 closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
             outs = p.graph.inline(closed, operands, source)
             messages.give_reason(p.nodes[first:], f"the ranks do {eqn.primitive.name} together")
@@ -367,5 +367,5 @@ def _as_rules_see_it(p: Partitioner, eqn, inputs, avals, held, mesh, place=None)
     views = (p.views.get(v) for v in inputs)
     origins = [None if w is None else w.blocks.cuts for w in views]
     numeric = all(isinstance(v.aval.dtype, np.dtype) for v in inputs)
-    results, sizes = [a.shape for a in avals], mesh.process_shape
+    results, sizes = [a.shape for a in avals], mesh.processes_along
     return Operation(eqn.params, shapes, results, cuts, sizes, place or place_in(mesh), origins, numeric)

@@ -143,7 +143,7 @@ class Redistribution:
 
     def __init__(self, p: Partitioner, mesh: Any, source: Any):
         self.p, self.mesh, self.source = p, mesh, source
-        self.sizes = mesh.process_shape
+        self.sizes = mesh.processes_along
 
     def move(self, v: Any, have: Blocks, want: Cuts) -> Any:
         """This rank's part of an array cut by `want`, whose spans may overlap."""

@@ -151,7 +151,7 @@ def finished(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
 
 def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     blocks = p.blocks_of(v) or Blocks(w.mesh, v.aval.shape, uncut(v.aval.shape))
-    parts = count(w.over, w.mesh.process_shape)
+    parts = count(w.over, w.mesh.processes_along)
     if dim is None or blocks.cuts[dim] is not None or blocks.shape[dim] % parts:
         out = combined(p, v, w.over, "sum", w.mesh, source)
         layout = p.layout_held(v) or blocks.sharding

@@ -99,7 +99,7 @@ class AbstractMesh:
     empty = property(lambda self: self.size == 0)
     shape_tuple = property(lambda self: tuple(zip(self.axis_names, self.axis_sizes, strict=True)))
     shape = property(lambda self: OrderedDict(self.shape_tuple))
-    process_shape = shape  # without devices, each place is that of a process
+    processes_along = shape  # an AbstractMesh has no processes: each device counts as one
     abstract_mesh = property(lambda self: self)
     auto_axes = property(lambda self: self._axes_of(AxisType.Auto))
     explicit_axes = property(lambda self: self._axes_of(AxisType.Explicit))

@@ -120,7 +120,7 @@ class Mesh(ContextDecorator):
         return OrderedDict(zip(self.axis_names, self._block, strict=True))
 
     @cached_property
-    def process_shape(self) -> OrderedDict:
+    def processes_along(self) -> OrderedDict:
         """How many processes stand side by side along each axis."""
         if not self.holds_several:
             return self.shape
@@ -141,7 +141,7 @@ class Mesh(ContextDecorator):
         if self.holds_several:
             inner = next((i for i, a in enumerate(axes) if self.within[a] > 1), len(axes))
             axes = axes[: inner + 1]
-        return tuple(a for a in axes if self.process_shape[a] > 1)
+        return tuple(a for a in axes if self.processes_along[a] > 1)
 
     @cached_property
     def _block(self) -> tuple[int, ...]:

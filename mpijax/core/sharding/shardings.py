@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from mpijax.core import provided
 from mpijax.core.memory_space import DEVICE, KINDS
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
+from mpijax.core.sharding.cuts import count, part_number
 from mpijax.core.sharding.spec import PartitionSpec
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def _memory_kind(given: str | None, abstract: bool) -> str | None:
 
 
 _NOTHING = slice(0, 0)
+
+
+def _lengths(part: Sequence[slice], shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a part of an array."""
+    return tuple(len(range(n)[s]) for s, n in zip(part, shape, strict=True))
 
 
 class DeviceList(tuple):
@@ -119,8 +124,7 @@ class Sharding:
 
     def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of what this process has of an array of the given shape."""
-        at = zip(self.local_slices(global_shape), global_shape, strict=True)
-        return tuple(len(range(n)[s]) for s, n in at)
+        return _lengths(self.local_slices(global_shape), global_shape)
 
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
         """This process's part of a global array."""
@@ -273,10 +277,10 @@ class NamedSharding(Sharding):
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one shard; raises ValueError where an axis is not divisible."""
         block, parts = self.block_shape(global_shape), self._parts(global_shape)
-        for dim, (size, count) in enumerate(zip(global_shape, parts, strict=True)):
-            if size % count:
+        for dim, (size, cut) in enumerate(zip(global_shape, parts, strict=True)):
+            if size % cut:
                 raise ValueError(
-                    f"Sharding {self} implies that array axis {dim} is partitioned {count} times, but the dimension "
+                    f"Sharding {self} implies that array axis {dim} is partitioned {cut} times, but the dimension "
                     f"size is {size} (full shape: {tuple(global_shape)}, per-dimension tiling factors: {parts} should "
                     "evenly divide the shape). Pad the array, or leave that axis whole: None in the PartitionSpec."
                 )
@@ -285,11 +289,11 @@ class NamedSharding(Sharding):
     def block_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the longest shard."""
         self.check_compatible_aval(global_shape)
-        return tuple(-(-size // count) for size, count in zip(global_shape, self._parts(global_shape), strict=True))
+        return tuple(-(-n // parts) for n, parts in zip(global_shape, self._parts(global_shape), strict=True))
 
     def _parts(self, global_shape: Sequence[int]) -> list[int]:
         """Into how many parts each axis is cut."""
-        return [math.prod(self.mesh.shape[a] for a in self.spec.axes_of(d)) for d in range(len(global_shape))]
+        return [count(self.spec.axes_of(d), self.mesh.shape) for d in range(len(global_shape))]
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
         """Raise ValueError for the shape of an array with fewer axes than the PartitionSpec has entries."""
@@ -311,20 +315,23 @@ class NamedSharding(Sharding):
         if self.mesh.lies_apart:
             return not self._splits_nothing
         used = {a for dim in range(len(self.spec)) for a in self.process_axes(dim)}
-        return any(self.mesh.process_shape[a] > 1 and a not in used for a in self.spec.all_axes())
+        return any(self.mesh.processes_along[a] > 1 and a not in used for a in self.spec.all_axes())
 
     def process_block(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the longest part that a process has."""
         self.check_compatible_aval(global_shape)
-        sizes = self.mesh.process_shape
-        parts = (math.prod(sizes[a] for a in self.process_axes(d)) for d in range(len(global_shape)))
+        parts = self.process_parts(len(global_shape))
         return tuple(-(-n // p) for n, p in zip(global_shape, parts, strict=True))
+
+    def process_parts(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts, one for a process, each of `ndim` array axes is cut."""
+        return tuple(count(self.process_axes(d), self.mesh.processes_along) for d in range(ndim))
 
     def _slices_of_process(self, global_shape: tuple[int, ...], place: Sequence[int]) -> tuple[slice, ...]:
         """The part of a global array that one process has; slice(None) for axes that are not split."""
         at, out = dict(zip(self.mesh.axis_names, place, strict=True)), []
         for dim, (whole, size) in enumerate(zip(global_shape, self.process_block(global_shape), strict=True)):
-            number = _row_major(self.process_axes(dim), at, self.mesh.process_shape)
+            number = part_number(self.process_axes(dim), self.mesh.processes_along, at)
             out.append(_part(number, size, 0, whole, whole))
         return tuple(out)
 
@@ -343,7 +350,7 @@ class NamedSharding(Sharding):
             cut = self.process_axes(dim)
             sizes = {a: within[a] if a in cut else self.mesh.shape[a] for a in self.spec.axes_of(dim)}
             low, high, _ = parts[dim].indices(whole)
-            number = _row_major([*sizes], {a: at[a] % n for a, n in sizes.items()}, sizes)
+            number = part_number(sizes, sizes, {a: at[a] % n for a, n in sizes.items()})
             out.append(_part(number, size, low, high, whole))
         return tuple(out)
 
@@ -354,8 +361,7 @@ class NamedSharding(Sharding):
         return self._slices_of_process(global_shape, self.mesh.place)
 
     def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        first = self._slices_of_process(global_shape, self.mesh.place)
-        return tuple(len(range(n)[s]) for s, n in zip(first, global_shape, strict=True))
+        return _lengths(self._slices_of_process(global_shape, self.mesh.place), global_shape)
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
         """For each device its part of a global array, as slices; raises ValueError where an axis is not divisible."""
@@ -373,9 +379,9 @@ class NamedSharding(Sharding):
         Without a device: among the processes with the same part as this one.
         """
         split = {*self.spec.all_axes(), *self.spec.unreduced}
-        names, sizes = self.mesh.axis_names, self.mesh.process_shape if device is None else self.mesh.shape
+        names, sizes = self.mesh.axis_names, self.mesh.processes_along if device is None else self.mesh.shape
         at = self.mesh.place if device is None else np.argwhere(self.mesh.device_ids == device.id)[0].tolist()
-        return _row_major([a for a in names if a not in split], dict(zip(names, at, strict=True)), sizes)
+        return part_number([a for a in names if a not in split], sizes, dict(zip(names, at, strict=True)))
 
     def _plain_(self) -> tuple:
         return self.mesh, self.spec, self.memory_kind
@@ -393,14 +399,6 @@ class NamedSharding(Sharding):
     def __repr__(self) -> str:
         kind = "" if self.memory_kind is None else f", memory_kind={self.memory_kind}"
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{kind})"
-
-
-def _row_major(axes: Sequence[Any], at: Mapping[Any, int], sizes: Mapping[Any, int]) -> int:
-    """The number of a place along several axes."""
-    number = 0
-    for a in axes:
-        number = number * sizes[a] + at[a]
-    return number
 
 
 def _part(number: int, size: int, low: int, high: int, whole: int) -> slice:

@@ -13,7 +13,7 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, map_jaxprs
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
@@ -155,7 +155,7 @@ class _Body:
         if fx.one_sided in eqn.effects:
             if isinstance(primitive.lower, Inline):
                 return self.run(params[primitive.lower.param], args)
-            params = {name: _paired_inside(x) for name, x in params.items()}
+            params = {name: map_jaxprs(x, _paired_inside) for name, x in params.items()}
         outs = primitive.bind(*args, **params)
         return outs if primitive.multiple_results else [outs]
 
@@ -177,7 +177,5 @@ class _Body:
         return message
 
 
-def _paired_inside(x: Any) -> Any:
-    if isinstance(x, ClosedJaxpr) and fx.one_sided in x.effects:
-        return paired(x)
-    return type(x)(map(_paired_inside, x)) if type(x) in (tuple, list) else x
+def _paired_inside(closed: ClosedJaxpr) -> ClosedJaxpr:
+    return paired(closed) if fx.one_sided in closed.effects else closed

@@ -151,7 +151,7 @@ class ArrayImpl(ArrayBase):
         if index == held and not self._is_whole:  # all that this process has
             whole = rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
         else:
-            value = np.asarray(self._physical[within(index, held, self.shape)], order="C")
+            value = np.asarray(self._physical[index_in_part(index, held, self.shape)], order="C")
             whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
         return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
@@ -175,7 +175,9 @@ class ArrayImpl(ArrayBase):
         return self.sharding.is_fully_replicated
 
 
-def within(index: tuple[slice, ...], held: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+def index_in_part(
+    index: tuple[slice, ...], held: tuple[slice, ...], shape: tuple[int, ...]
+) -> tuple[slice, ...]:
     """A part of a global array, of `shape`, as a part of what a process holds of it."""
     starts = (h.start or 0 for h in held)
     bounds = (i.indices(n) for i, n in zip(index, shape, strict=True))

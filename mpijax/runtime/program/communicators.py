@@ -31,7 +31,7 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
     if found is None:
         meant = _Meant(mesh, names, None, line)
         ranks = list(dict.fromkeys(d.process_index for d in mesh.devices.flat))
-        everyone, coords, sizes = _of_ranks(sorted(ranks), meant), mesh.place, tuple(mesh.process_shape.values())
+        everyone, coords, sizes = _of_ranks(sorted(ranks), meant), mesh.place, tuple(mesh.processes_along.values())
         along = [mesh.axis_names.index(n) for n in names]
         if len(along) == len(sizes) and along == sorted(along) and ranks == sorted(ranks):
             found = everyone

@@ -15,6 +15,7 @@ from typing import Any
 from mpijax.compiler.steps.instructions import Communicate, Loop, Switch, While
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core.lowering import Exchange
+from mpijax.core.sharding.cuts import count, part_number
 from mpijax.core.source import Source
 from mpijax.runtime.mpi import mpi_start
 
@@ -83,12 +84,9 @@ class _Ranks:
 
 def _over_mesh(x: Communicate) -> _Ranks:
     mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
-    at, sizes = dict(zip(mesh.axis_names, mesh.place, strict=True)), mesh.process_shape
-    here = 0
-    for name in names:  # in row-major order
-        here = here * sizes[name] + at[name]
-    size = math.prod(sizes[name] for name in names)
-    return _Ranks(size if groups is None else max(map(len, groups)), here)
+    at, sizes = dict(zip(mesh.axis_names, mesh.place, strict=True)), mesh.processes_along
+    size = count(names, sizes) if groups is None else max(map(len, groups))
+    return _Ranks(size, part_number(names, sizes, at))
 
 
 def _of_communicator(x: Communicate) -> _Ranks:
