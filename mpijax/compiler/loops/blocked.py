@@ -77,23 +77,30 @@ def _tile(nest: Nest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row:
 def _stage(function: Function, itemsize: int, tile: str, pointer: str, row_step: str, *, backwards: bool) -> None:
     """Copy a 16x16 tile into `tile`, transposed: row r of the operand becomes column r.
 
+    Loops go over the squares that registers transpose: code for each square runs no faster, and LLVM takes longer.
     `pointer` is the tile's first element; rows of the operand are `row_step` elements apart, and go on towards lower
     addresses where they are read `backwards`.
     """
     one = function.builder(1)
     lanes, element = LANES[itemsize], f"i{8 * itemsize}"
     vector = f"<{lanes} x {element}>"
-    row_pointers = [pointer]
-    for _ in range(TILE - 1):
-        row_pointers.append(one.emit(f"getelementptr {element}, ptr {row_pointers[-1]}, i64 {row_step}"))
-    for r in range(0, TILE, lanes):
-        for c in range(0, TILE, lanes):
-            rows = []
-            first = 1 - c - lanes if backwards else c
-            for k in range(lanes):
-                at = one.emit(f"getelementptr {element}, ptr {row_pointers[r + k]}, i64 {first}")
-                rows.append(one.emit(f"load {vector}, ptr {at}, align 1"))
+
+    def element_at(base: str, offset: str | int) -> str:
+        return one.emit(f"getelementptr {element}, ptr {base}, i64 {offset}")
+
+    def squares(r: str) -> None:
+        row_pointers = [element_at(pointer, one.emit(f"mul i64 {r}, {row_step}"))]
+        for _ in range(lanes - 1):
+            row_pointers.append(element_at(row_pointers[-1], row_step))
+
+        def square(c: str) -> None:
+            first = one.emit(f"sub i64 {1 - lanes}, {c}") if backwards else c
+            rows = [one.emit(f"load {vector}, ptr {element_at(row, first)}, align 1") for row in row_pointers]
+            corner = element_at(element_at(tile, one.emit(f"mul i64 {c}, {TILE}")), r)
             for k, column in enumerate(transpose_registers(one, rows, itemsize)):
-                line = c + (lanes - 1 - k if backwards else k)
-                at = one.emit(f"getelementptr {element}, ptr {tile}, i64 {line * TILE + r}")
-                one.effect(f"store {vector} {column}, ptr {at}, align 1")
+                line = lanes - 1 - k if backwards else k
+                one.effect(f"store {vector} {column}, ptr {element_at(corner, line * TILE)}, align 1")
+
+        function.each("0", str(TILE), lanes, square)
+
+    function.each("0", str(TILE), lanes, squares)
