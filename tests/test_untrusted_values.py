@@ -16,6 +16,7 @@ import mpijax.numpy as jnp
 from mpijax import ffi, lax
 from mpijax.cli import trace
 from mpijax.compiler.backend.disk_cache import DiskCache
+from mpijax.core import config
 from mpijax.distributed import handshake
 
 
@@ -142,7 +143,8 @@ def test_files_of_killed_writers_go(cache):
     left.write_bytes(b"half")
     fresh.write_bytes(b"half")
     os.utime(left, (0, 0))
-    DiskCache(cache.folder).put("another", b"content")
+    with config.compilation_cache_max_size(1 << 14):  # small, so that each write looks at the folder
+        DiskCache(cache.folder).put("another", b"content")
     assert not left.exists() and fresh.exists()
 
 

@@ -23,6 +23,7 @@ from mpijax import version
 from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
+from mpijax.core import config
 from mpijax.core.units import amount
 from mpijax.distributed.lines import ranges
 from mpijax.runtime.machine import leftovers
@@ -254,7 +255,9 @@ def cache() -> Finding:
         with contextlib.suppress(FileNotFoundError):  # of a process that has just renamed or removed it
             if entry.is_file(follow_symlinks=False):
                 sizes.append(entry.stat().st_size)
-    text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))}, yours alone (mode {mode:o})"
+    limit = config.compilation_cache_max_size.value
+    room = f"of at most {amount(limit)}" if limit > 0 else "without a limit"
+    text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))} {room}, yours alone (mode {mode:o})"
     if not os.access(folder, os.W_OK):
         return Finding("cache", WARNING, f"{folder} cannot be written", move)
     return Finding("cache", OK, text)

@@ -264,6 +264,14 @@ transfer_guard_device_to_host = enum_option(
 compilation_cache_dir = object_option(
     "jax_compilation_cache_dir", None, "Folder in which compiled programs are kept, in place of MPIJAX_CACHE_DIR."
 )
+compilation_cache_max_size = number_option(
+    "jax_compilation_cache_max_size",
+    int,
+    1 << 30,
+    "Limit in bytes of the compiled programs on disk: those used least recently are removed. 0 keeps none, -1 is no "
+    "limit. The environment variable MPIJAX_CACHE_MAX_SIZE sets it too.",
+    variable="MPIJAX_CACHE_MAX_SIZE",
+)
 enable_compilation_cache = bool_option(
     "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
 )
@@ -315,7 +323,6 @@ _ACCEPTED_VALUES = {
     "jax_backend_target": "",
     "jax_captured_constants_report_frames": 0,
     "jax_captured_constants_warn_bytes": 2_000_000_000,
-    "jax_compilation_cache_max_size": -1,
     "jax_compiler_detailed_logging_min_ops": 10,
     "jax_cpu_collectives_implementation": "gloo",
     "jax_cpu_get_global_topology_timeout_minutes": 5,

@@ -160,9 +160,10 @@ class Option:
         checks: it checks single operations too: while it is not at its default they are looked up by those keys.
         bare: the value that ``with option():`` means; without it, the argument is required.
         doc: what the option does.
+        variable: an environment variable that sets it too, where those of its name do not.
     """
 
-    def __init__(self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc=""):
+    def __init__(self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc="", variable=None):
         if name in _options:
             raise ValueError(f"Config option {name} already defined")
         self.name, self.parse, self._bare = name, parse, bare
@@ -176,7 +177,7 @@ class Option:
                 _traced.append(name)
             if checks:
                 _checking.append(name)
-            _set_global(name, _from_environment(name, default, parse))
+            _set_global(name, _from_environment(name, default, parse, variable))
 
     @property
     def value(self) -> Any:
@@ -200,11 +201,11 @@ class Option:
         return f"<option {self.name} = {self.value!r}>"
 
 
-def _from_environment(name: str, default: Any, parse: Callable[[str], Any]) -> Any:
-    """``jax_foo`` is set by the variable MPIJAX_FOO, else by JAX_FOO, else it has its default."""
+def _from_environment(name: str, default: Any, parse: Callable[[str], Any], other: str | None) -> Any:
+    """``jax_foo`` is set by the variable MPIJAX_FOO, else by JAX_FOO, else by the `other`, else it has its default."""
     shared = name.upper()
     own = f"MPI{shared}" if shared.startswith("JAX_") else f"MPIJAX_{shared}"
-    for variable in (own, shared):
+    for variable in filter(None, (own, shared, other)):
         if variable in os.environ:
             try:
                 return parse(os.environ[variable])
@@ -302,7 +303,9 @@ def enum_option(name: str, choices: str, default: str | None, doc: str, *, trace
     return Option(name, default, parse, traced=traced, doc=doc)
 
 
-def number_option(name: str, kind: type, default: Any, doc: str, *, traced: bool = False) -> Option:
+def number_option(
+    name: str, kind: type, default: Any, doc: str, *, traced: bool = False, variable: str | None = None
+) -> Option:
     """Define an option that is an int or a float (`kind`), or None when None is its default."""
 
     def parse(value: Any) -> Any:
@@ -313,7 +316,7 @@ def number_option(name: str, kind: type, default: Any, doc: str, *, traced: bool
         except (TypeError, ValueError) as e:
             raise type(e)(f"new value for {name} must be of type {kind.__name__}, got {value!r}") from None
 
-    return Option(name, default, parse, traced=traced, doc=doc)
+    return Option(name, default, parse, traced=traced, doc=doc, variable=variable)
 
 
 def object_option(name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False) -> Option:

@@ -176,6 +176,18 @@ def test_environment(environment, expected):
     assert done.stdout.strip() == expected
 
 
+@pytest.mark.parametrize(
+    "environment, expected",
+    [({}, 1 << 30), ({"MPIJAX_CACHE_MAX_SIZE": "5"}, 5), ({"MPIJAX_CACHE_MAX_SIZE": "5", "JAX_COMPILATION_CACHE_MAX_SIZE": "-1"}, -1)],
+)
+def test_an_option_with_a_variable_of_its_own(environment, expected):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MPIJAX_"))}
+    program = "from mpijax.core.config import config as c; print(c.jax_compilation_cache_max_size)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == expected
+
+
 def test_unusable_environment_names_the_variable():
     done = subprocess.run(
         [sys.executable, "-c", "import mpijax.core.config"],
@@ -190,8 +202,9 @@ def test_unusable_environment_names_the_variable():
 def test_jaxs_options_are_known_and_default_as_there():
     theirs = jax.config.values
     assert not theirs.keys() - options.values.keys()
-    # The environment, an enum, and the version of mpijax's own files.
+    # The environment, an enum, the version of mpijax's own files, and the limit of a cache that JAX leaves off.
     elsewhere = {"jax_platforms", "jax_logging_level", "jax_explicit_x64_dtypes", "jax_export_calling_convention_version"}
+    elsewhere.add("jax_compilation_cache_max_size")
     defined = {option.name: option.default for option in vars(config).values() if hasattr(option, "parse")}
     assert not theirs.keys() - defined.keys()
     for name in theirs.keys() - elsewhere:

@@ -3,6 +3,11 @@
 One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong
 to this user and nobody else may write them, and if its checksum holds: a torn, foreign or altered file is
 as good as none. Writes go to a temporary name first, so that ranks of a job never see half a file.
+
+The folder has a limit, `jax_compilation_cache_max_size`. There is no index, which processes would have to lock: when a
+file was last used is its time of modification, to a day. About each time that a sixteenth of the limit has been
+written, by whatever processes, one of them lists the folder and removes the files that were used least recently. A
+process that is about to read such a file does without it: it compiles.
 """
 
 from __future__ import annotations
@@ -11,8 +16,10 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import stat
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +32,16 @@ _MAGIC = b"mpijax-object-1\n"
 _DIGEST = 32
 # Names of files that are being written, and seconds after which nobody writes them any more.
 _UNFINISHED, _ABANDONED = ".new-", 3600
+# Files of the cache, and of nobody else who keeps files in the same folder.
+_OURS = re.compile(r"[0-9a-f]{64}\.(?:o|plan)")
+# Seconds for which a file counts as just used.
+_USED_LATELY = 86400
+# Parts of the limit: what is written between two looks at the folder, and what is freed in one.
+_LOOK, _FREE = 1 / 16, 1 / 8
+# Stands for the limit of a cache that has none, which is looked at for files of killed writers.
+_UNLIMITED = 1 << 30
+# What a file takes on a disk is a multiple of this.
+_BLOCK = 4096
 
 
 def cache_key(text: str) -> str:
@@ -75,16 +92,15 @@ class DiskCache:
         self.folder = Path(folder)
         self.suffix = suffix
         self._usable: bool | None = None
-        self._tidy = False
 
     @classmethod
     def default(cls, suffix: str = ".o") -> DiskCache | None:
         """The cache named by `jax_compilation_cache_dir`, or else by MPIJAX_CACHE_DIR (default ~/.cache/mpijax).
 
-        None where MPIJAX_CACHE=0, or while `jax_enable_compilation_cache` is off.
+        None where MPIJAX_CACHE=0, or while `jax_enable_compilation_cache` is off, or the limit is 0.
         """
         off = os.environ.get("MPIJAX_CACHE", "1").lower() in ("0", "off", "false", "no")
-        if off or not config.enable_compilation_cache.value:
+        if off or not config.enable_compilation_cache.value or config.compilation_cache_max_size.value == 0:
             return None
         folder = config.compilation_cache_dir.value or os.environ.get("MPIJAX_CACHE_DIR")
         if not folder:
@@ -112,6 +128,7 @@ class DiskCache:
                 return None
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 data = file.read()
+            _note_use(descriptor, status)
         except OSError:
             return None
         finally:
@@ -122,10 +139,13 @@ class DiskCache:
         return content if intact else None
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep content under key; a full or read-only disk is not an error."""
-        if not self._folder_is_ours(create=True):
+        """Keep content under key; a full or read-only disk, and content larger than the limit, raise nothing."""
+        limit = config.compilation_cache_max_size.value
+        size = _on_disk(len(_MAGIC) + _DIGEST + len(content))
+        if 0 <= limit < size or not self._folder_is_ours(create=True):
             return
-        self._remove_left_behind()
+        if _chance(size / (_LOOK * (limit if limit > 0 else _UNLIMITED))):
+            self._make_room(limit - size if limit > 0 else None)
         temporary = None
         try:
             descriptor, temporary = new_file(self.folder, _UNFINISHED)
@@ -136,20 +156,33 @@ class DiskCache:
             if temporary is not None and os.path.exists(temporary):
                 os.unlink(temporary)
 
-    def _remove_left_behind(self) -> None:
-        """Once a process, remove what writers that were killed have left: files that nobody renamed for long."""
-        if self._tidy:
+    def _make_room(self, limit: int | None) -> None:
+        """Remove what killed writers have left, and the files used least recently if all take more than `limit`."""
+        files = self._files()
+        total = sum(size for _, size, _ in files)
+        if limit is None or total <= limit:
             return
-        self._tidy = True
-        try:
-            with os.scandir(self.folder) as files:
-                for file in files:
-                    if not file.name.startswith(_UNFINISHED):
-                        continue
-                    if time.time() - file.stat(follow_symlinks=False).st_mtime > _ABANDONED:
-                        os.unlink(file.path)
-        except OSError:
-            pass  # another process was faster, or it is a folder
+        for used, size, path in sorted(files):
+            if total <= (1 - _FREE) * limit:
+                return
+            if _remove_unused(path, used):
+                total -= size
+
+    def _files(self) -> list[tuple[int, int, str]]:
+        """(time of last use, size, path) of each file of the cache, less those that killed writers have left."""
+        found = []
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                unfinished = entry.name.startswith(_UNFINISHED)
+                if not unfinished and not _OURS.fullmatch(entry.name):
+                    continue
+                with suppress(OSError):  # another process has removed it, or it is a folder
+                    status = entry.stat(follow_symlinks=False)
+                    if unfinished and time.time() - status.st_mtime > _ABANDONED:
+                        os.unlink(entry.path)
+                    elif not unfinished:
+                        found.append((status.st_mtime_ns, _on_disk(status.st_size), entry.path))
+        return found
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{self.suffix}"
@@ -166,6 +199,35 @@ class DiskCache:
             except OSError:
                 self._usable = False
         return self._usable
+
+
+def _note_use(descriptor: int, status: os.stat_result) -> None:
+    """Set the time of a file that is read to now, at most once a day: a write to the disk, or to its server."""
+    if time.time() - status.st_mtime > _USED_LATELY:
+        with suppress(OSError):  # a disk that takes no writes
+            os.utime(descriptor)
+
+
+def _remove_unused(path: str, used: int) -> bool:
+    """Remove a file if it has not been used or written anew since it was looked at. Whether it is gone."""
+    try:
+        if os.stat(path, follow_symlinks=False).st_mtime_ns != used:
+            return False
+        os.unlink(path)
+    except FileNotFoundError:  # another process did the same
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _on_disk(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _chance(share: float) -> bool:
+    """True in this share of calls. Processes that do the same at the same time answer independently."""
+    return int.from_bytes(os.urandom(4)) < share * (1 << 32)
 
 
 def _only_ours(status: os.stat_result) -> bool:
