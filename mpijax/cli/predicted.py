@@ -24,6 +24,7 @@ from mpijax.aliasing import program
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
 from mpijax.compiler.steps.plan import Plan
+from mpijax.core import provided
 from mpijax.core.lowering import Exchange
 from mpijax.core.source import UNKNOWN
 from mpijax.runtime.mpi import mpi_start
@@ -98,8 +99,9 @@ class Clock:
         self.pending: list[float] = []  # when exchanges that go on beside computation will have ended
         self.plain = 0.0  # of calling one of the functions below from a program
         self.overhead = 0.0  # the same, as it was last seen
-        self.dispatch = 0.0  # of calling a program
+        self.dispatch = 0.0  # of calling a program that is found by the types of its arguments
         self._left = 0.0
+        self._called: float | None = None  # when Python began to find the program, where shardings have a say
 
     def _passed(self) -> float:
         return time.perf_counter() - self._left
@@ -114,11 +116,22 @@ class Clock:
         self._left = time.perf_counter()
         return []
 
+    def called(self, find_and_run: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that calls a program, noting when."""
+
+        def noted(*args: Any) -> Any:
+            self._called = time.perf_counter()
+            return find_and_run(*args)
+
+        return noted
+
     def begin(self, p: _Program) -> list[Any]:
+        called, self._called = self._called, None
+        found = 0.0 if called is None or not p.runs else time.perf_counter() - called  # the first call compiles
         if self.running:
             self._enter()
         self.running.append(p)
-        p.runs.append([self.dispatch, 0.0, 0.0])
+        p.runs.append([self.dispatch + found, 0.0, 0.0])
         self.overhead = self.plain
         return self._leave()
 
@@ -171,6 +184,7 @@ class Imagined:
         loader.stand_in = self.instructions
         _fastest_call(jit(lambda x: x + 2))
         self.clock.plain = min(run[0] for run in self.programs[-1].runs) - self.clock.dispatch
+        provided.dispatch = self.clock.called(provided.dispatch)
         self.programs.clear()
 
     def instructions(self, plan: Plan, name: str) -> tuple[Any, ...]:

@@ -12,8 +12,9 @@ import pytest
 from launching import UNDER_LAUNCHER
 
 import mpijax as jax
+import mpijax.experimental
 from mpijax import numpy as jnp
-from mpijax.cli import launcher, predict
+from mpijax.cli import launcher, measure, predict
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.cli.predicted import Clock, _Exchange, _Program
 from mpijax.core.lowering import Exchange
@@ -72,6 +73,24 @@ def test_the_model_is_scaled_to_what_was_measured():
     assert nodes[0] == nodes[1]
 
 
+# ---------------------------------------------------------------- what the model is scaled to
+
+
+def test_what_is_measured_is_sending_what_was_just_computed():
+    sent = []
+
+    def call(x):
+        return jax.experimental.io_callback(lambda x: sent.append(float(x)), None, x, ordered=True)
+
+    measure._loop(call)(4, jnp.float32(3))
+    assert sent == [3, 4, 5, 6]
+
+
+def test_what_a_turn_takes_besides_is_subtracted():
+    assert measure._fastest(lambda turns: 5e-3, lambda turns: 2e-3, 1e-3) == pytest.approx(3e-3)
+    assert 0 < measure._fastest(lambda turns: 2e-3, lambda turns: 3e-3, 1e-3) < 1e-7
+
+
 # ---------------------------------------------------------------- the clock
 
 
@@ -110,11 +129,29 @@ def test_what_watching_an_exchange_costs_is_no_computing(monkeypatch):
     assert p.runs == [[3 + 5, 0, 0]]
 
 
+def test_finding_the_program_of_a_call_is_computing(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    clock, p = Clock(), _Program("p", {})
+    clock.dispatch = 1.0
+
+    def run(seconds):
+        now[0] += seconds
+        clock.begin(p)
+        clock.end()
+
+    clock.called(run)(50.0)  # compiles
+    clock.called(run)(5.0)  # Python looks at the shardings of the arguments
+    run(7.0)  # found by types alone: what passes before is the user's
+    assert [computing for computing, _, _ in p.runs] == [1, 1 + 5, 1]
+
+
 # ---------------------------------------------------------------- imagined ranks
 
 PROGRAM = """
 import numpy as np
 import mpijax as jax
+import mpijax.experimental
 from mpijax import lax, mpi, numpy as jnp
 from mpijax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
