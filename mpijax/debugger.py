@@ -13,11 +13,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, Any
 
 from mpijax.core import tree
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import is_internal
 from mpijax.ops.ad_ops import stop_gradient
 from mpijax.ops.callbacks import pure_callback

@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ import numpy as np
 from mpijax import lax, tree
 from mpijax import numpy as jnp
 from mpijax._ext import record
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.trace import Tracer
 from mpijax.ops.loop_progress import Loop, loop_mark_p, loop_part_p
 from mpijax.runtime.arrays.devices import process_index

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from mpijax import numpy as jnp
 from mpijax.core import provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import Effect
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import Source
 from mpijax.core.trace import typeof
 from mpijax.core.tree_registry import register_pytree_node, register_pytree_node_class

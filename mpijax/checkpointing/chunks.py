@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
+from mpijax.core.lazy_dataclass import dataclass
 
 # Bytes of a chunk, about. Reading less than a chunk reads all of it; each file costs an fsync.
 TARGET = 16 << 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from mpijax._ext.array import ArrayBase
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.core import dtypes
 from mpijax.core.extended import PRNGKeyDtype
+from mpijax.core.lazy_dataclass import dataclass
 
 # Types of Zarr's own; others are stored as unsigned integers of their size.
 NATIVE = frozenset(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpijax.checkpointing import structure
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.leaves import ArrayLeaf, parse
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.version import __version__
 
 FILE = "zarr.json"

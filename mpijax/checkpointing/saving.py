@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from mpijax.checkpointing import folders, metadata, store, structure
 from mpijax.checkpointing.chunks import chunk_shape, part_of, to_write
 from mpijax.checkpointing.errors import CheckpointError, agree
 from mpijax.checkpointing.leaves import describe_array, describe_value
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.mpi import mpi_start
 
 

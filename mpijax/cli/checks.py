@@ -15,7 +15,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
 from mpijax.core import config
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.units import amount
 from mpijax.distributed.lines import ranges
 from mpijax.runtime.machine import leftovers

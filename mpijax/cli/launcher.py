@@ -7,9 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from mpijax.core.lazy_dataclass import dataclass
 
 # What a launcher leaves in the environment of its ranks; a launcher that finds it believes it is a rank. Some of it is
 # the user's, where no launcher has been.

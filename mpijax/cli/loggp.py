@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Exchange
 
 

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +25,7 @@ from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import provided
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Exchange
 from mpijax.core.source import UNKNOWN
 from mpijax.runtime.mpi import mpi_start

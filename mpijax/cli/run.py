@@ -20,13 +20,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
 from mpijax.cli.scratch import scratch
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.distributed.lines import Merger, Screen, ranges
 
 PROGRAM = "script.py args ... | -m module args ... | -c code args ..."

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mpijax.cli.launcher import NoLauncher, find_library
+from mpijax.core.lazy_dataclass import dataclass
 
 _TIME = re.compile(r"(?:(\d+):)?(\d+):(\d\d)")
 

@@ -12,11 +12,11 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mpijax.cli.trace_page import page
+from mpijax.core.lazy_dataclass import dataclass
 
 # Numbers that records hold, ranks that a job has, and ranks up to which the page says who sends to whom.
 _LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 256

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes, provided
 from mpijax.core.dimensions import dimension
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
 from mpijax.core.sharding.context import get_abstract_mesh, sharding_of, unsplit

@@ -6,7 +6,7 @@ an equal one. An `ordered` one also stays in its place with respect to other ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mpijax.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ otherwise each of its own breaks becomes a new line at the current indentation.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class Doc:

@@ -18,11 +18,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from mpijax.core.index_maps import IndexMap
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class Zeros(Enum):

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.distributed import shared_values, spawning
 from mpijax.distributed.lines import Screen, ranges
 from mpijax.distributed.output import Output

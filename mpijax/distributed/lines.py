@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from mpijax.core.lazy_dataclass import dataclass
 
 # Seconds that a line waits for the same line of other ranks; a line of a report by mpijax, which begins with the rank.
 WINDOW = 0.25

@@ -16,10 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.distributed import functions, launchers
 from mpijax.distributed.output import Output
 from mpijax.distributed.pmi import Job

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.plain import NotSerializable
 from mpijax.core.trace import typeof
 from mpijax.numpy.constructors import asarray

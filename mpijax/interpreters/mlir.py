@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
 from mpijax.core.trace import typeof
 from mpijax.extend.primitive import Primitive

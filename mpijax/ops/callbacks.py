@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from mpijax.core import dtypes, provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import CallbackEffect
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import types

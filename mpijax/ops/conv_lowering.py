@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry

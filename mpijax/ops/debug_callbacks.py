@@ -10,7 +10,6 @@ import logging
 import string
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from mpijax.core import config, provided, tree
 from mpijax.core.array_api import Array
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall, Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import FfiEffect
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mpijax.core.lazy_dataclass import dataclass
 
 VERSION = 1
 _CODES = {

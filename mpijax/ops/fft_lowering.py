@@ -6,13 +6,13 @@ import functools
 import importlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall, Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import typeof

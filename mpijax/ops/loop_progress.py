@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mpijax.core.effects import DebugEffect
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall, Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry

@@ -12,7 +12,6 @@ J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.index_maps import identity
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, Structural, ViewKind
 from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import rules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.ops.ordering import ordered, permutation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +13,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry

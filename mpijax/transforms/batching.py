@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from mpijax.core import config, dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.leaks import check_leaks
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import callable_name

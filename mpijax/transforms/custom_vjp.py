@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import config, dtypes, errors, tree
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref

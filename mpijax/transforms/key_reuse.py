@@ -8,7 +8,7 @@ program that uses a key twice has none: KeyReuseError. `runtime.arrays.key_reuse
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -17,6 +17,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.errors import KeyReuseError
 from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.memo import memo_on_jaxpr
 
 Mask = bool | np.ndarray

@@ -7,8 +7,9 @@ whether the results may be kept: a bool, `Saveable`, `Recompute`, or `Offloadabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class RecomputeType:

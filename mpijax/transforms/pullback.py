@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.core import dtypes, tree
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref, addupdate
 from mpijax.core.source import callable_location, callable_name
 from mpijax.core.trace import typeof

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.transforms import ref_state
 
 

@@ -9,7 +9,7 @@ position only; that is what makes one pass over the frame enough.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce, Store, checked
@@ -19,6 +19,7 @@ from mpijax.compiler.fusion.reductions import element_expr, frame_of
 from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
 from mpijax.core.index import Lin, LoopVar, linearized, var
+from mpijax.core.lazy_dataclass import dataclass
 
 MAX_MEMBERS = 24
 _NOTHING: frozenset[int] = frozenset()

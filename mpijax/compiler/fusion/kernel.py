@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -24,6 +24,7 @@ from mpijax.compiler.graph.nodes import Value
 from mpijax.core import config
 from mpijax.core.errors import require
 from mpijax.core.index import Lin, LoopVar
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import UNKNOWN, Source
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from mpijax.compiler.fusion.depth import Rewriter
 from mpijax.compiler.fusion.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
 from mpijax.core.index import Dynamic, Lin, LoopVar
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax.core.index import row_major
+from mpijax.core.lazy_dataclass import dataclass
 
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000

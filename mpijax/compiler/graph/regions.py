@@ -8,7 +8,7 @@ values stay inside, where they cost nothing; outside they would need memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.graph.views import is_view
@@ -17,6 +17,7 @@ from mpijax.compiler.sharding.redistribute import recut
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.source import UNKNOWN, Source

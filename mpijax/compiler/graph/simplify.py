@@ -8,7 +8,7 @@ operations), the operation in another form, or None where it has nothing to say.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Elementwise, Library, Native, Reduction, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import Source

@@ -9,7 +9,7 @@ turn has more of the large arrays than its part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from mpijax.compiler.sharding.asked import operands_for
 from mpijax.core import config
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Library
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, rule_of

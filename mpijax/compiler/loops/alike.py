@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.repeated import repeated
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
+from mpijax.core.lazy_dataclass import dataclass
 
 # Programs of fewer kernels are not searched for equal ones.
 FEW = 4

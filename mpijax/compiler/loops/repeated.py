@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, compute_bytes
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info

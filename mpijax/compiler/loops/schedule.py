@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -16,6 +15,7 @@ from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.errors import require
 from mpijax.core.index import LoopVar
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.scalar.types import info
 
 STRATEGIES = ("across", "along", "rows", "tiled", "blocked")

@@ -10,11 +10,12 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.jaxpr import Jaxpr, Literal
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import ControlFlow, Flow, Layout
 from mpijax.core.sharding.cuts import Cut, Cuts, count, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec

@@ -10,13 +10,13 @@ the processes along it, over which collectives are messages, and `Within` it the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.context import in_body, under

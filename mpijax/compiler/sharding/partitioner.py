@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, whole_shape
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding

@@ -8,7 +8,6 @@ by an alltoall; cutting a whole axis is free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
 

@@ -13,13 +13,13 @@ gradient of keys that all queries read is split as the keys are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.messages import combined, communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Elementwise, Layout, Reduction, Structural
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry

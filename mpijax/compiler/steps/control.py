@@ -8,7 +8,7 @@ two memories are exchanged after each turn. Slices of scanned arrays are never c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.step import ControlStep, Step
 from mpijax.compiler.steps.write import Writer
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Flow
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry

@@ -7,11 +7,12 @@ Before that, `runtime.program.link` puts MPI's calls in place of each `Communica
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Communication
 from mpijax.core.source import UNKNOWN, Source
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mpijax.compiler.fusion import updates
 from mpijax.compiler.fusion.gemm import product_operand
@@ -19,6 +18,7 @@ from mpijax.compiler.steps.posting import Posting
 from mpijax.compiler.steps.step import BeginStep, ControlStep, KernelStep, NodeStep, Step
 from mpijax.core import config
 from mpijax.core.errors import BrokenForm
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Library
 
 

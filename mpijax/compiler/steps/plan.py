@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from mpijax.compiler.graph.nodes import Value
@@ -25,6 +25,7 @@ from mpijax.compiler.steps.instructions import (
 )
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import BrokenForm
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.source import Source
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mpijax.compiler.fusion.kernel import Begin, Kernel
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.core import effects as fx
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Communication, Exchange, Library, Native
 
 if TYPE_CHECKING:

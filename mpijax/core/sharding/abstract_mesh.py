@@ -6,8 +6,9 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class AxisType(enum.Enum):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
+
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class AutoLayout:

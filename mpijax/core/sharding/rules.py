@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction
 from mpijax.core.sharding.cuts import (
     Cut,

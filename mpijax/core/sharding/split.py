@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from mpijax.core.lazy_dataclass import dataclass
 
 # For each array axis the mesh axes it is split over.
 Axes = tuple[tuple[Any, ...], ...]

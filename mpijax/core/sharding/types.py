@@ -9,11 +9,11 @@ follow from those of the operands, unless the caller says it (`out_sharding`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import ShardingTypeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import (
     Communication,
     ControlFlow,

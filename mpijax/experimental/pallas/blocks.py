@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mpijax.core import tree
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref
 from mpijax.core.source import callable_location
 from mpijax.core.trace import trace_to_jaxpr

@@ -6,12 +6,12 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import Jaxpr, subjaxprs
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Inline
 from mpijax.transforms.api import make_jaxpr
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref, read
 from mpijax.core.source import callable_location
 from mpijax.core.trace import trace_to_jaxpr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import AbstractRef, Ref
 
 

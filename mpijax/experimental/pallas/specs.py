@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax.core.array_api import Array
+from mpijax.core.lazy_dataclass import dataclass
 
 
 class RevisitMode(enum.Enum):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax import missing as _missing
 from mpijax.core import dtypes as _dtypes
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import get as _get
 from mpijax.experimental.pallas import access as _access
 from mpijax.experimental.pallas import specs as _specs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.source import sources_of_function

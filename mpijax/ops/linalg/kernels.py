@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.ops.linalg.common import letter
 

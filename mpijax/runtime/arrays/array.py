@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
 from mpijax.core import dtypes, provided
 from mpijax.core.array_api import register_concrete
 from mpijax.core.avals import ShapedArray
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.runtime.arrays import devices

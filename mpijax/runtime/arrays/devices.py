@@ -9,11 +9,11 @@ are.
 
 import os
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.memory_space import DEVICE, KINDS
 from mpijax.core.simulation import Simulation
 from mpijax.runtime.mpi import mpi_start

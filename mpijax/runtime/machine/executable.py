@@ -7,13 +7,14 @@ buffers belongs to each run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mpijax._ext import executor, loading  # noqa: F401  (the executor asks for the other at the first program)
 from mpijax._ext.executor import Program
 from mpijax.compiler.steps.instructions import Buffer, Place
 from mpijax.compiler.steps.plan import Result
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
 __all__ = ["Call", "Carrier", "Part", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]

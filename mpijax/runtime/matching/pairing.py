@@ -23,13 +23,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.steps.instructions import Visit, visits
 from mpijax.core.errors import MismatchError
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.ops.rank_messages import DERIVATIVES, PRIMAL, SHOWN
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start

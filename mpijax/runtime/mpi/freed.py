@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, walk
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.mpi import mpi_start
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, Loop, Switch, While
 from mpijax.compiler.steps.plan import Plan
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Exchange
 from mpijax.core.sharding.cuts import count, part_number
 from mpijax.core.source import Source

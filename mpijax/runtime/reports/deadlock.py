@@ -8,9 +8,9 @@ and so are ranks in which another thread might communicate: MPI allows it, and t
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, ranges, recorder
 
 # Seconds in which none of the ranks may have gone on. A message that is on its way takes much less, also on busy cores.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from mpijax.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import is_internal, source_of
 from mpijax.runtime.machine.node_memory import shared_file
 

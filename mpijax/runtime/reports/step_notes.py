@@ -7,13 +7,13 @@ notes the time in memory of this process (``cython_ext/step_notes.h``, 25 ns). T
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
 from mpijax.compiler.steps.instructions import GemmCall, KernelCall, NativeCall, PythonCall
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import Source
 from mpijax.runtime.reports.recorder import recorder
 
