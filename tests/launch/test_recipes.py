@@ -2,6 +2,8 @@
 
 import ast
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -48,6 +50,14 @@ def test_conda_recipe_names_what_setup_names():
     assert variants == {"mpi": ["mpich", "openmpi"]}
 
 
+def test_conda_forges_linter_wants_what_only_a_release_has():
+    """Where conda-forge's conda-smithy is installed, which PyPI does not have."""
+    linter = pytest.importorskip("conda_smithy.lint_recipe")
+    wishes, hints = linter.main(str(PACKAGING / "conda"), conda_forge=False, return_hints=True)
+    later = ("The home item is expected in the about section", "The recipe could do with some maintainers listed")
+    assert [wish for wish in wishes if not wish.startswith(later)] == hints == []
+
+
 def test_spack_recipe_names_what_setup_names():
     tree = ast.parse((PACKAGING / "spack" / "package.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "depends_on"]
@@ -78,6 +88,14 @@ def test_modulefile_is_for_this_version():
     assert '"' not in code and code.count("(") == code.count(")")
     calls = set(re.findall(r"^(\w+)\(", code, re.MULTILINE))
     assert calls == {"help", "whatis", "depends_on", "conflict", "prepend_path", "setenv"}
+
+
+@pytest.mark.skipif(shutil.which("luacheck") is None, reason="needs luacheck: apt install lua-check")
+def test_luacheck_finds_nothing_in_the_modulefile():
+    names = ["help", "whatis", "depends_on", "conflict", "prepend_path", "setenv", "pathJoin"]
+    command = ["luacheck", "--no-config", "--no-color", str(PACKAGING / "modulefile.lua"), "--read-globals", *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=[file.stem for file in WORKFLOWS])
