@@ -13,6 +13,7 @@ from once import shared_folder
 
 from mpijax._ext import record
 from mpijax.cli import main
+from mpijax.runtime.reports import watchdog
 from mpijax.runtime.reports.recorder import REGION, Group, Recorder, Site, ranges
 
 # MPI runs, and mpijax has not started.
@@ -335,3 +336,22 @@ def test_more_places_than_are_kept():
     assert own.text_of(own.mine, record.SITES + 1).startswith(f"allreduce {record.SITES + 1} on all ranks at aaa")
     assert own.text_of(own.mine, 1) == "an operation" and own.text_of(own.mine, 5).startswith("allreduce 5 ")
     assert own.site(Site("allreduce 0", "a" * 300, group), 0) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("MPIJAX_STALL_SECONDS", "soon", "must be a number of seconds"),
+        ("MPIJAX_STALL_ABORT", "30", "MPIJAX_STALL_SECONDS says after how long"),
+    ],
+)
+def test_settings_that_mean_nothing_are_errors(name, value, said, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=said):
+        watchdog.settings()
+
+
+@pytest.mark.parametrize("value, abort", [("", False), ("0", False), ("off", False), ("1", True), ("Yes", True)])
+def test_words_that_say_whether_a_stall_ends_the_job(value, abort, monkeypatch):
+    monkeypatch.setenv("MPIJAX_STALL_ABORT", value)
+    assert watchdog.settings()[1] is abort

@@ -33,6 +33,8 @@ VAIN = 3.0
 GONE = 0.25
 INTERRUPT = 1.0
 INTERRUPT_PROGRAM = 5.0
+# Words of MPIJAX_STALL_ABORT.
+_ON, _OFF = ("1", "on", "true", "yes"), ("", "0", "off", "false", "no")
 # Ranks that a report describes one by one.
 DESCRIBED = 8
 # Where reports go; None: to sys.stderr, whatever that is by then.
@@ -232,14 +234,19 @@ def _end(status: int, reason: str) -> None:
 
 
 def settings() -> tuple[float, bool]:
-    """(seconds until a rank that waits warns, whether it then ends the job). Raises ValueError for no number."""
+    """(seconds until a rank that waits warns, whether it then ends the job). Raises ValueError for other words."""
     setting = os.environ.get("MPIJAX_STALL_SECONDS", "60")
     try:
         seconds = float(setting)
     except ValueError:
         raise ValueError(f"MPIJAX_STALL_SECONDS must be a number of seconds (0: never warn), got {setting!r}") from None
-    abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower() in ("1", "on", "true", "yes")
-    return seconds if seconds > 0 else float("inf"), abort
+    abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower()
+    if abort not in (*_ON, *_OFF):
+        raise ValueError(
+            f"MPIJAX_STALL_ABORT is 1 (a stall ends the job) or 0, got {abort!r}: "
+            "MPIJAX_STALL_SECONDS says after how long"
+        )
+    return seconds if seconds > 0 else float("inf"), abort in _ON
 
 
 def start() -> None:
