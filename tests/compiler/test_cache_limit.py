@@ -161,7 +161,7 @@ def test_processes_that_read_write_and_remove_at_once(tmp_path):
 
 def test_a_hundred_programs_in_a_small_cache(tmp_path):
     x = np.ones(3, np.float32)
-    with config.compilation_cache_dir(str(tmp_path / "cache")), config.compilation_cache_max_size(20 * BLOCK):
+    with config.compilation_cache_dir(str(tmp_path / "cache")), config.compilation_cache_max_size(16 * BLOCK):  # each write looks
         for i in range(100):
             np.testing.assert_allclose(jax.jit(lambda x, c=i: jnp.tanh(x * c) + 0.37 * c)(x), np.tanh(x * i) + 0.37 * i, 1e-5)
-        assert 1 <= blocks(tmp_path / "cache") <= 20
+        assert 1 <= blocks(tmp_path / "cache") <= 16
