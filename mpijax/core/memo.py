@@ -9,6 +9,9 @@ from functools import wraps
 from mpijax.core.any_depth import any_depth
 from mpijax.core.source import UNKNOWN, sources_from
 
+# Of a result that is not known yet. Errors of computing it are raised outside of any `except`, as the first cause.
+_ABSENT = object()
+
 
 def memo_on_jaxpr(fun: Callable) -> Callable:
     """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr, dropping the results with it."""
@@ -20,13 +23,12 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
         known = table.get(closed)
         if known is None:
             known = table.setdefault(closed, {})
-        try:
-            return known[args]
-        except KeyError:
+        result = known.get(args, _ABSENT)
+        if result is _ABSENT:
             # The result serves all callers, so it does not get this one's line.
             with sources_from(UNKNOWN):
                 result = known[args] = compute(closed, *args)
-            return result
+        return result
 
     return cached
 
@@ -43,11 +45,10 @@ def memo_on_jaxprs(fun: Callable) -> Callable:
     def cached(closed, *args):
         known = table.setdefault(closed[0], {})
         key = (tuple(weakref.ref(c) for c in closed[1:]), args)
-        try:
-            return known[key]
-        except KeyError:
+        result = known.get(key, _ABSENT)
+        if result is _ABSENT:
             with sources_from(UNKNOWN):
                 result = known[key] = compute(closed, *args)
-            return result
+        return result
 
     return cached

@@ -83,6 +83,17 @@ class Trace:
         ref.write_in(self.parent, value)
 
 
+# What arrays say of their memory and devices, which a traced value does not have: the words of the error, by name.
+_OF_MEMORY = {
+    **dict.fromkeys(("addressable_shards", "committed"), "The '{}' attribute is not available"),
+    **dict.fromkeys(("global_shards", "is_fully_addressable", "is_fully_replicated"), "The {} property was called"),
+    **dict.fromkeys(
+        ("addressable_data", "delete", "devices", "on_device_size_in_bytes", "unsafe_buffer_pointer"),
+        "The {}() method was called",
+    ),
+}
+
+
 class Tracer(Array):
     """A value inside a transformation.
 
@@ -122,6 +133,18 @@ class Tracer(Array):
 
     def __len__(self) -> int:
         return len(self.aval)
+
+    def __getattr__(self, name: str) -> Any:
+        """An error that says so where arrays have the attribute: called for attributes that are not found."""
+        if name in _OF_MEMORY:
+            text = f"{_OF_MEMORY[name].format(name)} on {self._error_repr()}."
+            raise errors.ConcretizationTypeError(self, text)
+        if name == "sharding":  # hasattr and getattr with a default work, as in JAX
+            raise AttributeError(
+                f"The 'sharding' attribute is not available on {self._error_repr()}. To query sharding information on "
+                "tracers, use `jax.typeof(x)`."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _known_scalar(self, error, *extra):
         known = self.concrete()

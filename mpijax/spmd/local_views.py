@@ -27,7 +27,7 @@ def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
     An array over several processes is returned as it is.
     """
-    if not mesh.is_multi_process or not getattr(x, "is_fully_addressable", True):
+    if not mesh.is_multi_process or (isinstance(x, ArrayBase) and not x.is_fully_addressable):
         return x
     _check_is_here(mesh, "host_local_array_to_global_array")
     _ = mesh.local_mesh  # raises where there is none

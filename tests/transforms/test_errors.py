@@ -134,6 +134,14 @@ TRACERS = {
     "leaked from vmap": (leaked_from(lambda J: lambda f: J.vmap(f)(X3)), "explicitly return their outputs"),
 }
 
+
+class _NoSignature:
+    __signature__ = "nothing that Python knows"
+
+    def __call__(self, x):
+        return x
+
+
 CALLS = {
     "not callable": (lambda J: J.jit(3), "Expected a callable value, got 3"),
     "generator": (lambda J: J.jit(lambda x: (yield x)), "Expected a function, got a generator function"),
@@ -166,6 +174,26 @@ CALLS = {
     "name of all further arguments": (
         lambda J: J.jit(lambda x, *rest, **named: x, donate_argnames="rest"),
         "argnames {'rest'} in donate_argnames",
+    ),
+    "name of a donated argument without a signature": (
+        lambda J: J.jit(_NoSignature(), donate_argnames="x"),
+        "failed. Pass donate_argnums instead of donate_argnames.",
+    ),
+    "sharding of a traced value": (
+        jit(lambda x: x.sharding, 1.0),
+        "attribute is not available on traced array with shape float32[]. To query sharding information on tracers, use",
+    ),
+    "shards of a traced value": (
+        jit(lambda x: x.addressable_shards, 1.0),
+        "The 'addressable_shards' attribute is not available on traced array with shape float32[]",
+    ),
+    "devices of a traced value": (
+        lambda J: J.vmap(lambda x: x.devices())(X3),
+        "The devices() method was called on traced array with shape float32[]",
+    ),
+    "place of a traced value": (
+        lambda J: J.grad(lambda x: x.is_fully_replicated)(1.0),
+        "The is_fully_replicated property was called on traced array with shape float32[]",
     ),
     "staticmethod": (lambda J: J.jit(staticmethod(lambda x: x)), "staticmethod arguments are not supported"),
     "static without ==": (
@@ -534,3 +562,23 @@ def test_what_is_missing_says_what_to_use_instead():
     with pytest.raises(AttributeError, match="'jax2tf_associative_scan_reductions': there is no XLA here"):
         __import__("mpijax").jax2tf_associative_scan_reductions  # noqa: B018
     assert not hasattr(__import__("mpijax"), "no_such_name")
+
+
+def test_an_error_found_in_a_program_has_no_lookup_as_its_cause():
+    def call(J):
+        f = J.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, x), lambda x, g: (g[:1],))
+        return J.jit(J.grad(lambda x: f(x).sum()))(X3)
+
+    error = raised(OURS, call)
+    assert isinstance(error, ValueError) and error.__context__ is None
+
+    def broken(x):
+        raise ZeroDivisionError
+
+    f = OURS.custom_vjp(lambda x: x)
+    f.defvjp(broken, broken)
+    held = OURS.jit(f)
+    held.trace(1.0)
+    error = raised(OURS, lambda J: J.grad(held)(1.0))
+    assert isinstance(error, ZeroDivisionError) and error.__context__ is None
