@@ -33,7 +33,7 @@ _TOLERANCE = {
 
 def _tolerance(given: Any, dtype: Any) -> float:
     if isinstance(given, dict):
-        named = {dtypes.dtype(key).name: value for key, value in given.items()}
+        named = {np.dtype(key).name: value for key, value in given.items()}
         given = named.get(dtype.name)
     return _TOLERANCE.get(dtype.name, 0.0) if given is None else given
 

@@ -106,6 +106,20 @@ def of_callbacks(s):
     return s.over(shard, s.line, s.P("i"), s.P("i"))(X)
 
 
+def of_ordered_callbacks(s):
+    """The numbers of the calls of each device, which come in the order of the program."""
+    seen = []
+
+    def shard(x):
+        for number in range(3):
+            s.jax.experimental.io_callback(lambda v, n=number: seen.append((n, v[0])), None, x, ordered=True)
+        return x
+
+    s.jax.jit(s.over(shard, s.line, s.P("i"), s.P("i")))(V)
+    s.jax.effects_barrier()
+    return [np.asarray([n for n, v in seen if v == first]) for first in V[::2]]
+
+
 def of_looks(s):
     """Outside of jit, what is the same on all devices is known to Python."""
 
@@ -161,6 +175,7 @@ PROGRAMS = {
     "pmap of some devices": lambda s: s.jax.pmap(lambda v: s.lax.psum(v, "n"), axis_name="n")(V[:3]),
     "keys": of_keys,
     "callbacks": of_callbacks,
+    "ordered callbacks": of_ordered_callbacks,
     "Python looks at a sum": of_looks,
     "no specification": lambda s: s.over(lambda x, y: x * 2, s.line, (None, s.P("i")), s.P())(X, V),
     "a mesh without devices": lambda s: s.over(s.jnp.sin, s.line.abstract_mesh, s.P("i"), s.P("i"))(s.put(X, s.P("i"))),

@@ -203,3 +203,12 @@ def test_check_grads_takes_trees_and_complex_numbers():
         ({"a": X3, "b": X3}, 1 + 2j),
         order=2,
     )
+
+
+def test_tolerances_by_dtype_are_told_apart():
+    for J in (OURS, THEIRS):
+        f = J.custom_jvp(lambda x: x)
+        f.defjvp(lambda x, t: (x[0], t[0] * 1.1))
+        J.test_util.check_grads(f, (np.float32(1.5),), 1, ["fwd"], 0.5, {np.float32: 0.5, np.float64: 1e-5})
+        with pytest.raises(AssertionError, match="tangent"):
+            J.test_util.check_grads(f, (np.float32(1.5),), 1, ["fwd"], 1e-3, {np.float32: 1e-2, np.float64: 1e-2})

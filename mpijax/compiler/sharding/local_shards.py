@@ -103,7 +103,10 @@ def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tupl
 @memo_on_jaxpr
 def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, to be traced again where shards are not tracked: its types do not say over which mesh axes a
-    value varies, and functions of the host are called shard by shard."""
+    value varies, and functions of the host are called shard by shard.
+
+    Ordered calls keep their order as all effects of a compiled program do: `vmap` alone refuses them, and shards are
+    none of its examples."""
     known: dict[Any, Any] = {}
 
     def atom(v):
@@ -118,6 +121,8 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
         params = {name: map_jaxprs(x, without_varying) for name, x in e.params.items()}
         if params.get("vmap_method", "") is None:
             params["vmap_method"] = "sequential"
+        if "ordered" in params:
+            params["ordered"] = False
         return e.replace(invars=[*map(atom, e.invars)], outvars=[*map(atom, e.outvars)], params=params)
 
     jaxpr = closed.jaxpr
