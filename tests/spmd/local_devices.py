@@ -218,6 +218,26 @@ def test_layouts_follow_through_operations(name):
         assert str(a.sharding) == str(b.sharding)
 
 
+PICKS = {
+    "one position": lambda x: x[:, -1, :],
+    "one position of one row": lambda x: x[-1, -1],
+    "one column": lambda x: x[:, 1:2],
+    "one row": lambda x: x[3],
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_layouts_stay_along_other_axes(name, jitted):
+    x = np.arange(32.0, dtype=np.float32).reshape(4, 4, 2)
+    for spec in (("i", "j"), ("j", None, "i"), (None, ("i", "j"))):
+        layouts = []
+        for s in (OURS, REAL):
+            f = s.jax.jit(PICKS[name]) if jitted else PICKS[name]
+            layouts.append(str(f(s.put(x, s.P(*spec), s.grid)).sharding))
+        assert layouts[0] == layouts[1]
+
+
 def test_devices():
     for s in (OURS, REAL):
         assert s.jax.device_count() == s.jax.local_device_count() == 4 and s.jax.process_count() == 1

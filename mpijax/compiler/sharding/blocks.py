@@ -31,10 +31,17 @@ class Blocks:
     @property
     def is_even(self) -> bool:
         """Whether a `NamedSharding` says all of it."""
-        return all(
-            c is None or (n % c.parts == 0 and c.axes == self.mesh.process_axes(c.axes) and c == self.even(d, c.axes))
-            for d, (n, c) in enumerate(zip(self.shape, self.cuts, strict=True))
+        return all(map(self._is_even_along, range(len(self.shape))))
+
+    def _is_even_along(self, dim: int) -> bool:
+        n, c = self.shape[dim], self.cuts[dim]
+        return c is None or (
+            n % c.parts == 0 and c.axes == self.mesh.process_axes(c.axes) and c == self.even(dim, c.axes)
         )
+
+    def whole_where_uneven(self) -> Blocks:
+        """These blocks, whole along each array axis whose cut a `NamedSharding` does not say."""
+        return self.recut(tuple(c if self._is_even_along(d) else None for d, c in enumerate(self.cuts)))
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
         return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))

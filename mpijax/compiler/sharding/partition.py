@@ -345,7 +345,7 @@ def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> l
     plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, devices, first_device)) if rule is not None else None
     if plan is not None:
         results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
-        names = _named_alike([b if b.is_even else b.recut(uncut(b.shape)) for b in results], held, over)
+        names = _named_alike([b.whole_where_uneven() for b in results], held, over)
         return [x.update(mesh=mesh) for x in names]
     of_shape = {shape: x for shape, x in zip(shapes, layouts, strict=True) if hasattr(x, "mesh")}
     return [of_shape.get(a.shape) or sharding_over(mesh, ((),) * a.ndim) for a in avals]
