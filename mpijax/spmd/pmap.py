@@ -84,13 +84,13 @@ def pmap(
 
     @wraps(fun)
     def wrapped(*args, **kwargs):
-        program, leaves = mapped.program_for(args, kwargs)
+        program, leaves, _ = mapped.program_for(args, kwargs)
         return program(*leaves)
 
     def lower(*args, **kwargs):
         """The program lowered to loop nests, ready to compile."""
-        program, leaves = mapped.program_for(args, kwargs)
-        return program.lower(*leaves)
+        program, leaves, structure = mapped.program_for(args, kwargs)
+        return program.trace(*leaves).of_structure(structure).lower()
 
     wrapped.lower = lower  # type: ignore[attr-defined]
     return wrapped
@@ -122,8 +122,8 @@ class _Pmap:
             self._meshes[size] = mesh
         return self._meshes[size]
 
-    def program_for(self, args, kwargs) -> tuple[Any, list[Any]]:
-        """The jitted function of the flat arguments, and these."""
+    def program_for(self, args, kwargs) -> tuple[Any, list[Any], tree.PyTreeDef]:
+        """The jitted function of the flat arguments, these, and the structure of ``(args, kwargs)`` without statics."""
         statics, dynamic, in_axes = self._split(args)
         leaves, structure = tree.tree_flatten((dynamic, kwargs))
         given = self._axes_of_leaves(structure, in_axes, dynamic, kwargs)
@@ -135,7 +135,7 @@ class _Pmap:
             fun = partial(_with_statics, self.fun, dict(statics)) if statics else self.fun
             donated = self._donated(dynamic, len(args))
             program = self._programs[key] = jit(self._body(fun, mesh, structure, axes), donate_argnums=donated)
-        return program, [self._on_devices(x, mesh, ax) for x, ax in zip(leaves, axes, strict=True)]
+        return program, [self._on_devices(x, mesh, ax) for x, ax in zip(leaves, axes, strict=True)], structure
 
     def _on_devices(self, x: Any, mesh: Mesh, axis: int | None) -> Any:
         """An argument, brought over from other devices of this process."""

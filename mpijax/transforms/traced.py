@@ -82,10 +82,15 @@ class Traced(Stage):
 
     def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
         """This program for arguments laid out in another way."""
-        if layouts == self.layouts:
-            return self
+        return self if layouts == self.layouts else self._with(self.in_tree, layouts)
+
+    def of_structure(self, in_tree: tree.PyTreeDef) -> Any:
+        """This program of flat arguments as one of arguments ``(args, kwargs)`` with these leaves."""
+        return self._with(in_tree, self.layouts)
+
+    def _with(self, in_tree, layouts) -> Any:
         return type(self)(
-            self.jaxpr, self.in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts,
+            self.jaxpr, in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts,
             self.written, self.uses_refs,
         )  # fmt: skip
 

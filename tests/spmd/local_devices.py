@@ -337,6 +337,18 @@ def test_layouts_of_compiled_programs(s):
         np.testing.assert_array_equal(np.asarray(compiled(s.put(V, s.P("i")))), V * 2)
 
 
+def test_compiled_pmap_takes_the_arguments_of_the_function():
+    results = []
+    for s in (OURS, REAL):
+        f = s.jax.pmap(lambda d, n, y=1.0: {"s": d["a"] * n + d["b"][0] + y}, static_broadcasted_argnums=1)
+        x = {"a": X[:4], "b": (V[:4], ())}
+        lowered = f.lower(x, 3, y=V[4:])
+        results.append(np.asarray(lowered.compile()(x, y=V[4:])["s"]))
+        results.append((str(lowered.in_tree), [info.shape for info in s.jax.tree.leaves(lowered.args_info)]))
+    np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
+    assert results[1] == results[3]
+
+
 def test_specifications_from_the_arguments():
     explicit = ours.make_mesh((4,), ("i",))
     x = OURS.put(X, OURS.P("i"), explicit)
