@@ -185,7 +185,7 @@ class PjitFunction(JitBase):
         """Positions and names imply each other where the signature tells; -1 is the last position."""
         known = parameters_of(self._fun) if nums or names else None
         if known is None:
-            if kind == "donate" and given_names is not None:
+            if kind == "donate" and names:
                 raise ValueError(
                     f"Getting the signature of function {self._fun} failed. Pass donate_argnums instead of donate_argnames."
                 )
