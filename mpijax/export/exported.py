@@ -21,14 +21,16 @@ from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding
+from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
-from mpijax.export.symbolic import check_solvable, has_names, solve, specialized
+from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import vjp
 from mpijax.transforms.jit import PjitFunction, jit
+from mpijax.transforms.pullback import DontWant, GradValue
 from mpijax.transforms.traced import Traced
 from mpijax.version import __version__
 
@@ -272,6 +274,7 @@ def export(
     _check_version()
 
     def do_export(*args, **kwargs) -> Exported:
+        check_one_scope(args, kwargs, callable_name(fun_jit))
         traced = fun_jit.trace(*args, **kwargs)
         results = tree.tree_leaves(fun_jit.eval_shape(*args, **kwargs))
         made = of_traced(
@@ -385,9 +388,11 @@ def _derivative(primal: Exported) -> Exported:
     differentiable = [_is_real(a.to_tangent_aval()) for a in primal.program.in_avals]
 
     def fun_vjp(*flat):
-        _, pullback = vjp(fun, *flat[:n])
+        outs, pullback = vjp(fun, *flat[:n])
         given = iter(flat[n:])
-        results = pullback([next(given) if _is_real(a) else np.zeros(a.shape, dtypes.float0) for a in tangents])
+        # A result without tangents stands for its own cotangent, which nothing reads: its sizes may have names.
+        cts = [next(given) if _is_real(a) else x for a, x in zip(tangents, outs, strict=True)]
+        results = pullback.with_refs(*(GradValue() if real else DontWant() for real in differentiable))(cts)
         return [ct for ct, real in zip(results, differentiable, strict=True) if real]
 
     in_avals = [*primal.in_avals, *(a.to_tangent_aval() for a in primal.out_avals)]

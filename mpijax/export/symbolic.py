@@ -173,6 +173,20 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
             )
 
 
+def check_one_scope(args: tuple, kwargs: dict[str, Any], name: str) -> None:
+    """Raise ValueError where sizes of the arguments that function `name` is exported for are of several scopes."""
+    found = [
+        (side + tree.keystr(path), d)
+        for side, part in (("args", args), ("kwargs", kwargs))
+        for path, leaf in tree.tree_leaves_with_path(part)
+        for d in getattr(leaf, "shape", ())
+        if isinstance(d, DimExpr)
+    ]
+    for where, size in found[1:]:
+        first, known = found[0]
+        known.scope.check_same(size, f"when exporting {name}, in {first} and {where}")
+
+
 def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
     names = set().union(*(wanted.variables() for wanted, _ in todo)) - set(known)
     listed = ", ".join(f"'{wanted}' for dimension size {place}" for wanted, place in todo)

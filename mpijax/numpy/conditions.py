@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.dimensions import is_symbolic_dim
 from mpijax.numpy import util
 from mpijax.numpy.arithmetic import floor_divide, remainder
 from mpijax.numpy.constructors import asarray
@@ -96,7 +98,8 @@ def _flat_positions(mask: Any, count: int) -> Any:
 
 
 def _unravel(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    strides = (np.cumprod(shape[::-1])[::-1] // shape).astype(flat.dtype)
+    products = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    strides = [n if is_symbolic_dim(n) else np.array(n).astype(flat.dtype) for n in products]
     return tuple(remainder(floor_divide(flat, stride), size) for stride, size in zip(strides, shape, strict=True))
 
 

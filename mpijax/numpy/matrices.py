@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import is_longer
+from mpijax.core.dimensions import is_longer, max_dim, min_dim
 from mpijax.numpy.arithmetic import add, multiply, subtract
 from mpijax.numpy.conditions import nonzero
 from mpijax.numpy.constructors import asarray
@@ -275,14 +276,13 @@ def diag_indices_from(arr):
     return diag_indices(arr.shape[0], ndim=arr.ndim)
 
 
-def _upper_count(n: int, m: int, k: int) -> int:
-    """Number of elements on and above the diagonal number k of an n x m matrix."""
-    if k < 0:
-        return n * m - _upper_count(m, n, 1 - k)
-    if k >= m:
-        return 0
-    rows = min(n, m - k)
-    return rows * (rows + 1) // 2 + rows * (m - k - rows)
+def _upper_count(n: Any, m: Any, k: Any) -> Any:
+    """Number of elements on and above the diagonal number k of an n x m matrix; sizes may have names."""
+    whole = min_dim(n, max_dim(-k, 0))  # rows that lie above the diagonal from end to end
+    longest = max_dim(m - max_dim(k, 0), 0)
+    rows = min_dim(n - whole, longest)
+    count = whole * m + rows * (rows + 1) // 2 + rows * (longest - rows)
+    return max_dim(count, 0)  # it is at least 0, but symbols do not show it
 
 
 def _triangle_indices(name: str, triangle, n, k, m):

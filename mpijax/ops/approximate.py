@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
+from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.ops.binary import neg
@@ -63,7 +63,7 @@ def approx_min_k(
 def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_override, aggregate) -> tuple[Any, Any]:
     values, positions = approx_top_k_p.bind(
         operand,
-        k=operator.index(k),
+        k=dimension(k),
         reduction_dimension=reduction_dimension,
         recall_target=recall_target,
         is_max_k=is_max_k,
@@ -80,6 +80,11 @@ def _count(
     n, tile = shape[reduction_dimension], 1024 if len(shape) == 1 else 128
     if aggregate_to_topk:
         return k
+    if isinstance(n, DimExpr) or isinstance(k, DimExpr):
+        raise NotImplementedError(
+            f"approx_top_k with aggregate_to_topk=False for k={k} of {n} elements: what a TPU would leave depends on these "
+            "sizes, which are symbolic. Use aggregate_to_topk=True."
+        )
     if not 0 < recall_target <= 1:
         raise ValueError(f"recall_target must be in (0, 1], got {recall_target}")
     whole = n if reduction_input_size_override < 0 else reduction_input_size_override

@@ -109,6 +109,12 @@ def test_all_forms_of_a_program_keep_their_rules(number, donated):
         plan_program(closed, (donated,))
 
 
+def test_operations_with_several_results_keep_their_rules():
+    with config.enable_checks(True), config.threefry_partitionable(False):
+        bits = jax.jit(lambda k: jax.random.bits(k, (5,)))(jax.random.key(3))
+    assert bits.shape == (5,)
+
+
 # ---------------------------------------------------------------- graphs
 
 

@@ -153,6 +153,10 @@ PROGRAMS = {
                     [[(1, 2, 7), (3, 2, 4)], [(2, 2, 1), (3, 2, 4)]]),
     "loops": (lambda j, n, lx, x: (lx.scan(lambda c, r: (c + r, c.sum()), x[0], x), lx.fori_loop(0, x.shape[0], lambda i, s: s + i, 0)),
               ["a, b"], (), [[(5, 3)], [(1, 2)]]),
+    "positions": (lambda j, n, lx, x: (n.nonzero(x > 0, size=4), n.triu_indices(x.shape[0])), ["a, b"], (),
+                  [[(5, 3)], [(2, 4)]]),
+    "largest": (lambda j, n, lx, x, y: (lx.approx_max_k(x, y.shape[0]), lx.approx_min_k(x, 2, 0)), ["a, b", "k"],
+                ("a >= 2", "k <= b"), [[(5, 3), (2,)], [(2, 4), (4,)]]),
     "branches": (lambda j, n, lx, x: lx.cond(x.sum() > 0, lambda v: v * v.shape[0], n.zeros_like, x), ["a"], (), [[(5,)], [(2,)]]),
     "einsum": (lambda j, n, lx, x, y, z: n.einsum("ij,jk,kl->il", x, y, z), ["a, b", "b, c", "c, 2"], (),
                [[(2, 3), (3, 4), (4, 2)], [(1, 1), (1, 2), (2, 2)]]),
@@ -263,3 +267,45 @@ def test_programs_that_need_a_number(name):
     fun, error, message = WRONG_PROGRAMS[name]
     with pytest.raises(error, match=message):
         export.export(jax.jit(fun))(jax.ShapeDtypeStruct(export.symbolic_shape("a"), F32))
+
+
+def test_sizes_of_several_scopes_are_refused():
+    for J in (theirs, jax):
+        x, y = (J.ShapeDtypeStruct(J.export.symbolic_shape("w, h"), np.float32) for _ in range(2))
+        with pytest.raises(ValueError, match=r"(?s)Invalid mixing of symbolic scopes when exporting .*args\[0\].*args\[1\]"):
+            J.export.export(J.jit(lambda x, y: (x, y)))(x, y)
+
+
+def test_derivatives_by_integers_of_unknown_size():
+    def f(n, x):
+        return 2 * n.T, x.T * x.T
+
+    n, x = np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.float32).reshape(3, 4)
+    specs = export.symbolic_args_specs((n, x), ("2, a", "a, 4"))
+    found = export.deserialize(export.export(jax.jit(f))(*specs).serialize(vjp_order=2))
+    cts = (np.zeros((3, 2), jax.dtypes.float0), np.ones((4, 3), np.float32))
+    for g in (found.call, f):
+        out, pullback = jax.vjp(g, n, x)
+        assert out[0].tolist() == (2 * n.T).tolist()
+        by_n, by_x = pullback(cts)
+        assert by_n.dtype == jax.dtypes.float0 and by_n.shape == (2, 3)
+        np.testing.assert_array_equal(by_x, 2 * x)
+
+
+def test_what_tpus_leave_of_symbolic_sizes_is_not_known():
+    for J in (theirs, jax):
+        with pytest.raises(NotImplementedError, match="aggregate_to_topk=False"):
+            J.export.export(J.jit(lambda x: J.lax.approx_max_k(x, 2, aggregate_to_topk=False)))(
+                J.ShapeDtypeStruct(J.export.symbolic_shape("n", constraints=["n >= 2"]), F32)
+            )
+
+
+def test_triangles_of_two_symbolic_sizes():
+    def f(x):
+        return jnp.tril_indices(x.shape[0], -1, x.shape[1]), jnp.triu_indices(x.shape[0], 1, x.shape[1])
+
+    found = export.export(jax.jit(f))(jax.ShapeDtypeStruct(export.symbolic_shape("a, b"), F32))
+    for shape in ((5, 3), (2, 4), (1, 1), (3, 3)):
+        n, m = shape
+        for got, want in zip(found.call(X(*shape)), (np.tril_indices(n, -1, m), np.triu_indices(n, 1, m)), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), np.asarray(want))

@@ -206,9 +206,9 @@ def _rules(node: Node, known: set[int]) -> Iterator[tuple[bool, str]]:
         yield all(v in node.inputs for v in region.captures), "what bodies capture is among the operands of the loop"
     lower = node.primitive.lower
     if isinstance(lower, Elementwise):
-        [out] = node.outputs
-        fit = all(_repeats(v.aval.shape, out.aval.shape) for v in node.inputs)
-        yield fit, f"operands of an elementwise operation have the result's shape, or repeat: {node} -> {out}"
+        for out in node.outputs:
+            fit = all(_repeats(v.aval.shape, out.aval.shape) for v in node.inputs)
+            yield fit, f"operands of an elementwise operation have the result's shape, or repeat: {node} -> {out}"
     elif isinstance(lower, Reduction):
         [x], [out] = node.inputs, node.outputs
         kept = tuple(n for i, n in enumerate(x.aval.shape) if i not in node.params["axes"])
