@@ -169,14 +169,14 @@ def lstm_ref(
         raise NotImplementedError(
             f"Dropout is not supported in LSTM layers, got {dropout}: apply it to the outputs of each layer."
         )
-    step, batch = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0])
-    inside = step < seq_lengths
+    step, batch, lengths = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0]), seq_lengths[None]
+    inside = step < lengths
     # Turns each sequence around; what is after its last step stays there. Its own inverse.
-    turned = (jnp.where(inside, seq_lengths - 1 - step, step), batch)
+    turned = (jnp.where(inside, lengths - 1 - step, step), batch[None])
 
     def cell(weights, bias, state, given):
         h, c = state
-        gates = given + h @ weights.T + bias
+        gates = given + h @ weights.T + bias[None]
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
         h = nn.sigmoid(o) * jnp.tanh(c)
@@ -189,7 +189,7 @@ def lstm_ref(
         for k in range(layer * directions, (layer + 1) * directions):
             backward = k % directions
             # The products with the inputs of all steps are one.
-            given = (y[turned] if backward else y) @ W_ih[k].T + b_ih[k]
+            given = (y[turned] if backward else y) @ W_ih[k].T + b_ih[k][None, None]
             _, (h, c) = lax.scan(partial(cell, W_hh[k], b_hh[k]), (h_0[k], c_0[k]), given)
             last_h.append(h[seq_lengths - 1, batch])
             last_c.append(c[seq_lengths - 1, batch])

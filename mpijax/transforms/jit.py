@@ -187,7 +187,8 @@ class PjitFunction(JitBase):
         if known is None:
             if kind == "donate" and names:
                 raise ValueError(
-                    f"Getting the signature of function {self._fun} failed. Pass donate_argnums instead of donate_argnames."
+                    f"Getting the signature of function {self._fun} failed. Pass donate_argnums instead of "
+                    "donate_argnames."
                 )
             return nums, names
         positional = known.positional

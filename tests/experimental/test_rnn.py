@@ -36,6 +36,12 @@ def test_values_are_those_of_jaxs_reference(layers, bidirectional):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
+def test_no_operand_gets_axes_of_its_own_accord():
+    sizes, arrays = given(2, True)
+    with mpijax.numpy_rank_promotion("raise"):
+        run(rnn, sizes, *arrays)
+
+
 @pytest.mark.parametrize(("layers", "bidirectional"), SIZES[1:3])
 def test_gradients_are_those_of_jaxs_reference(layers, bidirectional):
     sizes, arrays = given(layers, bidirectional)
