@@ -151,7 +151,7 @@ cdef class JitBase:
             leaves = []
             try:
                 key = self.make_key(args, kwargs, leaves, &plain)
-            except TypeError:
+            except (TypeError, OverflowError):
                 return self._slow_call(args, kwargs)
             if plain:
                 found = PyDict_GetItemWithError(self.entries, key)

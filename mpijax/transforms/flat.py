@@ -142,10 +142,15 @@ def _weak_reference(fun: Callable) -> Callable[[], Any]:
 
 
 def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str]) -> None:
-    """Raise TypeError, naming the leaf, for an argument that is not an array."""
+    """Raise an error that names the leaf: TypeError unless it is an array, OverflowError for too large an int."""
     for i, x in enumerate(leaves):
         try:
             typeof(x)
+        except OverflowError as error:
+            raise OverflowError(
+                f"An overflow was encountered while parsing an argument to {where}, whose argument path is {name(i)}. "
+                f"{error}. Pass an array of a larger dtype, or set jax_enable_x64."
+            ) from None
         except TypeError:
             raise TypeError(
                 f"Error interpreting argument to {where} as an abstract array. The problematic value is of "

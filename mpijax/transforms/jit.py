@@ -322,7 +322,7 @@ class PjitFunction(JitBase):
             return self._prepare(args, kwargs, type_of)
         try:
             avals = tuple([type_of(x) for x in leaves])
-        except TypeError:
+        except (TypeError, OverflowError):
             self._refuse_arguments(args, kwargs, leaves)
             raise
         scope = scope_key()

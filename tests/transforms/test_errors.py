@@ -195,6 +195,8 @@ CALLS = {
         lambda J: J.grad(lambda x: x.is_fully_replicated)(1.0),
         "The is_fully_replicated property was called on traced array with shape float32[]",
     ),
+    "too large an int": (jit(lambda d: d, {"a": [1, 2**31]}), ", whose argument path is d['a'][1]. "),
+    "too large an int by name": (lambda J: J.jit(lambda x: x)(x=-(2**40)), "An overflow was encountered while parsing an argument to "),
     "staticmethod": (lambda J: J.jit(staticmethod(lambda x: x)), "staticmethod arguments are not supported"),
     "static without ==": (
         lambda J: _call_twice(J, _Incomparable),
