@@ -7,6 +7,7 @@ are those of C99's Annex G, which the Python Array API standard has too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -102,7 +103,11 @@ def log(z: Pair) -> Pair:
     large, small = x.at_least(y), x.at_most(y)
     near = 0.5 * logarithm.log1p((large - 1.0).fma(large + 1.0, small * small))
     close = (large > 0.5) & (large < 2.0)
-    return where(close, near, logarithm.log(_size(z))), inverse_trigonometric.atan2(z[1], z[0])
+    # The size of what is almost too large is that of a part: it would be infinite.
+    huge = large > (2.0**126 if is_single(x) else 2.0**1022)
+    part = where(huge, x.const(1 / 4), 1.0)
+    far = logarithm.log(_size((x * part, y * part))) + where(huge, x.const(2 * math.log(2)), 0.0)
+    return where(close, near, far), inverse_trigonometric.atan2(z[1], z[0])
 
 
 @on_pairs
@@ -224,36 +229,49 @@ def logistic(z: Pair) -> Pair:
     return _divide((x.const(1.0), x.const(0.0)), (1.0 + x, y))
 
 
+def _is_far(z: Pair) -> tuple[Expr, Expr]:
+    """Whether a part is infinite; whether z is so large that 1 + z is z."""
+    infinite = _infinite(z[0]) | _infinite(z[1])
+    return infinite, infinite | (abs(z[0]).at_least(abs(z[1])) > (1e18 if is_single(z[0]) else 1e150))
+
+
+def _asinh_of_product(z: Pair, w: Pair, part: int, far: Expr) -> Expr:
+    """asinh of the real or imaginary part of z w; of what may leave the range by asinh(p / 16) + log 16."""
+    scale = where(far, z[0].const(1 / 16), 1.0)
+    found = hyperbolic.asinh(_times((z[0] * scale, z[1] * scale), w)[part])
+    return where(far, found + found.const(4 * math.log(2)).with_sign_of(found), found)
+
+
 @on_pairs
 def asin(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
-    far = _infinite(x) | _infinite(y)
+    infinite, far = _is_far(z)
     real = inverse_trigonometric.atan2(x, where(far, abs(y), _times(minus, plus)[0]))
-    size = hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[1])
-    return where(x.eq(0.0), x, real), where(far, y.const(np.inf).with_sign_of(y), size)
+    size = _asinh_of_product((minus[0], -minus[1]), plus, 1, far)
+    return where(x.eq(0.0), x, real), where(infinite, y.const(np.inf).with_sign_of(y), size)
 
 
 @on_pairs
 def acos(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((1.0 - x, -y)), sqrt((1.0 + x, y))
-    far = _infinite(x) | _infinite(y)
+    infinite, far = _is_far(z)
     half = inverse_trigonometric.atan2(where(far, abs(y), minus[0]), where(far, x, plus[0]))
-    size = hyperbolic.asinh(_times((plus[0], -plus[1]), minus)[1])
+    size = _asinh_of_product((plus[0], -plus[1]), minus, 1, far)
     real = where(x.eq(0.0) & y.is_nan(), np.pi / 2, where(far, half, 2.0 * half))
-    return real, where(far, -y.const(np.inf).with_sign_of(y), size)
+    return real, where(infinite, -y.const(np.inf).with_sign_of(y), size)
 
 
 @on_pairs
 def acosh(z: Pair) -> Pair:
     x, y = z
     minus, plus = sqrt((x - 1.0, y)), sqrt((x + 1.0, y))
-    far = _infinite(x) | _infinite(y)
-    real = hyperbolic.asinh(_times((minus[0], -minus[1]), plus)[0])
+    infinite, far = _is_far(z)
+    real = _asinh_of_product((minus[0], -minus[1]), plus, 0, far)
     half = inverse_trigonometric.atan2(where(far, y, minus[1]), where(far, x, plus[0]))
     angle = where(x.eq(0.0) & y.is_nan(), np.pi / 2, where(far, half, 2.0 * half))
-    return where(far, np.inf, real), angle
+    return where(infinite, np.inf, real), angle
 
 
 @on_pairs

@@ -61,6 +61,19 @@ def test_finite_edges(name):
     np.testing.assert_array_equal(np.signbit(got.imag), np.signbit(expected.imag))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["log", "log1p", "asin", "acos", "asinh", "acosh"])
+def test_logarithms_of_what_is_almost_too_large(name, dtype):
+    sizes = [float(np.finfo(dtype).max) * f for f in (1, 0.5, 1e-3, 1e-10, 1e-18, 1e-25)]
+    points = [s * x for s in sizes for x in (1, -1)] + [0.0, 3.0]
+    z = np.array([complex(a, b) for a in points for b in points if a and b], dtype)
+    exact = FUNCTIONS[name](z.astype(np.clongdouble))
+    for lanes in (1, 8):
+        got = run(name, z, lanes=lanes)
+        np.testing.assert_allclose(got.real, exact.real.astype(got.real.dtype), rtol=4 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(got.imag, exact.imag.astype(got.imag.dtype), rtol=4 * np.finfo(dtype).eps)
+
+
 def test_size_neither_overflows_nor_vanishes():
     z = np.array([3e38 + 1e38j, 1e-40 + 1e-41j, np.inf + np.nan * 1j, 0, 3 + 4j], np.complex64)
     z[2] = complex(np.inf, np.nan)
