@@ -74,7 +74,7 @@ def ragged_dot(
       lhs: (m, k).
       rhs: (g, k, n).
       group_sizes: (g,) integers; the groups lie one after the other.
-      precision, preferred_element_type: as of `dot_general`.
+      precision, preferred_element_type, out_sharding: as of `dot_general`.
 
     Returns:
       (m, n).
@@ -109,6 +109,7 @@ def ragged_dot_general(
 
     Args:
       group_sizes: (g,) integers, or with the axes of `lhs` that stand before the ragged one in front.
+      precision, preferred_element_type, out_sharding: as of `dot_general`.
 
     Raises:
       TypeError: axes or shapes do not fit. NotImplementedError: `group_offset`, which JAX declares and refuses too.
@@ -128,7 +129,9 @@ def ragged_dot_general(
     _check_groups(typeof(group_sizes).shape[-1], kind, other, numbers)
 
     def product(x: Any, y: Any, contracted: tuple, batched: tuple) -> Any:
-        return dot_general(x, y, (contracted, batched), precision, preferred_element_type)
+        return dot_general(
+            x, y, (contracted, batched), precision, preferred_element_type, out_sharding=out_sharding
+        )
 
     if kind is _Kind.BATCH:
         return product(lhs, rhs, (contract, rhs_contract), (batch, rhs_batch))

@@ -97,6 +97,10 @@ PROGRAMS = {
         s.jnp.full((4,), 3, out_sharding=s.P("y")), s.jnp.reshape(x, (4, 4), out_sharding=s.P("x")),
         x.at[np.array([0, 3])].get(out_sharding=s.P("x")), s.jnp.arange(4, out_sharding=s.P("x")),
     ]),
+    "asked of groups": lambda s: [
+        s.lax.ragged_dot(s.jnp.asarray(X), s.jnp.ones((2, 2, 3)), np.array([3, 5], np.int32), out_sharding=spec)
+        for spec in (s.P("x", None), s.P(None, None))
+    ],
     "moves": of_x(lambda s, x: [x.T, x.reshape(16), x.reshape(2, 4, 2), s.jnp.squeeze(x[None], 0), s.lax.rev(x, (1,))]),
     "joined": of_x(lambda s, x: [s.jnp.concatenate([x, x]), s.jnp.concatenate([x, x], 1), s.jnp.stack([x, x], 1)]),
     "parts": of_x(lambda s, x: [x[:, 0], x[:, 1:], s.lax.slice(x, (0, 0), (4, 2)), s.jnp.pad(x, ((0, 0), (1, 1)))]),
