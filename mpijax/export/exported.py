@@ -24,6 +24,7 @@ from mpijax.core.sharding.shardings import NamedSharding, Sharding
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
+from mpijax.export.devices import devices_of, over_devices
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
 from mpijax.transforms.call import call_jaxpr
@@ -158,12 +159,15 @@ class Exported:
             self._refuse_structure(structure)
         self._check_platform()
         given = tuple(map(typeof, leaves))
-        flat = self._by_types.get(given)
+        over = devices_of(leaves)
+        if over is not None and len(over) != self.nr_devices > 1:
+            over = None  # the program says which devices it needs
+        flat = self._by_types.get((given, over))
         if flat is None:
             for i, (type_, expected) in enumerate(zip(given, self.in_avals, strict=True)):
                 self._check_type(i, type_, expected)
             sizes = solve(self.in_avals, given, self._argument) if has_names(self.in_avals) else {}
-            flat = self._by_types[given] = self._flat(sizes)
+            flat = self._by_types[given, over] = self._flat(sizes, over)
         return tree.tree_unflatten(self.out_tree, self._run(flat, leaves))
 
     def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
@@ -181,15 +185,16 @@ class Exported:
             ) from error
 
     @cached_property
-    def _by_types(self) -> dict[tuple[ShapedArray, ...], Callable[..., list[Any]]]:
-        """What `_flat` has made, by the types of arguments that calls had."""
+    def _by_types(self) -> dict[tuple[tuple[ShapedArray, ...], tuple | None], Callable[..., list[Any]]]:
+        """What `_flat` has made, by the types and devices of arguments that calls had."""
         return {}
 
-    def _flat(self, sizes: dict[str, Any]) -> Callable[..., list[Any]]:
-        """The program on flat arguments of these sizes, with its exported derivative as the rule."""
+    def _flat(self, sizes: dict[str, Any], over: tuple | None) -> Callable[..., list[Any]]:
+        """The program on flat arguments of these sizes, over these devices; its exported derivative is the rule."""
         wide = any(getattr(a.dtype, "itemsize", 0) >= 8 for a in (*self.in_avals, *self.out_avals))
         with config.enable_x64(wide or config.enable_x64.value):
-            program = specialized(self.program, sizes) if sizes else self.program
+            program = self.program if over is None else over_devices(self.program, over)
+            program = specialized(program, sizes) if sizes else program
 
         @custom_vjp
         def flat(*args):

@@ -420,3 +420,41 @@ ELSEWHERE = [
 def test_refused(s, f, error, text):
     with pytest.raises(error, match=text):
         f(s)
+
+
+def exported(s, devices, inner):
+    over = s.NamedSharding(s.jax.sharding.Mesh(np.array(s.jax.devices()[:devices]), ("i",)), s.P("i"))
+    export = import_module(f"{s.jax.__name__}.export")
+    return export.export(s.jax.jit(inner(s, over)))(V)
+
+
+EXPORTED = {
+    "constraint": lambda s, over: lambda x: s.lax.with_sharding_constraint(x * 2, over) + 1,
+    "nested": lambda s, over: s.jax.jit(lambda x: s.jax.jit(lambda y: s.lax.with_sharding_constraint(y, over))(x) * 3),
+    "result": lambda s, over: s.jax.jit(lambda x: x * 2, out_shardings=over),
+}
+
+
+@pytest.mark.parametrize("inner", EXPORTED)
+@pytest.mark.parametrize(("made", "run"), [(1, [0, 1, 2, 3]), (1, [3]), (2, [1, 0]), (2, [2, 3]), (4, [3, 1, 0, 2])])
+def test_exported_programs_run_on_the_devices_of_their_arguments(made, run, inner):
+    results = []
+    for s in (OURS, REAL):
+        there = s.jax.sharding.Mesh(np.array(s.jax.devices())[run], ("k",))
+        out = exported(s, made, EXPORTED[inner]).call(s.jax.device_put(V, s.NamedSharding(there, s.P("k"))))
+        results.append((np.asarray(out).tolist(), sorted(d.id for d in out.devices())))
+    assert results[0] == results[1]
+
+
+def test_gradients_of_exported_programs_run_there_too():
+    there = OURS.jax.sharding.Mesh(np.array(OURS.jax.devices())[[3, 1]], ("k",))
+    found = exported(OURS, 2, EXPORTED["constraint"])
+    x = OURS.jax.device_put(V, OURS.NamedSharding(there, OURS.P("k")))
+    gradient = OURS.jax.grad(lambda x: (found.call(x) ** 2).sum())(x)
+    np.testing.assert_allclose(gradient, 4 * (2 * V + 1), rtol=1e-6)
+    assert {d.id for d in gradient.devices()} == {3, 1}
+
+
+def test_an_exported_program_for_several_devices_needs_as_many():
+    with pytest.raises(ValueError, match="Received incompatible devices"):
+        exported(OURS, 2, EXPORTED["constraint"]).call(put(OURS, V, "i"))
