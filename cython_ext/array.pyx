@@ -549,10 +549,10 @@ cdef class ArrayBase:
         return complex(scalar_of(self))
 
     def __index__(self):
-        value = numpy_value(self)
-        if value.ndim or value.dtype.kind not in "iu":
+        aval = <object>self.aval
+        if aval.shape or getattr(aval.dtype, "kind", None) not in ("i", "u"):
             raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
-        return operator.index(value[()])
+        return operator.index(numpy_value(self)[()])
 
     def __hash__(self):
         raise TypeError(f"unhashable type: {type(self).__name__!r}")

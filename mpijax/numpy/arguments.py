@@ -125,6 +125,11 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
     return x if force is None else force(x)
 
 
+def host_value(x: Any) -> Any:
+    """x as a NumPy array; x as it is where other ranks have parts of it."""
+    return np.asarray(x) if getattr(x, "_is_whole", True) else x
+
+
 def static_int(x: Any, context: str) -> int:
     return static(x, context, dimension)
 

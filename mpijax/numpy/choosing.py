@@ -13,6 +13,7 @@ from mpijax.numpy.util import (
     check_arraylike,
     ensure_arraylike,
     ensure_arraylike_tuple,
+    host_value,
     is_integer,
     static,
 )
@@ -43,7 +44,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
             a,
             "The error occurred because jnp.choose was jit-compiled with mode='raise'. Use mode='wrap' or "
             "mode='clip' instead.",
-            np.asarray,
+            host_value,
         )
         if ((known < 0) | (known >= len(choices))).any():
             raise ValueError("invalid entry in choice array")

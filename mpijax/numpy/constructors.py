@@ -172,10 +172,15 @@ def _collect(x: Any, dtype: Any, copy: bool) -> Any:
         dtype = _promoted(unwrapped)
     if not any(map(_is_array, unwrapped)):
         return _from_numpy(x, dtype)
-    if state.trace is EVAL and not any(isinstance(leaf, Tracer) for leaf in unwrapped):
-        # Nothing is traced: one copy each instead of a program for each level.
+    if state.trace is EVAL and not any(_is_elsewhere(leaf) for leaf in unwrapped):
+        # All values are here: one copy each instead of a program for each level.
         return np.asarray(_map_leaves(lambda leaf: np.asarray(unwrap(leaf)), x)).astype(dtype)
     return _concatenated(x, dtype)
+
+
+def _is_elsewhere(x: Any) -> bool:
+    """Whether x is traced, or other ranks have parts of it."""
+    return isinstance(x, Tracer) or not getattr(x, "_is_whole", True)
 
 
 def _from_numpy(x: Any, dtype: Any) -> np.ndarray:

@@ -16,6 +16,7 @@ from mpijax.numpy.util import (
     check_arraylike,
     dtype_of,
     ensure_arraylike,
+    host_value,
     is_integer,
     promote_dtypes_inexact,
     shape_of,
@@ -59,7 +60,7 @@ def bincount(
             x,
             "The error occurred because of argument 'x' of jnp.bincount. To avoid this error, pass a static "
             "`length` argument.",
-            np.asarray,
+            host_value,
         )
         length = max(minlength, known.size and int(max(0, known.max())) + 1)
     else:

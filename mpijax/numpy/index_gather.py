@@ -10,6 +10,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core.dimensions import slice_bounds, steps_between
 from mpijax.core.trace import EVAL, state, typeof
+from mpijax.numpy.arguments import host_value
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (
     ARRAY,
@@ -214,9 +215,14 @@ class _GatherBuilder:
         return self.ops.columns(self.parts, [*self.batch_shape, 1])
 
 
-def _with_known_values(entries: Sequence[Entry]) -> list[Entry]:
-    """Arrays outside of traces as NumPy arrays."""
-    return [e._replace(value=np.asarray(e.value)) if e.kind == ARRAY else e for e in entries]
+def _with_known_values(entries: Sequence[Entry]) -> tuple[list[Entry], Any]:
+    """The entries and what reads positions: NumPy outside of traces, unless an index array is split over ranks."""
+    if state.trace is not EVAL:
+        return list(entries), _Traced
+    known = [e._replace(value=host_value(e.value)) if e.kind == ARRAY else e for e in entries]
+    if all(isinstance(e.value, np.ndarray) for e in known if e.kind == ARRAY):
+        return known, _Host
+    return list(entries), _Traced
 
 
 def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) -> GatherPlan:
@@ -226,9 +232,7 @@ def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) ->
       IndexError: the bounds of a slice are traced, or an axis of size 0 is indexed.
     """
     check_slices(entries)
-    ops: Any = _Traced
-    if state.trace is EVAL:
-        entries, ops = _with_known_values(entries), _Host
+    entries, ops = _with_known_values(entries)
     adjacent = _arrays_adjacent(entries)
     entries = expand_ellipsis(entries, len(shape))
     bool_axes = [i for i, e in enumerate(entries) if e.kind == BOOL]

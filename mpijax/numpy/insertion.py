@@ -10,7 +10,16 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.array_api import Array
-from mpijax.numpy.util import canonical_axis, check_arraylike, dtype_of, ensure_arraylike, is_integer, static, unwrap
+from mpijax.numpy.util import (
+    canonical_axis,
+    check_arraylike,
+    dtype_of,
+    ensure_arraylike,
+    host_value,
+    is_integer,
+    static,
+    unwrap,
+)
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
@@ -44,7 +53,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     obj = unwrap(obj)
     if is_integer(dtype_of(obj)) and assume_unique_indices:
         return a[(*before, _without(a.shape[axis], obj))]
-    return a[(*before, _kept(a.shape[axis], static(obj, "'obj' array argument of jnp.delete()", np.asarray)))]
+    return a[(*before, _kept(a.shape[axis], static(obj, "'obj' array argument of jnp.delete()", host_value)))]
 
 
 def _without(n: int, obj: Any) -> Any:
@@ -57,9 +66,11 @@ def _without(n: int, obj: Any) -> Any:
     return kept + (kept[None, :] >= gone[:, None]).sum(0, dtype=kept.dtype)
 
 
-def _kept(n: int, obj: np.ndarray) -> np.ndarray:
-    """bool [n]: what is left by integers or by a mask."""
+def _kept(n: int, obj: Any) -> Any:
+    """What is left by integers or by a mask: bool [n], or positions where ranks have parts of the integers."""
     if is_integer(obj.dtype):
+        if not isinstance(obj, np.ndarray):
+            return jnp.flatnonzero(jnp.ones(n, bool).at[obj].set(False))
         mask = np.ones(n, bool)
         mask[obj] = False
         return mask

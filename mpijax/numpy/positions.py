@@ -11,7 +11,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
-from mpijax.numpy.util import ensure_arraylike, ensure_arraylike_tuple, is_integer, shape_of, static
+from mpijax.numpy.util import ensure_arraylike, ensure_arraylike_tuple, host_value, is_integer, shape_of, static
 
 
 def ravel_multi_index(
@@ -60,7 +60,7 @@ def _in_bounds(position: Any, size: int, mode: str) -> Any:
             position,
             "The error occurred because ravel_multi_index was jit-compiled with mode='raise'. Use mode='wrap' or "
             "mode='clip' instead.",
-            np.asarray,
+            host_value,
         )
     if not is_integer(position.dtype):
         raise TypeError("only int indices permitted")

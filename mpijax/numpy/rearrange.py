@@ -22,6 +22,7 @@ from mpijax.numpy.util import (
     check_arraylike,
     convert,
     ensure_arraylike,
+    host_value,
     index_tuple,
     optional_axes,
     static,
@@ -225,11 +226,11 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
         )
         if np.ndim(repeats) == 0 and a.ndim != 0:
             return _repeat_all(a, dimension(repeats), axis)
-        repeats = np.ravel(repeats)
+        repeats = host_value(repeats).ravel()
         if a.ndim == 0:
             return _repeat_scalar(a, repeats)
-        repeats = np.broadcast_to(repeats, [a.shape[axis]])
-        total_repeat_length = int(np.sum(repeats))
+        repeats = (np.broadcast_to if isinstance(repeats, np.ndarray) else broadcast_to)(repeats, (a.shape[axis],))
+        total_repeat_length = int(repeats.sum())
     elif isinstance(repeats, DimExpr):
         raise ValueError(
             "jnp.repeat with a non-constant `repeats` is supported only when `total_repeat_length` is None. "

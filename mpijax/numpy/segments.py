@@ -13,7 +13,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.out_sharding import laid_out
 from mpijax.core.trace import Tracer
-from mpijax.numpy.util import check_arraylike
+from mpijax.numpy.util import check_arraylike, host_value
 from mpijax.ops.indexing import GatherScatterMode
 
 
@@ -35,7 +35,7 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
     if isinstance(decides, Tracer):
         raise ConcretizationTypeError(decides, f"{name}() `num_segments` argument.")
     if num_segments is None:
-        num_segments = int(np.max(np.asarray(ids))) + 1
+        num_segments = int(host_value(ids).max()) + 1
     count = dimension(num_segments)
     if count < 0:
         raise ValueError(f"{name}: num_segments must be non-negative, got {count}.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.numpy.util import canonical_axes, ensure_arraylike, static
+from mpijax.numpy.util import canonical_axes, ensure_arraylike, host_value, static
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
@@ -21,11 +21,12 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     Array([1, 0, 2], dtype=int32)
     """
     filt = ensure_arraylike("trim_zeros", filt)
-    known = np.asarray(static(filt, "Error arose in the `filt` argument of trim_zeros()"))
+    known = static(filt, "Error arose in the `filt` argument of trim_zeros()", host_value)
+    flatnonzero = np.flatnonzero if isinstance(known, np.ndarray) else jnp.flatnonzero
     front, back = "f" in trim.lower(), "b" in trim.lower()
     kept = [slice(None)] * filt.ndim
     for i in canonical_axes(axis, filt.ndim):
-        nonzero = np.flatnonzero(known.any(axis=tuple(k for k in range(filt.ndim) if k != i)))
+        nonzero = flatnonzero(known.any(axis=tuple(k for k in range(filt.ndim) if k != i)))
         if not front and not back:
             continue
         if not nonzero.size:

@@ -13,6 +13,7 @@ from mpijax.numpy.arguments import (
     check_no_mixed_keys,
     ensure_arraylike,
     ensure_arraylike_tuple,
+    host_value,
     index_tuple,
     is_arraylike,
     optional_axes,

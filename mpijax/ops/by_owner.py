@@ -24,6 +24,7 @@ from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives.gather_scatter import psum_scatter
 from mpijax.ops.collectives.reductions import pmax, pmin, psum
 from mpijax.ops.compare import ge, lt
+from mpijax.ops.convert import convert_element_type
 from mpijax.ops.reductions import extreme
 from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
@@ -108,6 +109,8 @@ def _gather_program(
         shape = s.local(s.results[0], plain.results[0])
         zero = broadcast_in_dim(np.zeros((), x.dtype), shape, ())
         found = zero if got is None else select(_over_windows(mine, shape, offsets), got, zero)
+        # Of flags, as bytes: a sum of bool is int32. Only the owner's is not 0.
+        found = convert_element_type(found, np.uint8) if x.dtype == np.bool_ else found
         if split is None:
             total = psum(found, cut.axes)
         else:
@@ -116,6 +119,7 @@ def _gather_program(
             shape = total.shape
             block = s.span(s.even(s.shapes[1][axis], cut.axes))
             at = slice_in_dim(at, *block, axis=axis)
+        total = convert_element_type(total, x.dtype)
         if not drops:
             return total
         given = s.params["fill_value"]
