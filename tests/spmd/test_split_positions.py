@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spmd.ranks import SIZE, P, assert_same, mesh_1d
+from spmd.ranks import SIZE, P, assert_same, mesh_1d, whole
 
 import mpijax as jax
 from mpijax import NamedSharding
@@ -61,3 +61,12 @@ def test_rows_of_truth_values_come_from_their_owners(mode):
     x = np.random.default_rng(2).random((N, 3)) > 0.5
     rows = np.array([0, N - 1, 2, N // 2])
     assert_same(split(x).at[rows].get(mode=mode), x[rows])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8"])
+def test_rows_come_from_their_owners_bit_by_bit(dtype):
+    """A sum of parts of which one is not 0 made 0.0 of -0.0, and there is none of float8."""
+    x = np.repeat(np.array([-0.0, 1.5, 0.0, -2.0] * N)[:N, None], 3, 1).astype(jnp.dtype(dtype))
+    rows = np.array([0, N - 1, 2, N // 2])
+    got = jnp.take(split(x), rows, axis=0)
+    assert whole(got).tobytes() == x[rows].tobytes()
