@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import (
