@@ -18,7 +18,7 @@ MARK = "mpijax-measured "
 # Seconds of a part of the time for a figure, and the fewest parts. The fastest counts: where other programs take the
 # cores, they leave some of the short ones alone.
 _PART, _PARTS = 3e-4, 15
-# Seconds that are told at the least.
+# No figure is less than this, in seconds.
 _SHORTEST = 1e-8
 OPERATIONS = ("allreduce", "allgather", "alltoall", "bcast", "sendrecv")
 

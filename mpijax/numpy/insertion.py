@@ -67,7 +67,10 @@ def _without(n: int, obj: Any) -> Any:
 
 
 def _kept(n: int, obj: Any) -> Any:
-    """What is left by integers or by a mask: bool [n], or positions where ranks have parts of the integers."""
+    """What remains without the elements that `obj` names: a mask, bool [n].
+
+    Positions in place of a mask if `obj` is split over ranks: a mask over ranks cannot index.
+    """
     if is_integer(obj.dtype):
         if not isinstance(obj, np.ndarray):
             return jnp.flatnonzero(jnp.ones(n, bool).at[obj].set(False))

@@ -103,7 +103,7 @@ def log(z: Pair) -> Pair:
     large, small = x.at_least(y), x.at_most(y)
     near = 0.5 * logarithm.log1p((large - 1.0).fma(large + 1.0, small * small))
     close = (large > 0.5) & (large < 2.0)
-    # The size of what is almost too large is that of a part: it would be infinite.
+    # |z| of a z near the largest float overflows. So this takes the log of |z / 4|, and adds log 4.
     huge = large > (2.0**126 if is_single(x) else 2.0**1022)
     part = where(huge, x.const(1 / 4), 1.0)
     far = logarithm.log(_size((x * part, y * part))) + where(huge, x.const(2 * math.log(2)), 0.0)
