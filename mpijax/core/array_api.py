@@ -68,6 +68,11 @@ OPERATORS = (
 ).split()
 
 
+def is_whole(x: Any) -> bool:
+    """Whether this rank has all of x: False for an array of which other ranks have parts."""
+    return getattr(x, "_is_whole", True)
+
+
 def register_concrete(cls: type) -> None:
     """Declare a concrete array class: it is an `Array` and gets the shared methods."""
     _ArrayMeta._concrete += (cls,)

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mpijax.core import dtypes, provided
+from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr
 
@@ -111,7 +112,7 @@ class Writer:
 
     def array(self, x: Any) -> Any:
         """An array by its bytes."""
-        if not getattr(x, "_is_whole", True):
+        if not is_whole(x):
             raise NotSerializable(
                 f"{self.where} holds an array of type {x.aval.str_short()} that is spread over ranks, as a constant. "
                 "Pass it as an argument."

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from mpijax.core import primitive as core
 from mpijax.core import trace as tr
+from mpijax.core.array_api import is_whole
 from mpijax.core.lowering import Decompose
 
 # For each slot without a rule: what JAX calls the rule, and what gives one.
@@ -125,7 +126,7 @@ class Primitive(core.Primitive):
         """Say how it is computed outside of programs: `impl(*arrays, **params) -> array(s)`."""
 
         def run(*args: Any, **params: Any) -> Any:
-            if all(getattr(x, "_is_whole", True) for x in args):
+            if all(map(is_whole, args)):
                 return impl(*args, **params)
             return tr.evaluate(self, args, params)  # of an array spread over ranks: on all of it
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes, errors
+from mpijax.core.array_api import is_whole
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.trace import Tracer
@@ -127,7 +128,7 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
 
 def host_value(x: Any) -> Any:
     """x as a NumPy array; x as it is where other ranks have parts of it."""
-    return np.asarray(x) if getattr(x, "_is_whole", True) else x
+    return np.asarray(x) if is_whole(x) else x
 
 
 def static_int(x: Any, context: str) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.array_api import is_whole
 from mpijax.core.dimensions import is_symbolic_dim
 from mpijax.numpy import util
 from mpijax.numpy.arithmetic import floor_divide, remainder
@@ -76,7 +77,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
     if size is None:
         known = known_value(arr)
-        if known is not None and getattr(known, "_is_whole", True):
+        if known is not None and is_whole(known):
             return tuple(asarray(p, dtype=int) for p in np.nonzero(np.asarray(known)))
     mask = arr if arr.dtype == np.bool_ else arr != 0
     count = util.static_int(mask.sum() if size is None else size, _SIZE_CONTEXT)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.array_api import is_whole
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.trace import EVAL, Tracer, state
 from mpijax.core.warn import warn_user
@@ -180,7 +181,7 @@ def _collect(x: Any, dtype: Any, copy: bool) -> Any:
 
 def _is_elsewhere(x: Any) -> bool:
     """Whether x is traced, or other ranks have parts of it."""
-    return isinstance(x, Tracer) or not getattr(x, "_is_whole", True)
+    return isinstance(x, Tracer) or not is_whole(x)
 
 
 def _from_numpy(x: Any, dtype: Any) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, provided, tree
+from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import CallbackEffect
 from mpijax.core.errors import JaxRuntimeError
@@ -115,7 +116,7 @@ def run_directly(primitive: Primitive, run: Callable) -> Callable:
     """How a callback runs outside of programs: at once, unless an argument is one rank's shard of a larger array."""
 
     def impl(*args, **params):
-        if all(getattr(x, "_is_whole", True) for x in args):
+        if all(map(is_whole, args)):
             return run(*args, **params)
         return evaluate(primitive, args, params)
 

@@ -19,6 +19,7 @@ from mpijax.compiler.sharding import asked, constraints, messages, partition
 from mpijax.compiler.sharding.partitioner import Frame, Partitioner
 from mpijax.compiler.sharding.redistribute import gathered
 from mpijax.core import effects as fx
+from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
 from mpijax.core.lowering import (
@@ -75,7 +76,7 @@ class _Builder:
                     "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX function: "
                     f"{value}. Make it an argument, or use an array."
                 )
-            layout = None if getattr(value, "_is_whole", True) else value._sharding
+            layout = None if is_whole(value) else value._sharding
             whole = aval
             if layout is not None:
                 aval = aval.update(shape=layout.planned_shape(aval.shape))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import errors, provided
+from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Flow
@@ -63,7 +64,7 @@ def _effects(params) -> frozenset:
 
 def _run(index, *operands, branches: Branches, **params) -> list[Any]:
     """Run the one branch that is chosen, now; an index out of range means the last one."""
-    if not getattr(index, "_is_whole", True):  # other ranks have it, and the results
+    if not is_whole(index):  # other ranks have it, and the results
         return provided.evaluate(cond_p, (index, *operands), {"branches": branches, **params})
     i = int(index)
     branch = branches[i if 0 <= i < len(branches) else -1]
