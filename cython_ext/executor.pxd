@@ -50,6 +50,9 @@ cdef class Program:
     cdef TempEntry* temps
     cdef ResultEntry* results
     cdef list keep              # what the pointers above point into
+    cdef object __weakref__
+    cdef int64_t runs_left      # until `spec.when_warm` is called, or 0
+    cdef list kernels           # where the data of each kernel is, and its name, if it may get better code
     cdef public object first    # called before the first run, and others until it returns; gives what to call after it
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.

@@ -57,6 +57,13 @@ cdef extern from "denormals.h" nogil:
     uint64_t DN_FLUSH
     uint64_t dn_switch(uint64_t mode)
 
+cdef extern from * nogil:
+    """
+    /* Another thread may meanwhile give the kernel better code. */
+    #define mj_code_of(kernel) __atomic_load_n(&(kernel)->call, __ATOMIC_RELAXED)
+    """
+    KernelFunction code_of "mj_code_of"(KernelData* kernel)
+
 cdef enum:
     STACK_WORDS = 96    # tables up to this size live on the stack of `run_into`
 
@@ -125,9 +132,9 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             if going.count:
                 run_kernel_meanwhile(kernel, ptrs, going)
             elif kernel.extent < 2 * kernel.grain:
-                kernel.call(ptrs, kernel.params, 0, kernel.extent)
+                code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
             else:
-                mt_run(kernel.call, ptrs, kernel.params, kernel.extent, kernel.grain)
+                mt_run(code_of(kernel), ptrs, kernel.params, kernel.extent, kernel.grain)
         elif i.op == OP_END:
             return 0
         elif i.op == OP_GEMM:
@@ -340,13 +347,13 @@ cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchanges* going
     cdef Exchange* x = oldest(going)
     cdef int64_t begin, end
     if mt_threads > 1 and kernel.extent >= 2 * kernel.grain:
-        mt_run(kernel.call, ptrs, kernel.params, kernel.extent, kernel.grain)
+        mt_run(code_of(kernel), ptrs, kernel.params, kernel.extent, kernel.grain)
         x.comm.halves.advance(&x.flight)
         return
     begin = 0
     while True:
         end = min(begin + kernel.grain, kernel.extent)
-        kernel.call(ptrs, kernel.params, begin, end)
+        code_of(kernel)(ptrs, kernel.params, begin, end)
         x.comm.halves.advance(&x.flight)
         begin = end
         if begin >= kernel.extent:
@@ -504,6 +511,10 @@ cdef class Program:
         cdef Exchanges going
         going.started = going.count = 0
         after = None
+        if self.runs_left > 0:
+            self.runs_left -= 1
+            if self.runs_left == 0:
+                self.spec.when_warm(self)
         if self.first is not None:
             after = self.first()
             self.first = None

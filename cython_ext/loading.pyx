@@ -34,6 +34,13 @@ cnp.import_array()
 cdef extern from "denormals.h":
     uint64_t DN_FLUSH
 
+cdef extern from *:
+    """
+    /* Other threads may be running the program. */
+    #define mj_set_code(kernel, code) __atomic_store_n(&(kernel)->call, (code), __ATOMIC_RELEASE)
+    """
+    void set_code "mj_set_code"(KernelData* kernel, KernelFunction code) nogil
+
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
 
@@ -362,6 +369,8 @@ cdef size_t kernel_data(Program p, x) except 0:
     if address == 0:
         raise ValueError(f"kernel without an address: {x}")
     data.call = <KernelFunction><size_t>address
+    if p.kernels is not None and isinstance(x.code, str):
+        p.kernels.append((<size_t>data, x.code))
     data.extent = x.extent
     data.grain = max(x.grain, 1)
     data.params = <int64_t*>block(p, len(x.params) * sizeof(int64_t))
@@ -529,9 +538,18 @@ def load_into(Program p not None, spec):
     p.release_gil = spec.release_gil
     p.denormals = 0 if spec.keep_denormals else DN_FLUSH
     p.pins = spec.release_gil
+    p.runs_left = spec.baseline_runs + 1 if spec.when_warm is not None and spec.baseline_runs > 0 else 0
+    p.kernels = [] if spec.when_warm is not None else None
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
     returned = {result.index: result for result in reversed(spec.results) if result.kind == "buffer"}
     load_buffers(p, spec.buffers, returned)
     load_results(p, spec.results, returned)
     load_instructions(p, spec.instructions)
     p.table_words = p.num_buffers + p.num_outputs + p.num_counters + p.max_places
+
+
+def rebind(Program p not None, addresses):
+    """Gives the kernels of a program other code, at `addresses`. Threads that run it meanwhile take either."""
+    p.keep.append(addresses)
+    for data, name in p.kernels:
+        set_code(<KernelData*><size_t>data, <KernelFunction><size_t>addresses[name])

@@ -99,7 +99,7 @@ import numpy as np, mpijax as jax
 from mpijax import numpy as jnp
 from mpijax.compiler.backend import llvm
 count, compile_object = [], llvm.compile_object
-llvm.compile_object = lambda *a: count.append(1) or compile_object(*a)
+llvm.compile_object = lambda *a, **k: count.append(1) or compile_object(*a, **k)
 jax.process_index()
 f = jax.jit(lambda x: sum(jnp.sort(jnp.sin(i + x)) for i in range(40)))
 y = f(np.arange(30.0))

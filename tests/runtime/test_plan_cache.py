@@ -336,8 +336,8 @@ def test_kernels_are_shared_out_among_threads(threads):
 def test_modules_are_compiled_at_once(disk):
     names = [f"k{i:024x}" for i in range(3)]
     codes = {n: KernelCode(f"define i64 @{n}() {{\n  ret i64 {i}\n}}", frozenset(), {}, i == 1) for i, n in enumerate(names)}
-    made = code._compile(codes, DiskCache(disk))
+    made = code._compile(codes, DiskCache(disk), baseline=False)
     returned = [ctypes.CFUNCTYPE(ctypes.c_int64)(made[n][n])() for n in names]
     assert returned == [0, 1, 2] and len(code.objects_of(made)) == 2
     with pytest.raises(LLVMError, match="invalid LLVM IR"):
-        code._compile({"a": replace(codes[names[0]], define="no text"), "b": codes[names[1]]}, None)
+        code._compile({"a": replace(codes[names[0]], define="no text"), "b": codes[names[1]]}, None, baseline=False)

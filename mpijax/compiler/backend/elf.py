@@ -55,13 +55,16 @@ def _pages(nbytes: int) -> _Pages:
 class Code(dict[str, int]):
     """Addresses of an object's global functions, by name. They are valid as long as this lives.
 
-    memory: what holds the code. key: the file of the disk cache that has the object, if that is known.
+    memory: what holds the code. key: the file of the disk cache that has the object, if that is known. ir: of
+    baseline code, the packed IR; better: optimised code of the same kernels, once it is made.
     """
 
     def __init__(self, addresses: dict[str, int], memory: object):
         super().__init__(addresses)
         self._memory = memory
         self.key: str | None = None
+        self.ir: bytes | None = None
+        self.better: Code | None = None
 
 
 class UnsupportedObject(ValueError):

@@ -85,8 +85,10 @@ def _loaded() -> ctypes.CDLL:
     return library
 
 
-# Target machines that no thread is using: one serves one text at a time.
-_idle: list[int] = []
+# Levels of code generation: without optimising, in a third of the time; and as usual.
+BASELINE, OPTIMIZING = 0, 2
+# Target machines of each level that no thread is using: one serves one text at a time.
+_idle: dict[int, list[int]] = {BASELINE: [], OPTIMIZING: []}
 
 
 class _Text:
@@ -110,7 +112,7 @@ def _told(name: str) -> str:
     return text.take()
 
 
-def _target_machine() -> int:
+def _target_machine(level: int) -> int:
     """Code generation for this CPU; position-independent small-model code, which `load_elf` can place."""
     triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _Text()
     target = library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
@@ -118,7 +120,7 @@ def _target_machine() -> int:
         raise LLVMError(error.take())
     cpu, features = _told("LLVMPY_GetHostCPUName"), _told("LLVMPY_GetHostCPUFeatures")
     return library().LLVMPY_CreateTargetMachine(
-        target, triple.encode(), cpu.encode(), features.encode(), 2, b"pic", b"small", 0, 0, b""
+        target, triple.encode(), cpu.encode(), features.encode(), level, b"pic", b"small", 0, 0, b""
     )
 
 
@@ -144,19 +146,19 @@ def _run_passes(module: int, machine: int, optimize: bool) -> None:
     llvm.LLVMPY_DisposePipelineTuningOptions(options)
 
 
-def compiled(ir_text: str, optimize: bool, assembly: bool = False) -> bytes:
+def compiled(ir_text: str, optimize: bool, assembly: bool = False, level: int = OPTIMIZING) -> bytes:
     """An LLVM module (its text) as an object file, or as assembly."""
     llvm = library()
     try:
-        machine = _idle.pop()
+        machine = _idle[level].pop()
     except IndexError:
-        machine = _target_machine()
+        machine = _target_machine(level)
     context = llvm.LLVMPY_ContextCreate()
     try:
         return _compiled(ir_text, context, machine, optimize, assembly)
     finally:
         llvm.LLVMPY_ContextDispose(context)
-        _idle.append(machine)
+        _idle[level].append(machine)
 
 
 def _compiled(ir_text: str, context: int, machine: int, optimize: bool, assembly: bool) -> bytes:

@@ -6,7 +6,7 @@ buffers belongs to each run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -130,7 +130,8 @@ class ProgramSpec:
     """A whole program.
 
     addresses: of kernels, by their names. lanes: messages may go through lanes. release_gil: let other Python threads
-    run meanwhile; costs 0.05 µs. keep_denormals: compute with denormals, which otherwise count as zero.
+    run meanwhile; costs 0.05 µs. keep_denormals: compute with denormals, which otherwise count as zero. when_warm:
+    called with the program after `baseline_runs` runs, unless that is 0, to give it better code (`loading.rebind`).
     """
 
     num_inputs: int
@@ -143,6 +144,8 @@ class ProgramSpec:
     keep_denormals: bool = False
     addresses: Mapping[str, int] = field(default_factory=dict)
     lanes: bool = False
+    baseline_runs: int = 0
+    when_warm: Callable[[Program], None] | None = None
 
 
 def load(spec: ProgramSpec) -> Program:

@@ -1,4 +1,8 @@
-"""Machine code of kernels: in this process, on disk, or made now."""
+"""Machine code of kernels: in this process, on disk, or made now.
+
+Kernels have baseline code first, where a program says so; `optimized` makes better code of it, which takes its place in
+this process and on disk. Programs that are loaded keep what they have until they are given the other (`tiers`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from mpijax.compiler.backend import llvm
+from mpijax.compiler.backend.baseline import divided, is_baseline, packed, unpacked, with_ir
 from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
 from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
@@ -37,13 +42,20 @@ class Addresses(dict[str, int]):
 
     def __init__(self, codes: dict[str, Code]):
         super().__init__({name: code[name] for name, code in codes.items()})
-        self._codes = codes
+        self.codes = codes
+
+    @property
+    def baseline(self) -> bool:
+        """Whether better code can be made for one of them."""
+        return any(code.ir is not None for code in self.codes.values())
 
 
-def addresses(kernels: Mapping[str, Any]) -> Addresses:
+def addresses(kernels: Mapping[str, Any], baseline: bool = False) -> Addresses:
     """The address of each kernel, compiling (a `KernelCode`) those that neither this process nor the disk knows.
 
     New kernels are compiled together, which is quicker than one by one; many of them by several threads.
+
+    baseline: baseline code will do.
     """
     found = {n: known for n in kernels if (known := _kernels.get(n)) is not None}
     if len(found) < len(kernels):
@@ -57,8 +69,35 @@ def addresses(kernels: Mapping[str, Any]) -> Addresses:
                 else:
                     found[name] = code
             if missing:
-                found |= _compile({n: kernels[n] for n in kernels if n in missing}, cache)
-    return Addresses(found)
+                found |= _compile({n: kernels[n] for n in kernels if n in missing}, cache, baseline)
+    made = Addresses(found)
+    return made if baseline else optimized(made)
+
+
+def optimized(known: Addresses) -> Addresses:
+    """The same kernels with optimised code in place of baseline code, which is compiled if nobody has done it."""
+    for code in known.codes.values():
+        if code.ir is not None and code.better is None:
+            code.better = _keep(_optimized(code.ir, code.key), code.key)
+    return Addresses({name: code.better or code for name, code in known.codes.items()})
+
+
+def _optimized(ir: bytes, key: str | None) -> bytes:
+    """The object file of optimised code, which takes the place of baseline code on disk."""
+    cache = _disk()
+    if cache is None or key is None:
+        return llvm.compile_object(unpacked(ir))
+
+    def compiled() -> bytes:
+        made = llvm.compile_object(unpacked(ir))
+        cache.put(key, made)
+        return made
+
+    def found() -> bytes | None:
+        kept = cache.get(key)
+        return None if kept is None or is_baseline(kept) else kept
+
+    return once_on_node(f"optimize {key}", found, compiled)
 
 
 def _load_from(cache: DiskCache | None, name: str) -> Code | None:
@@ -75,12 +114,14 @@ def _load_file(cache: DiskCache, key: str) -> Code | None:
     if known is not None:
         return known
     data = cache.get(key)
-    return None if data is None else _keep(llvm.load_object(data), key)
+    return None if data is None else _keep(data, key)
 
 
-def _keep(code: Code, key: str | None) -> Code:
-    """Note what is new in memory."""
-    code.key = key
+def _keep(content: bytes, key: str | None) -> Code:
+    """What is kept as `content`, in memory."""
+    data, ir = divided(content)
+    code = llvm.load_object(data)
+    code.key, code.ir = key, ir
     _kernels.update(dict.fromkeys(code, code))
     if key is not None:
         _files[key] = code
@@ -112,32 +153,38 @@ def load_objects(files: dict[str, list[str]]) -> dict[str, Code] | None:
     return found
 
 
-def _compile(codes: dict[str, KernelCode], cache: DiskCache | None) -> dict[str, Code]:
+def _compile(codes: dict[str, KernelCode], cache: DiskCache | None, baseline: bool) -> dict[str, Code]:
     modules = _modules(codes, cpus_per_rank())
-    jobs = [partial(_compiled, {n: codes[n] for n in names}, cache) for names in modules]
+    jobs = [partial(_compiled, {n: codes[n] for n in names}, cache, baseline) for names in modules]
     if len(jobs) == 1:
         made = [jobs[0]()]
     else:
         with ThreadPoolExecutor(len(jobs), "mpijax compiles") as pool:
             made = [done.result() for done in [pool.submit(job) for job in jobs]]
-    loaded = [_keep(llvm.load_object(data), key) for data, key in made]
+    loaded = [_keep(content, key) for content, key in made]
     return {name: code for names, code in zip(modules, loaded, strict=True) for name in names}
 
 
-def _compiled(codes: dict[str, KernelCode], cache: DiskCache | None) -> tuple[bytes, str | None]:
-    """Machine code of kernels that are one module, and the file that has it."""
+def _compiled(
+    codes: dict[str, KernelCode], cache: DiskCache | None, baseline: bool
+) -> tuple[bytes, str | None]:
+    """Machine code of kernels that are one module, as it is kept, and the file that has it."""
     text, optimize = module_text(list(codes.values())), any(c.optimize for c in codes.values())
-    if cache is None:
-        return llvm.compile_object(text, optimize), None
-    key = cache_key(text)
+    key = None if cache is None else cache_key(text)
 
     def compiled() -> bytes:
-        code = llvm.compile_object(text, optimize)
-        cache.put(key, code)
-        for name in codes:
-            cache.put(cache_key(name), _REFERENCE + key.encode())
-        return code
+        if baseline and not optimize:
+            content = with_ir(llvm.compile_object(text, baseline=True), packed(text))
+        else:
+            content = llvm.compile_object(text, optimize)
+        if cache is not None and key is not None:
+            cache.put(key, content)
+            for name in codes:
+                cache.put(cache_key(name), _REFERENCE + key.encode())
+        return content
 
+    if cache is None or key is None:
+        return compiled(), None
     return once_on_node(key, lambda: cache.get(key), compiled), key
 
 

@@ -32,7 +32,7 @@ from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
 from mpijax.runtime.mpi.freed import forget_with
-from mpijax.runtime.program import plan_cache
+from mpijax.runtime.program import plan_cache, tiers
 from mpijax.runtime.program.loader import load_plan, watchers
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
@@ -198,7 +198,8 @@ def compile_jaxpr(
     with reports.timed(f"compilation of jit({name})"), rare_collections():
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
-        return load_plan(make() if kept is None else kept.plan(make), name)
+        plan = make() if kept is None else kept.plan(make)
+        return load_plan(plan, name, tiers.baseline_runs(plan))
 
 
 @memo_on_jaxpr

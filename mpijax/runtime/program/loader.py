@@ -13,7 +13,7 @@ from mpijax.runtime.machine.executable import Program, ProgramSpec, load
 from mpijax.runtime.machine.limits import check_gathers, check_memory
 from mpijax.runtime.matching.guard import before_first_run
 from mpijax.runtime.mpi.freed import tie
-from mpijax.runtime.program import code
+from mpijax.runtime.program import code, tiers
 from mpijax.runtime.program.link import linked, uses_lanes
 from mpijax.runtime.reports import step_notes
 
@@ -26,8 +26,10 @@ stand_in: Callable[[Plan, str], tuple[Any, ...]] | None = None
 RELEASE_ABOVE = 1 << 16
 
 
-def load_plan(plan: Plan, name: str) -> Program:
+def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
     """The executable program; compiles the kernels that are new.
+
+    runs: on baseline code, as `tiers.baseline_runs` says; None: it gets optimised code.
 
     Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory, and RuntimeError for a program of
     simulated ranks.
@@ -38,7 +40,8 @@ def load_plan(plan: Plan, name: str) -> Program:
     check_gathers(plan, name)
     for watch in watchers:
         watch(plan, name)
-    addresses = code.addresses(plan.kernels)
+    addresses = code.addresses(plan.kernels, baseline=runs is not None)
+    warms_up = runs is not None and addresses.baseline
     communicates = stand_in is None and any(isinstance(s, Communicate) for s in walk(plan.instructions))
     instructions = linked(plan.instructions) if communicates else plan.instructions
     if stand_in is not None:
@@ -49,9 +52,11 @@ def load_plan(plan: Plan, name: str) -> Program:
         ProgramSpec(
             len(plan.in_avals), tuple(plan.buffers), instructions, tuple(plan.results), plan.arena,
             communicates or _takes_long(plan), name, config.values.mpijax_keep_denormals, addresses,
-            communicates and uses_lanes(instructions),
+            communicates and uses_lanes(instructions), runs or 0, tiers.tier_up if warms_up else None,
         )  # fmt: skip
     )
+    if warms_up and runs == 0:
+        tiers.tier_up(loaded)
     if communicates:
         loaded.first = before_first_run(instructions, name)
         tie(loaded, plan.instructions)

@@ -31,7 +31,7 @@ from mpijax.core.registry import registry
 from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
 from mpijax.core.source import Source
 from mpijax.runtime.arrays.devices import local_device_count, process_index
-from mpijax.runtime.program import code
+from mpijax.runtime.program import code, tiers
 
 _MAGIC = b"mpijax-plan-1\n"
 # Seconds of planning below which a file is not worth its time.
@@ -88,7 +88,7 @@ class Entry:
 
     def store(self, plan: Plan) -> None:
         """Compile the kernels of a plan, and keep it if it is data and took time to make."""
-        compiled = code.addresses(plan.kernels)
+        compiled = code.addresses(plan.kernels, baseline=tiers.baseline_runs(plan) is not None)
         if time.perf_counter() - self.began < WORTH:
             return
         files = code.objects_of(compiled)

@@ -1,0 +1,82 @@
+"""Tiers of machine code: baseline code for the first runs of a program, optimised code for the others.
+
+Most programs of a session run once or a few times, and wait for the compiler longer than they run. Their kernels get
+baseline code. A program that runs often, or loops, gets optimised code from a thread, while it runs; both compute the
+same bits. A program whose single run takes longer than the compiler gets optimised code at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import suppress
+from weakref import ref
+
+from mpijax._ext.loading import rebind
+from mpijax.compiler.backend import llvm
+from mpijax.compiler.steps.instructions import KernelCall, While, visits, walk
+from mpijax.compiler.steps.plan import Plan
+from mpijax.core import config
+from mpijax.runtime.machine.executable import Program
+from mpijax.runtime.program import code
+
+# Bytes that kernels touch in a run from which it takes longer than to optimise their code.
+LONG_RUN = 1 << 26
+# Bytes that they have touched in all runs before optimised code is made, and runs after which it is in any case.
+WARM, MOST_RUNS = 1 << 18, 64
+# Runs that no program reaches.
+NEVER = 1 << 62
+
+_waiting: deque[ref[Program]] = deque()
+_lock = threading.Lock()
+_working = False
+
+
+def baseline_runs(plan: Plan) -> int | None:
+    """Runs on baseline code before a program gets optimised code; None: it has that from the beginning.
+
+    0: it gets optimised code during its first run, since nothing tells how often its loops turn.
+    """
+    values = config.values
+    if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":
+        return NEVER
+    if values.jax_optimization_level in ("O2", "O3"):
+        return None
+    if any(isinstance(x, While) for x in walk(plan.instructions)):
+        return 0
+    touched = bytes_touched(plan)
+    return None if touched >= LONG_RUN else max(1, min(MOST_RUNS, WARM // max(touched, 1)))
+
+
+def bytes_touched(plan: Plan) -> int:
+    """Bytes of the buffers that the kernels of a run are given, at most; of a loop's row each turn its own."""
+    sizes = [b.nbytes for b in plan.buffers]
+    kernels = ((v.instruction, v.times) for v in visits(plan.instructions) if isinstance(v.instruction, KernelCall))
+    return sum(times * sum(max(sizes[place.buffer], 0) for place in x.ptrs) for x, times in kernels)
+
+
+def tier_up(program: Program) -> None:
+    """Have a thread give a program optimised code. The thread ends when nothing is left to do."""
+    global _working
+    with _lock:
+        _waiting.append(ref(program))
+        if _working:
+            return
+        _working = True
+    threading.Thread(target=_work, name="mpijax optimises").start()
+
+
+def _work() -> None:
+    """Until nothing waits; at the end of the process, whose end waits for threads, until one program is done."""
+    global _working
+    while True:
+        with _lock:
+            if not _waiting or not threading.main_thread().is_alive():
+                _waiting.clear()
+                _working = False
+                return
+            program = _waiting.popleft()()
+        if program is not None:
+            with suppress(llvm.LLVMError, OSError, MemoryError):  # baseline code does the same
+                rebind(program, code.optimized(program.spec.addresses))
+        del program
