@@ -40,7 +40,7 @@ cdef class Program:
     cdef int num_outputs
     cdef int num_temps
     cdef int num_counters       # of loops
-    cdef int max_places         # pointers that one kernel takes
+    cdef int max_places         # pointers that one kernel takes, with its frame
     cdef int table_words        # of a run's table: buffers, outputs, counters, pointers of a kernel
     cdef int arena_class        # of the arena's block, or -1
     cdef void** template        # the part of the table that is the same in each run

@@ -28,7 +28,7 @@ from mpijax._ext.array cimport (
 from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, SHARED_READY, CommArgs, CommFlight
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
-    OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL,
+    OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_RESUMABLE,
     OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
     CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
     OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData,
@@ -157,6 +157,14 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             with gil:
                 call_host(<HostData*>i.data, table)
             dn_switch(program.denormals)
+        elif i.op == OP_RESUMABLE:
+            kernel = <KernelData*>i.data
+            for j in range(kernel.num_places):
+                ptrs[j] = at(table, kernel.places[j])
+            ptrs[kernel.num_places] = NULL      # the frame, which begins with the loop that goes on
+            code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
+            while ptrs[kernel.num_places] != NULL:
+                code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
         elif i.op == OP_FOREIGN:
             kernel = <KernelData*>i.data
             for j in range(kernel.num_places):

@@ -15,6 +15,7 @@ cdef enum Opcode:
     OP_COMM_START       # and go on; one at a time
     OP_COMM_FINISH      # what was started last
     OP_HOST_CALL
+    OP_RESUMABLE        # a kernel that leaves when there is better code, which goes on
     OP_FOREIGN          # a kernel of the user's, which sees denormals
     OP_JUMP
     OP_JUMP_UNLESS      # the byte at a place is not 0

@@ -19,7 +19,7 @@ from mpijax._ext.comm cimport CommFunction, CommHalves
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
-    OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP,
+    OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE, OP_SWAP,
     RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
@@ -38,8 +38,10 @@ cdef extern from *:
     """
     /* Other threads may be running the program. */
     #define mj_set_code(kernel, code) __atomic_store_n(&(kernel)->call, (code), __ATOMIC_RELEASE)
+    #define mj_ask_to_leave(kernel) __atomic_store_n(&(kernel)->params[0], 1, __ATOMIC_RELEASE)
     """
     void set_code "mj_set_code"(KernelData* kernel, KernelFunction code) nogil
+    void ask_to_leave "mj_ask_to_leave"(KernelData* kernel) nogil
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
@@ -339,7 +341,7 @@ cdef int flatten_switch(Program p, x, list code, bint goes_on) except -1:
 
 cdef list straight(Program p, int kind, x):
     if kind == IS_KERNEL:
-        return [<int>(OP_FOREIGN if x.foreign else OP_KERNEL), kernel_data(p, x), 0]
+        return [<int>(OP_FOREIGN if x.foreign else OP_RESUMABLE if x.frame else OP_KERNEL), kernel_data(p, x), 0]
     if kind == IS_GEMM:
         return [<int>OP_GEMM, gemm_data(p, x), 0]
     if kind == IS_COPY:
@@ -370,7 +372,7 @@ cdef size_t kernel_data(Program p, x) except 0:
         raise ValueError(f"kernel without an address: {x}")
     data.call = <KernelFunction><size_t>address
     if p.kernels is not None and isinstance(x.code, str):
-        p.kernels.append((<size_t>data, x.code))
+        p.kernels.append((<size_t>data, x.code, x.frame > 0))
     data.extent = x.extent
     data.grain = max(x.grain, 1)
     data.params = <int64_t*>block(p, len(x.params) * sizeof(int64_t))
@@ -380,7 +382,7 @@ cdef size_t kernel_data(Program p, x) except 0:
     data.places = <Place*>block(p, n * sizeof(Place))
     for j in range(n):
         fill_place(p, &data.places[j], x.ptrs[j])
-    p.max_places = max(p.max_places, n)
+    p.max_places = max(p.max_places, n + x.frame)
     return <size_t>data
 
 
@@ -551,5 +553,7 @@ def load_into(Program p not None, spec):
 def rebind(Program p not None, addresses):
     """Gives the kernels of a program other code, at `addresses`. Threads that run it meanwhile take either."""
     p.keep.append(addresses)
-    for data, name in p.kernels:
+    for data, name, leaves in p.kernels:
         set_code(<KernelData*><size_t>data, <KernelFunction><size_t>addresses[name])
+        if leaves:
+            ask_to_leave(<KernelData*><size_t>data)

@@ -276,13 +276,17 @@ enable_compilation_cache = bool_option(
     "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
 )
 disable_most_optimizations = bool_option(
-    "jax_disable_most_optimizations", False, "Compile fast rather than well.", traced=True
+    "jax_disable_most_optimizations",
+    False,
+    "As `jax_optimization_level` O0: compile fast rather than well.",
+    traced=True,
 )
 optimization_level = enum_option(
     "jax_optimization_level",
     "UNKNOWN O0 O1 O2 O3",
     "UNKNOWN",
-    "How hard the compiler optimises.",
+    "O0: machine code is made fast and runs slower. O2, O3: it is optimised before the first run. Else it is optimised "
+    "while a program runs often.",
     traced=True,
 )
 

@@ -11,6 +11,7 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax._ext.loading import rebind
 from mpijax.compiler.backend.baseline import is_baseline
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
@@ -91,6 +92,43 @@ def test_a_program_that_runs_often_gets_optimised_code(cold):
     assert not compiled(lambda x: jnp.sin(x) * 3 + x, x)[0].spec.addresses.baseline
 
 
+LOOPS = {
+    "while": lambda x: lax.while_loop(lambda c: c[0] < N, lambda c: (c[0] + 1, c[1] * 0.999 + jnp.sin(c[1])), (0, x)),
+    "fori": lambda x: lax.fori_loop(0, N, lambda i, c: c * 0.99 + jnp.sin(c) * i, x),
+    "scan": lambda x: lax.scan(lambda c, i: (c * 0.99 + jnp.sin(c) * i, c[0]), x, jnp.arange(N * 1.0)),
+    "reversed": lambda x: lax.scan(lambda c, i: (jnp.cos(c) + i, c * 2), x, jnp.arange(N * 1.0), reverse=True),
+    "two loops": lambda x: lax.fori_loop(0, N, lambda i, c: c * 0.9 + i, lax.fori_loop(0, N, lambda i, c: jnp.sin(c), x)),
+    "inner loop": lambda x: lax.fori_loop(
+        0, N // 8, lambda j, c: lax.while_loop(lambda d: d[0] < 8, lambda d: (d[0] + 1, jnp.sin(d[1]) + j), (0, c))[1], x
+    ),
+    "branch": lambda x: lax.fori_loop(0, N, lambda i, c: lax.cond(i % 3 == 0, jnp.sin, lambda y: y + i, c), x),
+    "exchanged": lambda x: lax.fori_loop(0, N + 1, lambda i, c: jnp.roll(c, 1) * 1.01, jnp.tile(x, 20)),
+    "batched": jax.vmap(lambda x: lax.while_loop(lambda c: c[0] < N * x, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))),
+    "products": lambda x: lax.fori_loop(0, N // 10, lambda i, c: jnp.sin(c @ c), jnp.outer(x, x)),
+}
+N = 150_000
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_goes_on_with_other_code(name, cold):
+    """Whenever the code changes, whoever else runs the program: the bits are those of optimised code alone."""
+    x = np.linspace(0.1, 0.9, 7, dtype=np.float32)
+    plan = plan_program(jax.make_jaxpr(LOOPS[name])(x))
+    baseline = [load_plan(plan, "f", tiers.NEVER) for _ in range(4)]
+    better = load_plan(plan, "f")
+    wanted = [np.asarray(y).tobytes() for y in better.run([x])]
+    for i, program in enumerate(baseline):
+        found = []
+        threads = [threading.Thread(target=lambda: found.append(program.run([x]))) for _ in range(2)]  # noqa: B023
+        for t in threads:
+            t.start()
+        time.sleep(0.002 * i)
+        rebind(program, better.spec.addresses)
+        for t in threads:
+            t.join()
+        assert [[np.asarray(y).tobytes() for y in got] for got in found] == [wanted] * 2
+
+
 def test_how_many_runs():
     def runs(fun, *shapes):
         return tiers.baseline_runs(plan_program(jax.make_jaxpr(fun)(*[np.zeros(s, np.float32) for s in shapes])))
@@ -99,6 +137,9 @@ def test_how_many_runs():
     assert runs(lambda x: x + 1, (300, 300)) == 1
     assert runs(lambda x: x + 1, (4000, 4000)) is None
     assert runs(lambda x: lax.while_loop(lambda c: c[1, 1] < 3, lambda c: c @ c, x), (90, 90)) == 0
+    assert runs(lambda x: lax.while_loop(lambda c: c < 3, lambda c: c + 1, x), ()) == 0
+    assert runs(lambda x: lax.fori_loop(0, 10, lambda i, c: c + i, x), ()) == tiers.MOST_RUNS
+    assert runs(lambda x: lax.fori_loop(0, 1 << 30, lambda i, c: c + i, x), ()) == 0
     with config.optimization_level("O3"):
         assert runs(lambda x: x + 1, (8,)) is None
     with config.disable_most_optimizations(True):

@@ -6,7 +6,7 @@ Before that, `runtime.program.link` puts MPI's calls in place of each `Communica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -115,7 +115,9 @@ class KernelCall:
     """A compiled loop nest over [0, extent), which may be split among threads in parts of at least `grain`.
 
     code: the name of the kernel, or the address of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
-    foreign: it is the user's, called once for all, and sees denormals as the rest of the process does.
+    foreign: it is the user's, called once for all, and sees denormals as the rest of the process does. frame: of a loop
+    that is one function (`steps/native.py`), words in which it leaves its state when there is better code, or 0.
+    touched: bytes that the kernels in it are given in all turns, or None if it does not say how many there are.
     """
 
     code: str | int
@@ -126,6 +128,8 @@ class KernelCall:
     source: Source = UNKNOWN
     label: str = ""
     foreign: bool = False
+    frame: int = 0
+    touched: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +324,10 @@ class Visit:
     certain: bool
 
 
+# Bytes that a kernel is given at least, for the time that a call takes.
+_LEAST = 64
+
+
 def visits(
     instructions: tuple[Any, ...], times: int = 1, counted: bool = True, certain: bool = True
 ) -> Iterator[Visit]:
@@ -363,6 +371,21 @@ def accesses(x: Any) -> list[tuple[Place, int]]:
     found = [*getattr(x, "inputs", ()), *getattr(x, "outputs", ())]
     found += [x.status] if isinstance(x, NativeCall) else []
     return [(o.place, o.nbytes) for o in found]
+
+
+def bytes_touched(instructions: tuple[Any, ...], buffers: Sequence[Buffer]) -> int | None:
+    """Bytes of the buffers that the kernels of a run are given, at most; None if nothing tells how often loops turn."""
+    total = 0
+    for v in visits(instructions):
+        x = v.instruction
+        if isinstance(x, While):
+            return None
+        if isinstance(x, KernelCall):
+            if x.touched is None:
+                return None
+            given = sum(max(buffers[place.buffer].nbytes, _LEAST) for place in x.ptrs)
+            total += v.times * (x.touched or given)
+    return total
 
 
 def mapped(instructions: tuple[Any, ...], change: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 The function calls the kernels, which LLVM then inlines. Small values - carries, temporaries, constants - live on
 its stack, where LLVM turns them into registers; so a loop over scalars touches no memory. Larger bodies, of which
 threads take parts, and bodies with library calls or communication stay lists of instructions.
+
+Its baseline code leaves for optimised code in the middle of a loop (`frame`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from mpijax.compiler.steps.frame import Frame, memcpy
 from mpijax.compiler.steps.instructions import (
     Advance,
     Buffer,
@@ -28,6 +31,7 @@ from mpijax.compiler.steps.instructions import (
     Temp,
     While,
     bodies,
+    bytes_touched,
     walk,
 )
 from mpijax.compiler.steps.plan import KernelCode, Plan
@@ -66,36 +70,52 @@ class _Function:
         self.params: list[int] = []
         self.allocas: list[str] = []
         self.entry: list[str] = []
+        self.start: list[str] = []
         self.exit: list[str] = []
         self.lines: list[str] = []
         self.stack: dict[int, str] = {}
         self.kernels: dict[str, KernelCode] = {}
         self.count = 0
+        self.frame = Frame()
+        self.depth = 0
+        self.params.append(0)  # where the function asks for better code
         self._run(steps)
 
     def call(self) -> KernelCall:
         """The call that takes the place of the steps."""
         called = [s for s in walk(tuple(self.steps)) if isinstance(s, KernelCall)]
-        text = self._define()
+        leaves = self.frame.words > 0
+        text = self._define(leaves)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:24]
         declares = frozenset().union(*(c.declares for c in self.kernels.values()), _DECLARES)
         helpers = {n: h for c in self.kernels.values() for n, h in c.helpers.items()}
         # Functions of one module share a part: it is in the module once.
-        helpers |= {_part(n): _as_part(n, c.define) for n, c in self.kernels.items()}
-        self.plan.kernels[name] = KernelCode(text.replace("KERNEL_NAME", name), declares, helpers, optimize=True)
+        helpers |= {_part(n): _as_part(n, c.inner or c.define) for n, c in self.kernels.items()}
+        inner = self._define(leaves=False) if leaves else ""
+        define, inner = (t.replace("KERNEL_NAME", name) for t in (text, inner))
+        self.plan.kernels[name] = KernelCode(define, declares, helpers, optimize=True, inner=inner)
         label = "_".join(["loop", *dict.fromkeys(s.label for s in called)])[:80]
         source = next(s.source for s in self.steps if hasattr(s, "source"))
         refs = tuple(Place(b) for b in self.slots)
-        return KernelCall(name, refs, tuple(self.params), 1, 1, source, label)
+        touched = bytes_touched(tuple(self.steps), self.plan.buffers)
+        frame = self.frame.words
+        return KernelCall(name, refs, tuple(self.params), 1, 1, source, label, frame=frame, touched=touched)
 
-    def _define(self) -> str:
+    def _define(self, leaves: bool) -> str:
+        """The text. leaves: its loops may be left for better code; where other functions call it they may not."""
         head = "define void @KERNEL_NAME(ptr noalias %buffers, ptr noalias readonly %params, i64 %begin, i64 %end) {"
         slots = []
         for slot in self.slots.values():
             slots.append(f"  %sp{slot} = getelementptr ptr, ptr %buffers, i64 {slot}")
             slots.append(f"  %s{slot} = load ptr, ptr %sp{slot}, align 8")
-        parts = [head, "entry:", *slots, *self.allocas, *self.entry, "  br label %body", "body:", *self.lines]
-        return "\n".join([*parts, *self.exit, "  ret void", "}", ""])
+        parts = [head, "entry:", *slots, *self.allocas, *self.entry]
+        if leaves:
+            frame = self.frame
+            parts += [*frame.entry(len(self.slots)), "start:", *self.start, "  br label %body", "body:"]
+            parts += [*frame.body(self.lines), *self.exit, *frame.end(), "  ret void", *frame.leaving()]
+        else:
+            parts += [*self.start, "  br label %body", "body:", *self.lines, *self.exit, "  ret void"]
+        return "\n".join([*parts, "}", ""])
 
     # ------------------------------------------------------------ operands
 
@@ -143,6 +163,7 @@ class _Function:
         if name is None:
             name = self.stack[number] = f"%ptr{number - self.first_private}"
             self.allocas.append(f"  {name} = alloca ptr, align 8")
+            self.frame.keep(name, 8)
         return name
 
     def _on_stack(self, number: int, b: Buffer) -> str:
@@ -151,11 +172,14 @@ class _Function:
         if name is None:
             name = self.stack[number] = self._fresh("v")
             self.allocas.append(f"  {name} = alloca [{b.nbytes} x i8], align 64")
+            read_only = isinstance(b, (Input, Const))
+            if not read_only:
+                self.frame.keep(name, b.nbytes)
             if not (isinstance(b, Temp) and number >= self.first_private):
                 memory = self._memory(number)
-                self.entry.append(f"  {_memcpy(name, memory, b.nbytes)}")
-                if not isinstance(b, (Input, Const)):
-                    self.exit.append(f"  {_memcpy(memory, name, b.nbytes)}")
+                (self.entry if read_only else self.start).append(f"  {memcpy(name, memory, b.nbytes)}")
+                if not read_only:
+                    self.exit.append(f"  {memcpy(memory, name, b.nbytes)}")
         return name
 
     def _place(self, ref: Place) -> str:
@@ -171,6 +195,18 @@ class _Function:
     def _run(self, steps: Iterable[Any]) -> None:
         for s in steps:
             _EMITTERS[type(s)](self, s)
+
+    def _inside(self, steps: Iterable[Any]) -> None:
+        """Steps of a loop or branch."""
+        self.depth += 1
+        self._run(steps)
+        self.depth -= 1
+
+    def _turns(self, head: str) -> None:
+        """The beginning of a loop's turns, at which the function may be left if no loop or branch is around it."""
+        self._start(head)
+        if self.depth == 0:
+            self.frame.loop(head)
 
     def _kernel(self, s: KernelCall) -> None:
         name = str(s.code)
@@ -191,7 +227,7 @@ class _Function:
         target, origin = self._place(s.target), self._place(s.origin)
         if s.nbytes <= STACK_UP_TO:
             # Small values have memory of their own, or are the same one: they never overlap in part.
-            self._emit(_memcpy(target, origin, s.nbytes))
+            self._emit(memcpy(target, origin, s.nbytes))
         else:
             size = self._param(s.nbytes)
             self._emit(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {origin}, i64 {size}, i1 0)")
@@ -201,13 +237,15 @@ class _Function:
         head, body, done = self._label("loop"), self._label("turn"), self._label("done")
         self.allocas.append(f"  {counter} = alloca i64, align 8")
         self._emit(f"store i64 0, ptr {counter}, align 8")
-        self._start(head)
+        if self.depth == 0:
+            self.frame.keep(counter, 8)
+        self._turns(head)
         i, more = self._fresh(), self._fresh()
         self._emit(f"{i} = load i64, ptr {counter}, align 8")
         self._emit(f"{more} = icmp slt i64 {i}, {n}")
         self._emit(f"br i1 {more}, label %{body}, label %{done}")
         self.lines.append(f"{body}:")
-        self._run(s.body)
+        self._inside(s.body)
         again, following = self._fresh(), self._fresh()
         self._emit(f"{again} = load i64, ptr {counter}, align 8")
         self._emit(f"{following} = add i64 {again}, 1")
@@ -217,14 +255,14 @@ class _Function:
 
     def _while(self, s: While) -> None:
         head, body, done = self._label("while"), self._label("turn"), self._label("done")
-        self._start(head)
-        self._run(s.cond)
+        self._turns(head)
+        self._inside(s.cond)
         flag, more = self._fresh(), self._fresh()
         self._emit(f"{flag} = load i8, ptr {self._place(s.flag)}, align 1")
         self._emit(f"{more} = icmp ne i8 {flag}, 0")
         self._emit(f"br i1 {more}, label %{body}, label %{done}")
         self.lines.append(f"{body}:")
-        self._run(s.body)
+        self._inside(s.body)
         self._emit(f"br label %{head}")
         self.lines.append(f"{done}:")
 
@@ -239,7 +277,7 @@ class _Function:
         self._emit(f"switch i32 {at}, label %{labels[-1]} [ {cases} ]")
         for label, branch in zip(labels, s.branches, strict=True):
             self.lines.append(f"{label}:")
-            self._run(branch)
+            self._inside(branch)
             self._emit(f"br label %{done}")
         self.lines.append(f"{done}:")
 
@@ -268,10 +306,6 @@ def _as_part(kernel: str, define: str) -> str:
     inline = " alwaysinline" if define.count("\n") <= INLINE_LINES else ""
     head = rf"define (?:internal )?void @{kernel}(\(.*?\))(?: alwaysinline)? \{{"
     return re.sub(head, rf"define internal void @{_part(kernel)}\1{inline} {{", define)
-
-
-def _memcpy(target: str, origin: str, nbytes: int) -> str:
-    return f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {origin}, i64 {nbytes}, i1 0)"
 
 
 _DECLARES = frozenset({

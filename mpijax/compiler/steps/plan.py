@@ -36,13 +36,15 @@ ALIGN = 64
 class KernelCode:
     """A kernel's function as LLVM IR, and the declarations and helper functions it refers to.
 
-    optimize: whether LLVM's passes are to run on it; kernels alone do not need them.
+    optimize: whether LLVM's passes are to run on it; kernels alone do not need them. inner: the function as others call
+    it, where that is another text.
     """
 
     define: str
     declares: frozenset[str]
     helpers: dict[str, str]
     optimize: bool = False
+    inner: str = ""
 
 
 def module_text(codes: list[KernelCode]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from mpijax.compiler.backend import llvm
-from mpijax.compiler.backend.baseline import divided, is_baseline, packed, unpacked, with_ir
+from mpijax.compiler.backend.baseline import divided, final, is_baseline, packed, unpacked, with_ir
 from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
 from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
@@ -85,19 +85,19 @@ def optimized(known: Addresses) -> Addresses:
 def _optimized(ir: bytes, key: str | None) -> bytes:
     """The object file of optimised code, which takes the place of baseline code on disk."""
     cache = _disk()
-    if cache is None or key is None:
-        return llvm.compile_object(unpacked(ir))
 
     def compiled() -> bytes:
-        made = llvm.compile_object(unpacked(ir))
-        cache.put(key, made)
+        text, optimize = unpacked(ir)
+        made = llvm.compile_object(final(text), optimize)
+        if cache is not None and key is not None:
+            cache.put(key, made)
         return made
 
     def found() -> bytes | None:
-        kept = cache.get(key)
+        kept = None if cache is None or key is None else cache.get(key)
         return None if kept is None or is_baseline(kept) else kept
 
-    return once_on_node(f"optimize {key}", found, compiled)
+    return compiled() if cache is None or key is None else once_on_node(f"optimize {key}", found, compiled)
 
 
 def _load_from(cache: DiskCache | None, name: str) -> Code | None:
@@ -173,10 +173,10 @@ def _compiled(
     key = None if cache is None else cache_key(text)
 
     def compiled() -> bytes:
-        if baseline and not optimize:
-            content = with_ir(llvm.compile_object(text, baseline=True), packed(text))
+        if baseline:
+            content = with_ir(llvm.compile_object(text, baseline=True), packed(text, optimize))
         else:
-            content = llvm.compile_object(text, optimize)
+            content = llvm.compile_object(final(text), optimize)
         if cache is not None and key is not None:
             cache.put(key, content)
             for name in codes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.compiler.steps.instructions import Communicate, NativeCall, bodies, mapped, walk
+from mpijax.compiler.steps.instructions import Communicate, KernelCall, NativeCall, bodies, mapped, walk
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config
 from mpijax.core.simulation import Simulation
@@ -65,8 +65,10 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
 
 def _takes_long(plan: Plan) -> bool:
     """Whether a run may take so long that other threads of Python should run meanwhile."""
-    large = sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE
-    return large or any(isinstance(s, NativeCall) or bodies(s) for s in plan.instructions)
+    if sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE:
+        return True
+    loops = any(isinstance(s, KernelCall) and s.frame for s in plan.instructions)
+    return loops or any(isinstance(s, NativeCall) or bodies(s) for s in plan.instructions)
 
 
 def simulation_of(plan: Plan, layouts: tuple[Any, ...] = ()) -> Simulation | None:

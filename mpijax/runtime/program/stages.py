@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.compiler.backend import llvm
+from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.graph.build import others_layout
 from mpijax.compiler.loops.show import nest_text
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
@@ -71,7 +72,7 @@ class Lowered(_Later):
         if dialect == "jaxpr":
             return str(self._traced.jaxpr)
         if dialect == "llvm":
-            return module_text(list(self._plan.kernels.values()))
+            return final(module_text(list(self._plan.kernels.values())))
         if dialect not in _DIALECTS:
             raise ValueError(f"unknown dialect: {dialect}; there are 'jaxpr', 'llvm' and, by default, the loop nests")
         text = "\n\n".join(nest_text(k) for k in self._plan.nests) + "\n"
@@ -221,7 +222,7 @@ class Compiled(_Later):
         """The instructions; with `assembly`, also the machine code of the kernels."""
         text = self._plan.text() + "\n"
         if assembly and self._plan.kernels:
-            text += llvm.to_assembly(module_text(list(self._plan.kernels.values())))
+            text += llvm.to_assembly(final(module_text(list(self._plan.kernels.values()))))
         return text
 
     def explain(self) -> str:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
+from typing import Any
 from weakref import ref
 
 from mpijax._ext.loading import rebind
 from mpijax.compiler.backend import llvm
-from mpijax.compiler.steps.instructions import KernelCall, While, visits, walk
+from mpijax.compiler.steps.instructions import KernelCall, Loop, While, bytes_touched
 from mpijax.compiler.steps.plan import Plan
 from mpijax.core import config
 from mpijax.runtime.machine.executable import Program
@@ -35,24 +36,22 @@ _working = False
 def baseline_runs(plan: Plan) -> int | None:
     """Runs on baseline code before a program gets optimised code; None: it has that from the beginning.
 
-    0: it gets optimised code during its first run, since nothing tells how often its loops turn.
+    0: it gets that during its first run, because its loops turn often, or nothing tells how often.
     """
     values = config.values
     if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":
         return NEVER
     if values.jax_optimization_level in ("O2", "O3"):
         return None
-    if any(isinstance(x, While) for x in walk(plan.instructions)):
-        return 0
-    touched = bytes_touched(plan)
-    return None if touched >= LONG_RUN else max(1, min(MOST_RUNS, WARM // max(touched, 1)))
+    touched = bytes_touched(plan.instructions, plan.buffers)
+    if touched is None or touched >= LONG_RUN:
+        return 0 if any(map(_loops, plan.instructions)) else None
+    return max(1, min(MOST_RUNS, WARM // max(touched, 1)))
 
 
-def bytes_touched(plan: Plan) -> int:
-    """Bytes of the buffers that the kernels of a run are given, at most; of a loop's row each turn its own."""
-    sizes = [b.nbytes for b in plan.buffers]
-    kernels = ((v.instruction, v.times) for v in visits(plan.instructions) if isinstance(v.instruction, KernelCall))
-    return sum(times * sum(max(sizes[place.buffer], 0) for place in x.ptrs) for x, times in kernels)
+def _loops(x: Any) -> bool:
+    """Whether an instruction may get other code while it runs."""
+    return isinstance(x, (Loop, While)) or isinstance(x, KernelCall) and x.frame > 0
 
 
 def tier_up(program: Program) -> None:
