@@ -1,5 +1,6 @@
 """Baseline code first, optimised code once a program has run often: the same bits, in this process and in others."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -219,3 +220,23 @@ def test_a_process_may_end_while_code_is_optimised():
     text = PROCESS.replace("while any", "sys.exit(7)\nwhile any")
     done = subprocess.run([sys.executable, "-c", text, "70"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (7, "")
+
+
+FORK = """
+import os, sys
+import numpy as np
+import mpijax as jax
+from mpijax import numpy as jnp
+from mpijax.runtime.program import tiers
+x = np.linspace(0, 1, 100, dtype=np.float32)
+tiers._lock.acquire()  # as if the thread held it
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+f = jax.jit(lambda x: jnp.sin(x) / (x + 2))
+[f(x) for _ in range(100)]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_of_a_fork_optimises_too():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], check=True, timeout=60)

@@ -7,6 +7,7 @@ same bits. A program whose single run takes longer than the compiler gets optimi
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from contextlib import suppress
@@ -62,7 +63,21 @@ def tier_up(program: Program) -> None:
         if _working:
             return
         _working = True
-    threading.Thread(target=_work, name="mpijax optimises").start()
+    try:
+        threading.Thread(target=_work, name="mpijax optimises").start()
+    except RuntimeError:  # no more threads, or the process is about to end
+        _forget()
+
+
+def _forget() -> None:
+    """Begin anew, in a process that does not have the thread."""
+    global _lock, _working
+    _lock, _working = threading.Lock(), False
+    _waiting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _work() -> None:
