@@ -19,8 +19,8 @@ from mpijax._ext.comm cimport CommFunction, CommHalves
 from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
-    OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE, OP_SWAP,
-    RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
+    OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE,
+    OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
     RowsData, TempEntry,

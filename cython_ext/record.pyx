@@ -26,8 +26,11 @@ cdef extern from "record.h" nogil:
 cdef extern from "step_notes.h" nogil:
     ctypedef struct Note "mj_note":
         pass
-    int MJ_NOTES
+    ctypedef struct Step "mj_step":
+        uint64_t ticks, calls
+    int MJ_NOTES, MJ_STEPS
     Note* mj_notes
+    Step* mj_steps
     uint64_t mj_noted
     void mj_note_step(void**, int64_t*, int64_t, int64_t)
 
@@ -45,7 +48,7 @@ cdef enum: LOOPS = 64
 cdef volatile int32_t[LOOPS] parts_begun
 
 RING, SITES, COUNTS, DIGESTS, MEMBERS = MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
-NOTES = MJ_NOTES
+NOTES, STEPS = MJ_NOTES, MJ_STEPS
 REGION_BYTES = sizeof(Region)
 if peers == NULL:
     raise MemoryError
@@ -110,10 +113,11 @@ def ticks():
 
 def step_notes_address():
     """The address of the kernel that notes when a step begins or ends."""
-    global mj_notes
+    global mj_notes, mj_steps
     if mj_notes == NULL:
+        mj_steps = <Step*>calloc(MJ_STEPS, sizeof(Step))
         mj_notes = <Note*>calloc(MJ_NOTES, sizeof(Note))
-        if mj_notes == NULL:
+        if mj_notes == NULL or mj_steps == NULL:
             raise MemoryError
     return <uintptr_t>&mj_note_step
 
@@ -124,6 +128,13 @@ def step_notes():
     if mj_notes == NULL:
         return 0, b""
     return mj_noted, (<char*>mj_notes)[:MJ_NOTES * sizeof(Note)]
+
+
+def step_sums(int count):
+    """(ticks, calls) of each of the first steps, at most `STEPS` of them."""
+    if mj_steps == NULL:
+        return []
+    return [(mj_steps[i].ticks, mj_steps[i].calls) for i in range(min(count, MJ_STEPS))]
 
 
 def begin(uint32_t site, uint32_t sequence, int64_t nbytes):

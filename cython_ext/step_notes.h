@@ -18,6 +18,42 @@ typedef struct {
 static mj_note *mj_notes;
 static _Atomic uint64_t mj_noted;
 
+/* How often each step has run, and for how long, without the steps of other programs that it called. */
+#define MJ_STEPS 65536      /* steps that are counted */
+#define MJ_INSIDE 32        /* steps inside of one another */
+
+typedef struct {
+    _Atomic uint64_t ticks, calls;
+} mj_step;
+
+static mj_step *mj_steps;
+static _Thread_local struct { int64_t step; uint64_t begun, inside; } mj_open[MJ_INSIDE];
+static _Thread_local int mj_opened;
+
+static void mj_count_step(int64_t what, uint64_t now) {
+    int64_t step = what >> 1;
+    if (!(what & 1)) {
+        if (mj_opened < MJ_INSIDE) {
+            mj_open[mj_opened].step = step;
+            mj_open[mj_opened].begun = now;
+            mj_open[mj_opened++].inside = 0;
+        }
+        return;
+    }
+    while (mj_opened && mj_open[mj_opened - 1].step != step)    /* those that raised */
+        mj_opened--;
+    if (!mj_opened)
+        return;
+    mj_opened--;
+    uint64_t took = now - mj_open[mj_opened].begun;
+    if (step < MJ_STEPS) {
+        atomic_fetch_add_explicit(&mj_steps[step].ticks, took - mj_open[mj_opened].inside, memory_order_relaxed);
+        atomic_fetch_add_explicit(&mj_steps[step].calls, 1, memory_order_relaxed);
+    }
+    if (mj_opened)
+        mj_open[mj_opened - 1].inside += took;
+}
+
 /* As a kernel: params[0] is what to note. */
 static void mj_note_step(void **ptrs, int64_t *params, int64_t begin, int64_t end) {
     (void)ptrs, (void)begin, (void)end;
@@ -26,6 +62,7 @@ static void mj_note_step(void **ptrs, int64_t *params, int64_t begin, int64_t en
     note->what = params[0];
     note->thread = (uint64_t)pthread_self();
     note->ticks = mj_ticks();
+    mj_count_step(params[0], note->ticks);
 }
 
 #endif

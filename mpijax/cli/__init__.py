@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": ("mpijax.cli.doctor", "check MPI, launcher, cores, libraries and cache, with remedies"),
     "submit": ("mpijax.cli.submit", "write a batch script and hand it to the scheduler"),
     "explain": ("mpijax.cli.explain", "show by the lines of a program what its ranks send, and why"),
+    "profile": ("mpijax.cli.profile", "show by the lines of a program where its time goes"),
     "predict": ("mpijax.cli.predict", "predict time and memory of a program on ranks that you do not have"),
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
     "init": ("mpijax.cli.init", "write a small project: program, batch script, tests"),

@@ -10,20 +10,16 @@ from __future__ import annotations
 import argparse
 import html
 import json
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
+from mpijax.cli import observed
 from mpijax.cli.explained import STARTER
 from mpijax.cli.launcher import NoLauncher
-from mpijax.cli.run import PROGRAM, Job, run, split_program, without_interpreter
-from mpijax.cli.scratch import scratch
 from mpijax.core import pages
 from mpijax.core.units import amount
 from mpijax.runtime.program.explain import text_of
 
-_VALUED = ("-n", "-np", "--np", "--ranks", "--html", "--launcher")
 _PAGE = """<title>mpijax explain</title>
 <style>
  body { font: 14px sans-serif; margin: 1em; } pre { background: #f6f6f6; padding: 6px; overflow: auto; }
@@ -39,35 +35,14 @@ document.querySelectorAll("details").forEach((d, i) => { d.open = i === 0; });
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="mpijax explain", description=__doc__, usage=f"mpijax explain [options] {PROGRAM}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    p.add_argument(
-        "-n", "-np", "--np", "--ranks", dest="ranks", type=int, default=1,
-        help="number of ranks (default: 1, without a launcher)",
-    )  # fmt: skip
-    p.add_argument("--json", action="store_true", help="print JSON; what the program prints goes to standard error")
-    p.add_argument("--html", type=Path, help="also write a page with every program: lines, loops, messages, buffers")
-    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
-    p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
-    return p
+    return observed.parser("explain", __doc__, "every program: lines, loops, messages, buffers")
 
 
 def main(arguments: list[str]) -> int:
     """The exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
-    given, program = split_program(arguments, _VALUED)
-    options, program = parser().parse_args(given), without_interpreter(program)
-    if not program:
-        parser().error(f"there is no program: {PROGRAM}")
-    if not program[0].startswith("-") and not Path(program[0]).exists():
-        parser().error(f"there is no file {program[0]!r}; a module is run by -m")
-    if options.ranks < 1:
-        parser().error("ranks must be at least 1")
+    options, program = observed.parsed(parser(), arguments)
     try:
-        with scratch("explain") as folder:
-            status = _run(options, program, folder)
-            records = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))]
+        status, records = observed.observed(options, program, STARTER, str(int(options.html is not None)))
     except NoLauncher as error:
         print(f"mpijax explain: {error}", file=sys.stderr)
         return 1
@@ -77,17 +52,6 @@ def main(arguments: list[str]) -> int:
     plain = [{name: x for name, x in p.items() if name != "page"} for p in found]
     print(json.dumps(plain, indent=2) if options.json else _text(plain))
     return status
-
-
-def _run(options: argparse.Namespace, program: list[str], folder: Path) -> int:
-    out = sys.stderr if options.json else sys.stdout
-    out.flush()
-    words = ["-c", STARTER, str(folder), str(int(options.html is not None)), *program]
-    if options.ranks > 1:
-        job = Job(words, options.ranks, launcher=options.launcher, as_jax=options.as_jax)
-        return run(job, stdout=out.buffer)
-    starter = ["-m", "mpijax.as_jax"] if options.as_jax else []
-    return subprocess.run([sys.executable, *starter, *words], stdout=out.fileno(), check=False).returncode
 
 
 def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

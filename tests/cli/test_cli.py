@@ -421,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, predict, trace, init, checkpoint, completion" in capsys.readouterr().err
+    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, profile, predict, trace, init, checkpoint, completion" in capsys.readouterr().err
 
 
 def test_commands_are_light():

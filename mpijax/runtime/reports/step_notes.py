@@ -1,27 +1,45 @@
 """When the steps of programs began and ended, while the option `mpijax_profile_kernels` is on.
 
 A program that is loaded then has a kernel before and after each of its kernels, library calls and Python calls, which
-notes the time in memory of this process (``cython_ext/step_notes.h``, 25 ns). The last 65,536 steps are kept.
+notes the time in memory of this process (``cython_ext/step_notes.h``, 25 ns). The last 65,536 runs of steps are kept,
+and how long each step took in all its runs. `mpijax profile` has exchanges noted as well.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
-from mpijax.compiler.steps.instructions import GemmCall, KernelCall, NativeCall, PythonCall
+from mpijax.compiler.steps.instructions import Finish, GemmCall, KernelCall, NativeCall, PythonCall
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import Source
+from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.reports.recorder import recorder
 
 _NOTE = np.dtype([("ticks", "u8"), ("thread", "u8"), ("what", "i8")])
-_TIMED = (KernelCall, GemmCall, PythonCall, NativeCall)
+_KINDS = {KernelCall: "kernel", GemmCall: "library", NativeCall: "library", PythonCall: "python"}
+_EXCHANGES = {Call: "exchange", Finish: "exchange"}
 _lock = threading.Lock()
-# What notes mean: the label and the line of each step.
-_steps: list[tuple[str, Source]] = []
+# Whether exchanges are noted. The record of communication has them in any case, one by one.
+with_exchanges = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What notes mean: an instruction of a program, its label, the user's line, and the operations of a matrix product
+    with the bytes of its operands."""
+
+    kind: str
+    label: str
+    line: str
+    flops: float = 0.0
+    nbytes: int = 0
+
+
+_steps: list[Step] = []
 
 
 @dataclass(frozen=True)
@@ -37,14 +55,39 @@ class Span:
 
 def noted(step: Any) -> tuple[Any, ...]:
     """An instruction of a program, with notes around it if it is one that computes."""
-    if not isinstance(step, _TIMED):
+    kind = _KINDS.get(type(step)) or (_EXCHANGES.get(type(step)) if with_exchanges else None)
+    if kind is None:
         return (step,)
-    label = f"gemm {step.m}x{step.n}x{step.k}" if isinstance(step, GemmCall) else step.label
     with _lock:
         number = len(_steps)
-        _steps.append((label, step.source))
+        _steps.append(_described(kind, step))
     begins, ends = (KernelCall(record.step_notes_address(), (), (2 * number + x,), 1, 1) for x in (0, 1))
     return begins, step, ends
+
+
+def _described(kind: str, step: Any) -> Step:
+    if isinstance(step, Call):
+        return Step(kind, step.report.label, step.report.line)
+    if isinstance(step, Finish):
+        return Step(kind, "wait for an exchange", "")
+    line = str(step.source) if step.source.file else ""
+    if not isinstance(step, GemmCall):
+        return Step(kind, step.label, line)
+    m, n, k, batch = step.m, step.n, step.k, math.prod(step.batch)
+    nbytes = batch * (m * k + k * n + m * n) * step.dtype.itemsize
+    return Step(kind, f"gemm {m}x{n}x{k}", line, 2.0 * batch * m * n * k, nbytes)
+
+
+def count() -> int:
+    """How many steps programs that are loaded have."""
+    return len(_steps)
+
+
+def sums() -> list[tuple[Step, int, float]]:
+    """(step, how often it ran, seconds in all) of each step, without those of other programs that a step called."""
+    scale, _ = recorder.nanoseconds()
+    found = record.step_sums(len(_steps))
+    return [(step, calls, ticks * scale * 1e-9) for step, (ticks, calls) in zip(_steps, found, strict=False)]
 
 
 def spans() -> list[Span]:
@@ -66,7 +109,7 @@ def spans() -> list[Span]:
         while inside and inside[-1][0] != number:
             inside.pop()
         if inside:
-            label, line = _steps[number]
+            step = _steps[number]
             begin = zero + int(inside.pop()[1] * scale)
-            found.append(Span(label, str(line) if line.file else "", thread, begin, zero + int(ticks * scale)))
+            found.append(Span(step.label, step.line, thread, begin, zero + int(ticks * scale)))
     return found

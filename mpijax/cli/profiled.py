@@ -1,0 +1,108 @@
+"""One rank of ``mpijax profile``: runs the program, and writes down how long each step of its programs took.
+
+The words of the command line are FOLDER and those of the program. FOLDER gets `RANK.json`. Code is optimised before the
+first run, so that times are those of later ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from mpijax.aliasing import program
+from mpijax.cli import rank
+from mpijax.compiler.fusion.kernel import Kernel
+from mpijax.compiler.steps.plan import Plan
+from mpijax.core import config
+from mpijax.runtime.program import loader
+from mpijax.runtime.reports import step_notes
+
+# What Python runs. It is no module, because the program takes the place of the module `__main__`.
+STARTER = "from mpijax.cli.profiled import main; raise SystemExit(main())"
+
+
+class _Programs:
+    """The programs that were loaded: the number of the first step of each, its name, and the work of its loop nests."""
+
+    def __init__(self) -> None:
+        self.loaded: list[tuple[int, str, dict[tuple[str, str], list[tuple[int, int]]]]] = []
+
+    def note(self, plan: Plan, name: str) -> None:
+        work = defaultdict(list)
+        for nest in plan.nests:
+            work[nest.name, str(nest.source)].append((nest.flops(), traffic(nest)))
+        self.loaded.append((step_notes.count(), name, work))
+
+    def steps(self) -> list[dict[str, Any]]:
+        """What is written of each step that ran."""
+        found, ends = [], [*(first for first, _, _ in self.loaded), step_notes.count()]
+        sums = step_notes.sums()
+        for (begin, end), (_, name, work) in zip(pairwise(ends), self.loaded, strict=True):
+            for step, calls, seconds in sums[begin:end]:
+                flops, nbytes = step.flops, step.nbytes
+                if known := work.get((step.label, step.line)):
+                    flops, nbytes = known.pop(0) if len(known) > 1 else known[0]
+                if calls:
+                    found.append({
+                        "program": name, "kind": step.kind, "label": step.label, "line": step.line, "calls": calls,
+                        "seconds": seconds, "flops": flops * calls, "bytes": nbytes * calls,
+                    })  # fmt: skip
+        return found
+
+
+def traffic(nest: Kernel) -> int:
+    """Bytes that a loop nest moves at least: each value once, or what its loads and stores of it are."""
+    turns = math.prod(v.size for v in nest.variables)
+    uses = [e.attr[0] for e in nest.expressions if e.op == "load"], [s.value for s in nest.stores]
+    total = 0
+    for values in uses:
+        for value, times in Counter(map(id, values)).items():
+            x = next(v for v in values if id(v) == value)
+            total += min(x.nbytes, times * turns * x.aval.dtype.itemsize)
+    return total
+
+
+def peak_flops() -> float:
+    """Operations a second of a product of single-precision matrices: what this rank's cores can do."""
+    from mpijax import numpy as jnp
+
+    x = jnp.ones((1024, 1024), jnp.float32)
+    return max(2.0 * 1024**3 / _seconds(lambda: jnp.matmul(x, x)) for _ in range(3))
+
+
+def _seconds(call: Any) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def main() -> int:
+    """The exit status of the program."""
+    from mpijax.cli.measure import copy_rate
+
+    folder, number = Path(sys.argv[1]), rank.given_rank()
+    sys.argv[1:] = sys.argv[2:]
+    programs = _Programs()
+    loader.watchers.append(programs.note)
+    config.config.update("mpijax_profile_kernels", True)
+    config.config.update("jax_optimization_level", "O3")
+    step_notes.with_exchanges = True
+    begin = time.perf_counter()
+    try:
+        return program.main()
+    finally:
+        seconds = time.perf_counter() - begin
+        loader.watchers.remove(programs.note)
+        config.config.update("mpijax_profile_kernels", False)
+        found = {
+            "rank": int(number), "seconds": seconds, "steps": programs.steps(),
+            "bytes_per_second": copy_rate() * 2e6, "flops_per_second": peak_flops(),
+        }  # fmt: skip
+        if folder.is_dir():  # on the machine that asked
+            (folder / f"{number}.json").write_text(json.dumps(found))
