@@ -50,6 +50,38 @@ def solve(a, b):
     return jnp.linalg.solve(a, b)
 
 
+@program("linalg/inverse of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: WHOLE * (n - 1) / n)
+def inverse(a):
+    return jnp.linalg.inv(a)
+
+
+@program("linalg/determinant of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: WHOLE * (n - 1) / n)
+def determinant(a):
+    return jnp.linalg.slogdet(a)
+
+
+@program("linalg/gradient of a solve", rows(128, 128, drawn="definite"), rows(128), least=lambda n: WHOLE * (n - 1) / n)
+def gradient_of_solve(a, b):
+    return jax.grad(lambda a, b: (jnp.linalg.solve(a, b) ** 2).sum(), (0, 1))(a, b)
+
+
+@program("linalg/triangular solve, split matrix", rows(128, 128, drawn="definite"), rows(128), least=lambda n: 128 * 4)
+def triangular_solve_split(a, b):
+    return jax.scipy.linalg.solve_triangular(a, b, lower=True)
+
+
+@program("linalg/svd of a tall matrix", rows(1024, 16), least=lambda n: 16 * 16 * 4)
+def tall_svd(a):
+    u, s, vt = jnp.linalg.svd(a, full_matrices=False)
+    return jnp.abs(u), s, jnp.abs(vt)
+
+
+@program("linalg/eigh of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: WHOLE * (n - 1) / n)
+def eigh_split(a):
+    values, vectors = jnp.linalg.eigh(a)
+    return values, jnp.abs(vectors)
+
+
 @program("linalg/triangular solve, right sides split", whole(64, 64, drawn="definite"), rows(256, 64))
 def triangular_solve(a, b):
     return jax.scipy.linalg.solve_triangular(a, b.T, lower=True)

@@ -12,6 +12,7 @@ from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
 from mpijax.ops.creation import iota
+from mpijax.ops.linalg import lu_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import LapackCode, lapack
 from mpijax.ops.linalg.matrices import broadcast_behind, eye, lower_triangle, upper_triangle
@@ -97,7 +98,7 @@ def _tangent(factors, a_dot, permutation):
 
 lu_p = linalg_primitive(
     "lu", (2,), _lu_shapes, _lu, jvp=_lu_jvp, multiple_results=True,
-    result_dtypes=lambda dtype: [dtype, _I32, _I32], lower=lapack("lu"),
+    result_dtypes=lambda dtype: [dtype, _I32, _I32], lower=lapack("lu"), sharding=lu_over_ranks.sharding,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- pivots

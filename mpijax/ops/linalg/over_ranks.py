@@ -2,7 +2,8 @@
 
 QR of a tall matrix: each rank factors its rows, and all factor the stack of the triangles (J. Demmel et al.,
 "Communication-optimal parallel and sequential QR and LU factorizations", 2012). The first rows stay as they are in the
-stack: a Householder reflection decides its sign by them, so the signs are those of LAPACK on the whole matrix.
+stack: a Householder reflection decides its sign by them, so the signs are those of LAPACK on the whole matrix. The
+singular values of a tall matrix are those of R, as LAPACK finds them too.
 
 Cholesky: block columns from left to right. All ranks get a block column, and each one subtracts its products from its
 own rows. No rank has more than its rows and one block column.
@@ -25,7 +26,8 @@ from mpijax.ops.collectives.permutations import pbroadcast
 from mpijax.ops.compare import ne
 from mpijax.ops.creation import full, full_like
 from mpijax.ops.dot import batch_matmul
-from mpijax.ops.linalg.matrices import adjoint, lower_triangle
+from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS
+from mpijax.ops.linalg.matrices import adjoint, exact_product, lower_triangle
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
@@ -33,20 +35,21 @@ from mpijax.ops.select import select
 from mpijax.ops.shapes import broadcast_to
 from mpijax.ops.slicing import concatenate, slice_in_dim
 
-# Block columns of a matrix, at most: the program has a few operations for each.
-_MOST_BLOCKS = 64
-
 
 def qr_sharding(s: rules.Operation) -> rules.Plan | None:
     """The rule of `qr`."""
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
-    square_q = p["full_matrices"] and m != n
-    if config.values.mpijax_same_bits or cut is None or p["pivoting"] or square_q or not 0 < n <= int(cut.lengths[0]):
+    if cut is None or p["pivoting"] or (p["full_matrices"] and m != n) or not _is_tall(cut, n):
         return rules.batched((2,))(s)
     rows = (*cuts[:-2], cut, None)
     program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
     return rules.Plan([rows], [rows, (*cuts[:-2], None, None)], p, program=program)
+
+
+def _is_tall(cut: Cut, columns: int) -> bool:
+    """Whether each rank factors its rows of a matrix, which `cut` divides."""
+    return not config.values.mpijax_same_bits and 0 < columns <= int(cut.lengths[0])
 
 
 def _tall(n: int, cut: Cut, me: int) -> Callable[..., Any]:
@@ -70,13 +73,37 @@ def _tall(n: int, cut: Cut, me: int) -> Callable[..., Any]:
     return program
 
 
+def svd_sharding(s: rules.Operation) -> rules.Plan | None:
+    """The rule of `svd`: that of R, if rows of a tall matrix are split; of a wide one, that of its adjoint."""
+    [shape], [cuts], p = s.shapes, s.cuts, s.params
+    (rows, columns), (m, n) = cuts[-2:], shape[-2:]
+    if not (p["compute_uv"] and p["full_matrices"]):
+        if rows is not None and _is_tall(rows, n):
+            return rules.Plan([], [], p, whole=lambda x: _by_qr(x, p))
+        if columns is not None and _is_tall(columns, m):
+            return rules.Plan([], [], p, whole=lambda x: _of_adjoint(x, p))
+    return rules.batched((2,))(s)
+
+
+def _by_qr(x: Any, params: Any) -> list[Any]:
+    """With x = Q R and R = U diag(s) V^H: s, Q U and V^H."""
+    q, r = registry["qr"].bind(x, pivoting=False, full_matrices=False, use_magma=None)
+    s, *uv = registry["svd"].bind(r, **params)
+    return [s, exact_product(q, uv[0]), uv[1]] if uv else [s]
+
+
+def _of_adjoint(x: Any, params: Any) -> list[Any]:
+    s, *uv = registry["svd"].bind(adjoint(x), **params)
+    return [s, adjoint(uv[1]), adjoint(uv[0])] if uv else [s]
+
+
 def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
     """The rule of `cholesky`."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or shape[0] < cut.parts:
         return rules.batched((2,))(s)
-    if not 1 < cut.parts <= _MOST_BLOCKS:
+    if not 1 < cut.parts <= MOST_BLOCKS:
         return rules.batched((2,))(s)
     blocks = s.even(shape[0], cut.axes)
     program = _by_block_columns(blocks, part_number(cut.axes, s.sizes, s.place))

@@ -11,6 +11,7 @@ from mpijax.core import config
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_beside, transposed
+from mpijax.ops.linalg.over_ranks import svd_sharding
 
 
 class SvdAlgorithm(enum.Enum):
@@ -150,5 +151,6 @@ def _options(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
 
 
 svd_p = linalg_primitive(
-    "svd", (2,), _shapes, _svd, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True, lower=lapack("svd", _options)
-)
+    "svd", (2,), _shapes, _svd, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True, lower=lapack("svd", _options),
+    sharding=svd_sharding,
+)  # fmt: skip

@@ -11,6 +11,7 @@ from mpijax.core.sharding import rules
 from mpijax.core.trace import typeof
 from mpijax.ops.binary import neg
 from mpijax.ops.convert import convert_element_type
+from mpijax.ops.linalg import triangular_over_ranks
 from mpijax.ops.linalg.common import is_complex, linalg_primitive
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import exact_product, lower_triangle, transposed, upper_triangle
@@ -143,6 +144,9 @@ def _options(_a, _b, *, left_side, lower, transpose_a, conjugate_a, unit_diagona
 
 def _sharding(s: rules.Operation) -> rules.Plan | None:
     """Right-hand sides are independent: they stay split, as do the axes before those of a matrix."""
+    split = triangular_over_ranks.sharding(s)
+    if split is not None:
+        return split
     [a, b] = s.shapes
     stack, free = len(a) - 2, len(b) - (1 if s.params["left_side"] else 2)
     cuts = rules.agreed([a[:stack], b[:stack]], [c[:stack] for c in s.cuts], a[:stack])

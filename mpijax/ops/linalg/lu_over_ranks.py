@@ -1,0 +1,86 @@
+"""LU factorization with row exchanges of a matrix that is split over ranks.
+
+Block columns from left to right. A rank has whole columns, so it finds the pivots of its block column by itself: LAPACK
+factors the block. All ranks get the factor and the pivots, exchange rows of their own columns, and subtract products.
+Pivots are those of LAPACK on the whole matrix, but for ties that rounding breaks otherwise. A rank sends about half the
+matrix, and has no more than its columns and one block column. A matrix whose rows are split comes to columns by one
+alltoall before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import config
+from mpijax.core.registry import registry
+from mpijax.core.sharding import rules
+from mpijax.core.sharding.cuts import Cut, part_number
+from mpijax.ops.collectives.permutations import pbroadcast
+from mpijax.ops.creation import full, iota
+from mpijax.ops.linalg.matrices import exact_product
+from mpijax.ops.slicing import concatenate, slice_in_dim
+
+# Blocks of a matrix, at most: the program has a few operations for each.
+MOST_BLOCKS = 64
+
+_I32 = np.dtype(np.int32)
+
+
+def sharding(s: rules.Operation) -> rules.Plan | None:
+    """The rule of `lu`."""
+    [shape], [cuts] = s.shapes, s.cuts
+    cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
+    if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or min(shape) < cut.parts:
+        return rules.batched((2,))(s)
+    if not 1 < cut.parts <= MOST_BLOCKS:
+        return rules.batched((2,))(s)
+    columns = s.even(shape[1], cut.axes)
+    program = _by_block_columns(shape[0], columns, part_number(cut.axes, s.sizes, s.place))
+    return rules.Plan([(None, columns)], [(None, columns), (None,), (None,)], s.params, program=program)
+
+
+def _by_block_columns(rows: int, columns: Cut, me: int) -> Callable[..., Any]:
+    """This rank's columns of the factors, the pivots and the order of the rows."""
+    blocks = [(k, begin, end) for k, (begin, end) in enumerate(columns.spans) if begin < min(end, rows)]
+    last = columns.part(me)[1]
+
+    def program(x: Any) -> list[Any]:
+        done, pivots, order, ordered = [], [], iota(_I32, rows), []
+        for k, begin, end in blocks:
+            few, factors = min(end, rows) - begin, x
+            found = full((few,), 0, _I32)
+            if me == k:
+                factors, found, _ = registry["lu"].bind(x)
+            found = pbroadcast(found, columns.axes, k)
+            moved = registry["lu_pivots_to_permutation"].bind(found, permutation_size=rows - begin)
+            x = factors if me == k else _rows(x, moved)
+            top, x = slice_in_dim(x, 0, few), slice_in_dim(x, few, None)
+            if end < columns.size:
+                panel = factors if me == k else full((rows - begin, end - begin), 0, x.dtype)
+                panel = slice_in_dim(pbroadcast(panel, columns.axes, k), 0, few, axis=1)
+            if last > end:
+                top = _solved(slice_in_dim(panel, 0, few), top)
+                x = registry["sub"].bind(x, exact_product(slice_in_dim(panel, few, None), top))
+            order = _rows(order, moved)
+            done.append(top)
+            pivots.append(registry["add"].bind(found, full((few,), begin, _I32)))
+            ordered.append(slice_in_dim(order, 0, few))
+            order = slice_in_dim(order, few, None)
+        return [concatenate([*done, x], 0), concatenate(pivots, 0), concatenate([*ordered, order], 0)]
+
+    return program
+
+
+def _rows(x: Any, order: Any) -> Any:
+    """The rows of x in an order."""
+    return x.at[order].get(mode="promise_in_bounds", unique_indices=True)
+
+
+def _solved(factor: Any, block: Any) -> Any:
+    """X with L X = block, where the diagonal of L is ones."""
+    return registry["triangular_solve"].bind(
+        factor, block, left_side=True, lower=True, transpose_a=False, conjugate_a=False, unit_diagonal=True
+    )
