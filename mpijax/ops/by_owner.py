@@ -24,7 +24,7 @@ from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives.gather_scatter import psum_scatter
 from mpijax.ops.collectives.reductions import pmax, pmin, psum
 from mpijax.ops.compare import ge, lt
-from mpijax.ops.convert import bitcast_convert_type, convert_element_type
+from mpijax.ops.one_owner import bits, of_bits
 from mpijax.ops.reductions import extreme
 from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
@@ -109,16 +109,16 @@ def _gather_program(
         shape = s.local(s.results[0], plain.results[0])
         zero = broadcast_in_dim(np.zeros((), x.dtype), shape, ())
         found = zero if got is None else select(_over_windows(mine, shape, offsets), got, zero)
-        found = _bits(found)
+        found = bits(found)
         if split is None:
             total = psum(found, cut.axes)
         else:
             axis, at_result = split
             total = psum_scatter(found, cut.axes, scatter_dimension=at_result, tiled=True)
-            shape = total.shape
+            shape = (*shape[:at_result], typeof(total).shape[at_result], *shape[at_result + 1 :])
             block = s.span(s.even(s.shapes[1][axis], cut.axes))
             at = slice_in_dim(at, *block, axis=axis)
-        total = _of_bits(total, x.dtype)
+        total = of_bits(total, x.dtype)
         if not drops:
             return total
         given = s.params["fill_value"]
@@ -127,21 +127,6 @@ def _gather_program(
         return select(_over_windows(_inside(at, 0, size), shape, offsets), total, fill)
 
     return program
-
-
-def _bits(x: Any) -> Any:
-    """x as what ranks may add up where all but one have zeros: -0.0, NaN and flags arrive as they are."""
-    if x.dtype == np.bool_:
-        return convert_element_type(x, np.uint8)
-    if dtypes.issubdtype(x.dtype, np.floating):
-        return bitcast_convert_type(x, np.dtype(f"u{x.dtype.itemsize}"))
-    return x
-
-
-def _of_bits(x: Any, dtype: Any) -> Any:
-    if dtypes.issubdtype(dtype, np.floating):
-        return bitcast_convert_type(x, dtype)
-    return convert_element_type(x, dtype)
 
 
 def _local_sizes(s: Operation, plain: Plan, dim: int) -> tuple[int, ...]:

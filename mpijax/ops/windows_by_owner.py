@@ -19,9 +19,10 @@ from mpijax.core.sharding.cuts import Cut, Cuts, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, share
 from mpijax.core.trace import typeof
 from mpijax.ops import binary
-from mpijax.ops.collectives.reductions import numeric, psum
+from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full
+from mpijax.ops.one_owner import bits, of_bits
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
 from mpijax.ops.select import select
@@ -42,7 +43,7 @@ def dynamic_slice(s: Operation) -> Plan:
         found = registry["dynamic_slice"].bind(x, *places.starts, slice_sizes=local)
         for d in across:
             found = places.shifted(found, d, 1)
-        return convert_element_type(psum(numeric(found), over), typeof(x).dtype)
+        return of_bits(psum(bits(found), over), typeof(x).dtype)
 
     return Plan([cuts, *map(uncut, starts)], plain.results, s.params, program=program)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spmd.ranks import SIZE, P, assert_same, mesh_1d, whole
+from spmd.ranks import SIZE, P, assert_same, mesh_1d, real, whole
 
 import mpijax as jax
 from mpijax import NamedSharding
@@ -63,10 +63,24 @@ def test_rows_of_truth_values_come_from_their_owners(mode):
     assert_same(split(x).at[rows].get(mode=mode), x[rows])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8", "complex64", "bool"])
 def test_rows_come_from_their_owners_bit_by_bit(dtype):
     """A sum of parts of which one is not 0 made 0.0 of -0.0, and there is none of float8."""
     x = np.repeat(np.array([-0.0, 1.5, 0.0, -2.0] * N)[:N, None], 3, 1).astype(jnp.dtype(dtype))
+    x = x.conj() if dtype == "complex64" else x
     rows = np.array([0, N - 1, 2, N // 2])
     got = jnp.take(split(x), rows, axis=0)
     assert whole(got).tobytes() == x[rows].tobytes()
+    alike = jax.jit(lambda x, at: x[at // 2])(split(x), split(np.arange(N)))
+    assert whole(alike).tobytes() == x[np.arange(N) // 2].tobytes()
+    window = jax.jit(lambda x, at: jax.lax.dynamic_slice_in_dim(x, at, 2))(split(x), 4)
+    assert whole(window).tobytes() == x[4:6].tobytes()
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_largest_and_smallest_of_complex_numbers(largest):
+    """By real part, then by imaginary part, which MPI does not compare."""
+    x = (real((N, 3)) // 0.5 + 1j * real((N, 3), 1)).astype(np.complex64)
+    f = jax.jit(lambda x: [(jnp.max if largest else jnp.min)(x, axis=axis) for axis in (0, 1, None)])
+    for got, want in zip(f(split(x)), f(jnp.asarray(x)), strict=True):
+        assert_same(got, want)

@@ -155,7 +155,7 @@ class _System:
         return found
 
     def _strip(self, m: Any, k: int, axis: int) -> tuple[Any, Any]:
-        """Block `k` of the diagonal of M, and its other rows (columns if `axis` is 0) in the triangle, from rank `k`."""
+        """Block `k` of the diagonal of M, and its other rows (columns if `axis` is 0) in the triangle: from rank k."""
         begin, end = self.cut.part(k)
         at_end = self.lower == (axis == 1)
         low, high = (0, end) if at_end else (begin, self.cut.size)

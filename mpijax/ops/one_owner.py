@@ -1,0 +1,41 @@
+"""Elements that one rank has, and for which all others have zeros, as what ranks can add up.
+
+They arrive as they are: -0.0, NaN and truth values too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.registry import registry
+from mpijax.core.trace import typeof
+from mpijax.ops.convert import bitcast_convert_type, convert_element_type
+from mpijax.ops.shapes import expand_dims, squeeze
+from mpijax.ops.slicing import concatenate, slice_in_dim
+
+
+def bits(x: Any) -> Any:
+    """Whole numbers of the same bits; those of complex numbers with a last axis of two."""
+    dtype = typeof(x).dtype
+    if dtype == np.bool_:
+        return convert_element_type(x, np.uint8)
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        parts = [bits(registry[name].bind(x)) for name in ("real", "imag")]
+        return concatenate([expand_dims(part, (-1,)) for part in parts], typeof(x).ndim)
+    if dtypes.issubdtype(dtype, np.floating):
+        return bitcast_convert_type(x, np.dtype(f"u{dtype.itemsize}"))
+    return x
+
+
+def of_bits(x: Any, dtype: Any) -> Any:
+    """The elements whose `bits` these are."""
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        last, part = typeof(x).ndim - 1, np.dtype(f"f{dtype.itemsize // 2}")
+        halves = (squeeze(slice_in_dim(x, k, k + 1, axis=last), (last,)) for k in (0, 1))
+        return registry["complex"].bind(*(of_bits(half, part) for half in halves))
+    if dtypes.issubdtype(dtype, np.floating):
+        return bitcast_convert_type(x, dtype)
+    return convert_element_type(x, dtype)
