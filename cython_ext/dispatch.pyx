@@ -80,13 +80,18 @@ cdef extern from *:
     object take "mj_take"(PyObject* x)
 
 
-cdef object leaf_type(object leaf, object typeof, bint* plain):
-    """The type of a leaf: an object of the user's may make it anew each time. A shard is not plain."""
-    if is_array(<PyObject*>leaf):
-        if (<ArrayBase>leaf).sharding != NULL and (<object>(<ArrayBase>leaf).sharding).is_followed:
-            plain[0] = False
-        return <object>(<ArrayBase>leaf).aval
-    return typeof(leaf)
+cdef object leaf_type(object leaf, object typeof):
+    """What a program for a leaf is found by: its type, which an object of the user's may make anew each time.
+
+    Of an array over devices, with its sharding and the options: they say which part of it this rank has.
+    """
+    if not is_array(<PyObject*>leaf):
+        return typeof(leaf)
+    aval = <object>(<ArrayBase>leaf).aval
+    if (<ArrayBase>leaf).sharding == NULL:
+        return aval
+    sharding = <object>(<ArrayBase>leaf).sharding
+    return (aval, sharding, options.trace_key) if sharding.is_followed else aval
 
 
 cdef class JitBase:
@@ -117,13 +122,10 @@ cdef class JitBase:
         return len(self.entries)
 
     def _key(self, args, kwargs):
-        """The key of a call, and whether it can be remembered."""
-        cdef list leaves = []
-        cdef bint plain = True
-        key = self.make_key(args, kwargs, leaves, &plain)
-        return key if plain else None
+        """The key of a call."""
+        return self.make_key(args, kwargs, [])
 
-    cdef tuple make_key(self, tuple args, dict kwargs, list leaves, bint* plain):
+    cdef tuple make_key(self, tuple args, dict kwargs, list leaves):
         cdef object structure
         cdef Py_ssize_t n, i
         cdef tuple key
@@ -137,27 +139,25 @@ cdef class JitBase:
         Py_INCREF(number)
         PyTuple_SET_ITEM(key, 1, number)
         for i in range(n):
-            aval = leaf_type(<object>PyList_GET_ITEM(leaves, i), self.typeof, plain)
+            aval = leaf_type(<object>PyList_GET_ITEM(leaves, i), self.typeof)
             Py_INCREF(aval)
             PyTuple_SET_ITEM(key, i + 2, aval)
         return key
 
     def __call__(self, *args, **kwargs):
         cdef list leaves
-        cdef bint plain = True
         cdef PyObject* found
         cdef Entry entry
         if self._plain and state.trace is eval_trace:
             leaves = []
             try:
-                key = self.make_key(args, kwargs, leaves, &plain)
+                key = self.make_key(args, kwargs, leaves)
             except (TypeError, OverflowError):
                 return self._slow_call(args, kwargs)
-            if plain:
-                found = PyDict_GetItemWithError(self.entries, key)
-                if found != NULL:
-                    entry = <Entry>found    # held: another thread may replace it while the program runs
-                    return entry.run(leaves)
+            found = PyDict_GetItemWithError(self.entries, key)
+            if found != NULL:
+                entry = <Entry>found    # held: another thread may replace it while the program runs
+                return entry.run(leaves)
         return self._slow_call(args, kwargs)
 
 
@@ -202,7 +202,6 @@ cdef class Eager:
         cdef PyObject* outs[16]
         cdef tuple arguments = args if type(args) is tuple else tuple(args)
         cdef Py_ssize_t n = PyTuple_GET_SIZE(arguments), i
-        cdef bint plain = True
         cdef object aval
         cdef PyObject* found = NULL
         cdef Program program
@@ -227,7 +226,7 @@ cdef class Eager:
                 converted.append(number)
                 given[i] = <PyObject*>number[1]
                 continue
-            aval = leaf_type(<object>given[i], self.typeof, &plain)
+            aval = leaf_type(<object>given[i], self.typeof)
             Py_INCREF(aval)
             PyTuple_SET_ITEM(key, i + 2, aval)
             if not is_array(given[i]):
@@ -236,8 +235,6 @@ cdef class Eager:
                 value = self.make_array(<object>given[i], aval)
                 converted.append(value)
                 given[i] = <PyObject*>value
-        if not plain:
-            return self.miss(self.programs, None, primitive, arguments, params)
         try:
             found = PyDict_GetItemWithError(self.programs, key)
         except TypeError:

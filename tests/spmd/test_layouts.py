@@ -320,3 +320,25 @@ def test_an_array_like_another_lies_as_it_does_without_a_mesh_in_context():
     for filled, value in ((jnp.zeros_like(x), 0), (jnp.full_like(x, 2), 2), (jax.jit(jnp.ones_like)(x), 1)):
         assert filled.sharding.is_equivalent_to(layout, 2)
         assert_same(filled, np.full((2 * SIZE, 3), value, np.float32))
+
+
+@many
+@pytest.mark.parametrize("spec", [P(), P("i")])
+def test_results_keep_the_sharding_of_arrays_that_all_ranks_have(spec):
+    """As in JAX: also those of single operations, beside arrays that nobody has placed."""
+    sharding = NamedSharding(mesh_1d(), spec)
+    x = jax.device_put(jnp.arange(2.0 * SIZE), sharding)
+    found = [x + 1, jnp.sin(x), x + np.ones(2 * SIZE), x + jnp.ones(2 * SIZE), jax.jit(lambda x: x * 2)(x)]
+    for y in found:
+        assert y.sharding == sharding and y.committed
+    for y in (x[0], x @ x, jnp.stack([x, x])[:, 0]):
+        assert y.sharding == NamedSharding(mesh_1d(), P())
+
+
+def test_calls_on_arrays_over_ranks_find_their_program():
+    """A sharding is part of what a program is found by, as types are: a second call runs no Python of the first."""
+    f = jax.jit(lambda x: x + 1)
+    for spec in (P(), P("i"), P(), P("i")):
+        x = jax.device_put(jnp.arange(2.0 * SIZE), NamedSharding(mesh_1d(), spec))
+        assert_same(f(x), np.arange(2.0 * SIZE, dtype=np.float32) + 1)
+    assert f._num_programs() == (2 if SIZE > 1 else 1)

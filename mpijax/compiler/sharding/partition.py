@@ -297,11 +297,11 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
 
 
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
-    """The results of an operation on values over several devices of a process, named as its operands are.
+    """The results of an operation on values that are whole, or over several devices of a process, named as these are.
 
-    What the devices of a process have of an array is only said of it. first: as for `placed`.
+    first: as for `placed`.
     """
-    layouts = [x if _is_of_several_here(x) else None for x in map(p.layout_held, inputs)]
+    layouts = [x if _is_followed_by_name(x) else None for x in map(p.layout_held, inputs)]
     one = next((x for x in layouts if x is not None), None)
     if one is None:
         return outs
@@ -325,11 +325,13 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     return list(map(named, outs, _layouts_of_results(p, eqn, inputs, avals, layouts, one)))
 
 
-def _is_of_several_here(layout) -> bool:
-    """Whether a process may have several devices of a sharding."""
+def _is_followed_by_name(layout) -> bool:
+    """Whether a sharding is only said of a value: a process has the parts of several devices, or all of an array."""
     if layout is None:
         return False
-    return layout.is_fully_addressable or (hasattr(layout, "mesh") and layout.mesh.holds_several)
+    return layout.is_fully_addressable or (
+        hasattr(layout, "mesh") and (layout.mesh.holds_several or layout.keeps_whole)
+    )
 
 
 def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> list:

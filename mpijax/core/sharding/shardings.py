@@ -179,7 +179,7 @@ class NamedSharding(Sharding):
 
     @cached_property
     def is_followed(self) -> bool:  # type: ignore[override]
-        return not self._splits_nothing or self.mesh.holds_several or self.mesh.lacks_processes
+        return not self._splits_nothing or self.mesh.size > 1 or self.mesh.lacks_processes
 
     @cached_property
     def is_elsewhere(self) -> bool:  # type: ignore[override]

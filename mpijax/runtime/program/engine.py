@@ -67,44 +67,27 @@ def physical(x: Any, aval) -> Any:
 
 
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run an operation whose program is not known; remember it under `key` unless that is None."""
+    """Run an operation whose program is not known; remember it under `key` unless that is None: it has no hash."""
     avals = tuple([typeof(x) for x in args])
-    if key is None:
-        return _evaluate_shards(primitive, args, avals, params)
     program = _eager_program(primitive, avals, params, args)
-    if len(programs) >= MOST_PROGRAMS:
-        programs.clear()
-    programs[key] = program
-    if "comm" in params:
-        forget_with(params, lambda: programs.pop(key, None))
+    if key is not None:
+        if len(programs) >= MOST_PROGRAMS:
+            programs.clear()
+        _tables[id(programs)] = programs
+        programs[key] = program
+        if "comm" in params:
+            forget_with(params, lambda: programs.pop(key, None))
     outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
     return outs if primitive.multiple_results else outs[0]
 
 
-_programs_of_shards: dict[Any, Any] = {}
+_tables: dict[int, dict] = {}
 
 
 def forget() -> None:
-    """Programs of operations on arrays of which a rank has a shard."""
-    _programs_of_shards.clear()
-
-
-def _evaluate_shards(primitive: Primitive, args: Sequence[Any], avals, params: dict[str, Any]) -> Any:
-    """An operation on arrays of which this rank has a shard; or with parameters that cannot be looked up."""
-    def names() -> list[str]:
-        return [f"args[{i}] of {primitive.name}" for i in range(len(args))]
-
-    key: Any = (primitive, tuple(params.items()), avals, config.trace_key(), shardings_of(args, names))
-    try:
-        program = _programs_of_shards.get(key)
-    except TypeError:
-        key = program = None
-    if program is None:
-        program = _eager_program(primitive, avals, params, args)
-        if key is not None:
-            _programs_of_shards[key] = program
-    outs = program.run([physical(x, a) for x, a in zip(args, avals, strict=True)])
-    return outs if primitive.multiple_results else outs[0]
+    """Programs of single operations: those over ranks that are gone cannot run any more."""
+    for programs in _tables.values():
+        programs.clear()
 
 
 def shardings_of(
@@ -163,7 +146,8 @@ def _eager_program(primitive: Primitive, avals, params, args):
     _check_execution(primitive.name)
     with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
         closed = trace_to_closed_jaxpr(fun, avals)
-    return compile_jaxpr(closed, primitive.name, (), shardings_of(args) or (), keep=False)
+    layouts = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
+    return compile_jaxpr(closed, primitive.name, (), layouts or (), keep=False)
 
 
 def _check_execution(name: str) -> None:
@@ -238,7 +222,7 @@ def dispatch(jitted, args, kwargs):
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
             raise TypeError(_no_value(f" '{dict(enumerate(names())).get(i, i)}'", x))
-    if statics or not jitted._plain or layouts is not None:
+    if statics or not jitted._plain:
         try:
             key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), layouts)
         except TypeError:
