@@ -77,7 +77,7 @@ def _indexed(s: Operation, plain: Plan) -> int | None:
         cut = s.cuts[0][dim]
         if cut is None or sizes[dim] != 1 or dim not in numbers.collapsed_slice_dims or used & set(cut.axes):
             continue
-        if 2 * share(s, s.results[0], plain.results[0]) < math.prod(s.shapes[0]):
+        if 2 * share(s, s.results[0], plain.results[0]) <= math.prod(s.shapes[0]):
             return dim
     return None
 

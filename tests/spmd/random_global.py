@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import spmd.random_functions  # noqa: F401  (more steps)
+from spmd import random_algorithms  # the last steps
 from spmd.random_steps import LARGEST, OPERATIONS, Known, draw_spec
 
 import mpijax as jax
@@ -105,11 +106,11 @@ def draw(seed: int) -> Program:
         program.specs.append(draw_spec(rng, x.shape, program.mesh))
         program.values.append(Known(x.shape, 48, k == 0))
     wanted = rng.integers(3, 9)
+    names = [n for n, make in OPERATIONS.items() if seed >= random_algorithms.FROM or make.__module__ != random_algorithms.__name__]
     for _ in range(100):
         if len(program.steps) == wanted:
             break
-        name = list(OPERATIONS)[rng.integers(len(OPERATIONS))]
-        _add(rng, program, name)
+        _add(rng, program, names[rng.integers(len(names))])
     return program
 
 

@@ -289,6 +289,8 @@ class Grouper:
 
     def _is_read_outside(self, v: Value, inside: set[Value]) -> bool:
         """Whether something outside of the group reads `v`: follows values computed where they are read."""
+        if self.roots.is_sent_from(v):
+            return True
         seen: set[Node] = set()
         users = list(v.users)
         while users:

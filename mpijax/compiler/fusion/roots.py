@@ -72,6 +72,7 @@ class Roots:
         # The work for one element of a value where operands that have no loops of their own are computed again.
         self.work: dict[int, int] = {}
         self._sent: dict[tuple[int, int], View | None] = {}
+        self._bases: set[int] = set()
         self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
         for node in graph.nodes:
@@ -207,8 +208,14 @@ class Roots:
         """
         key = id(node), id(v)
         if key not in self._sent:
-            self._sent[key] = self._block_sent(node, v)
+            view = self._sent[key] = self._block_sent(node, v)
+            if view is not None:
+                self._bases.add(id(view.base))
         return self._sent[key]
+
+    def is_sent_from(self, v: Value) -> bool:
+        """Whether the operand of a message or a native operation is read as a part of `v`."""
+        return id(v) in self._bases
 
     def _block_sent(self, node: Node, v: Value) -> View | None:
         lower = node.primitive.lower

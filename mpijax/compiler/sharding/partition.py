@@ -30,6 +30,7 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.source import UNKNOWN, sources_from
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
 from mpijax.ops.collectives.one_sided import paired
+from mpijax.ops.shapes import transpose_p
 from mpijax.ops.slicing import slice_p
 
 
@@ -203,6 +204,8 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
     ]
     if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
+    if eqn.primitive is transpose_p and held[0] is not None:
+        p.turned[outs[0]] = inputs[0], held[0], eqn.params["permutation"]
     p.known.lost.update(zip(outs, _lost(p, rule, seen, plan, inputs), strict=False))
     return outs
 

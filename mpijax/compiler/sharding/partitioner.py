@@ -89,7 +89,8 @@ class Known:
 class Partitioner:
     """What is known of the values of one graph.
 
-    views: slices whose halos are read from the array that they are slices of. moved: values cut otherwise, by value,
+    views: slices whose halos are read from the array that they are slices of. turned: arrays that are transposes, with
+    what they are transposes of, its blocks and the permutation. moved: values cut otherwise, by value,
     mesh and cuts: none is sent twice. summed: the sums of partial results. waiting: what the operation at hand reads of
     partial results.
     """
@@ -98,6 +99,7 @@ class Partitioner:
         self.graph, self.outer = graph, outer
         self.known: Known = outer.known if outer is not None else Known()
         self.views: dict[Value, Any] = {}
+        self.turned: dict[Value, tuple[Value, Blocks, tuple[int, ...]]] = {}
         self.moved: dict[Any, Value] = {}
         self.summed: dict[Any, Value] = {}
         self.waiting: Any = None

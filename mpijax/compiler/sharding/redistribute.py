@@ -156,6 +156,12 @@ class Redistribution:
         return known
 
     def _moved(self, v: Any, have: Blocks, want: Cuts) -> Any:
+        of = self._transpose_of(v, have, want)
+        if of is not None:
+            source, blocks, order = of
+            cuts = tuple(want[order.index(d)] for d in range(len(order)))
+            shape = have.recut(want).local_shape
+            return self._pure("transpose", {"permutation": order}, [self.move(source, blocks, cuts)], shape)
         # One axis after the other, so that steps that values have in common are taken once.
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and w is not None and h != w and h.axes == w.axes:
@@ -174,6 +180,16 @@ class Redistribution:
             if w is not None and have.cuts[dim] != w:
                 v = self._cut_out(v, dim, have.span(w))
         return v
+
+    def _transpose_of(self, v: Any, have: Blocks, want: Cuts) -> tuple[Any, Blocks, tuple[int, ...]] | None:
+        """What `v` is a transpose of, if that is gathered along its first axis: it is sent from its place then."""
+        of = self.p.turned.get(v)
+        if of is None:
+            return None
+        _, blocks, order = of
+        first = order.index(0)
+        gathers = first > 0 and have.cuts[first] is not None and want[first] is None
+        return of if gathers and all(have.cuts[d] == blocks.cuts[at] for d, at in enumerate(order)) else None
 
     # ------------------------------------------------------------ along one axis
 

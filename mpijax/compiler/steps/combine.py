@@ -70,4 +70,4 @@ def combine(steps: list[Step]) -> list[Step]:
 def _combined(nodes: list[Node]) -> CombinedStep:
     total = sum(n.inputs[0].size for n in nodes)
     aval = ShapedArray((total,), nodes[0].inputs[0].element)
-    return CombinedStep(nodes, Value(aval, "packed"), Value(aval, "reduced"))
+    return CombinedStep(nodes, Value(aval, "packed"))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from mpijax.compiler.steps.control import Body
 
 
+# Exchanges whose result MPI writes over the operand, if both are in one place.
+_IN_PLACE = (Exchange.ALLREDUCE, Exchange.BCAST)
+
+
 class Step:
     """What all steps answer."""
 
@@ -155,6 +159,8 @@ class NodeStep(Step):
 
     def replaceable(self, v: Value) -> list[Value]:
         lower, node = self.node.primitive.lower, self.node
+        if self.exchange in _IN_PLACE:
+            return self.operands
         if not isinstance(lower, Native):
             return []
         pairs = [(node.inputs[i], node.outputs[o]) for i, o in lower.aliased(node.params)]
@@ -178,11 +184,10 @@ class NodeStep(Step):
 
 @dataclass(eq=False)
 class CombinedStep(Step):
-    """Reductions over ranks done as one: operands are packed one behind the other, results unpacked."""
+    """Reductions over ranks done as one: operands are packed one behind the other, reduced there, and unpacked."""
 
     nodes: list[Node]
     packed: Value
-    reduced: Value
 
     @property
     def reads(self) -> list[Value]:
@@ -190,7 +195,7 @@ class CombinedStep(Step):
 
     @property
     def writes(self) -> list[Value]:
-        return [*self.unpacked, self.packed, self.reduced]
+        return [*self.unpacked, self.packed]
 
     @property
     def communicates(self) -> bool:
@@ -202,7 +207,7 @@ class CombinedStep(Step):
 
     @property
     def received(self) -> list[Value]:
-        return [self.reduced]
+        return [self.packed]
 
     @property
     def unpacked(self) -> list[Value]:
@@ -221,8 +226,7 @@ class StartStep(Step):
 
     @property
     def writes(self) -> list[Value]:
-        packed = self.whole.sent if isinstance(self.whole, CombinedStep) else []
-        return [*self.whole.received, *packed]
+        return self.whole.received
 
     @property
     def communicates(self) -> bool:

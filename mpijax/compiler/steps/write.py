@@ -125,13 +125,13 @@ class Writer:
         at = 0
         for v, w in zip(step.reads, step.unpacked, strict=True):
             packs.append(Copy(self.ref(step.packed, at), self.ref_or_const(v), v.nbytes))
-            unpacks.append(Copy(self.ref(w), self.ref(step.reduced, at), w.nbytes))
+            unpacks.append(Copy(self.ref(w), self.ref(step.packed, at), w.nbytes))
             at += v.size
         first = step.nodes[0]
-        source, target = self.operand(step.packed), self.operand(step.reduced)
+        packed = self.operand(step.packed)
         label = f"{first.primitive.name} x {len(step.nodes)}"
         why = "; ".join(dict.fromkeys(n.why for n in step.nodes if n.why))
-        message = Communicate(first.primitive.lower, first.params, (source,), (target,), first.source, label, why=why)
+        message = Communicate(first.primitive.lower, first.params, (packed,), (packed,), first.source, label, why=why)
         self.instructions += [*packs, message, *unpacks]
 
     def _call_kernel(self, kernel: Kernel) -> None:
