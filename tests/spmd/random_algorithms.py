@@ -285,7 +285,7 @@ def complex_numbers(rng, x, program, at):
         lambda x: jnp.cumsum(z(x), axis=axis).imag,
         lambda x: (z(x).conj() * z(x)).real,
         lambda x: jnp.sum(z(x) ** 2, axis=axis).real,
-        lambda x: jnp.fft.fftn(z(x)).real,
+        lambda x: jnp.fft.fftn(z(x) / x.size).real,
         lambda x: jnp.roll(z(x), 2, axis).imag,
     )
     return f, (), 0

@@ -50,7 +50,9 @@ def solve(a, b):
     return jnp.linalg.solve(a, b)
 
 
-@program("linalg/inverse of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: WHOLE * (n - 1) / n)
+@program(
+    "linalg/inverse of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: 1.5 * WHOLE * (n - 1) / n
+)
 def inverse(a):
     return jnp.linalg.inv(a)
 
@@ -79,7 +81,12 @@ def tall_svd(a):
 @program("linalg/eigh of a split matrix", rows(128, 128, drawn="definite"), least=lambda n: WHOLE * (n - 1) / n)
 def eigh_split(a):
     values, vectors = jnp.linalg.eigh(a)
-    return values, jnp.abs(vectors)
+    return values, vectors @ jnp.diag(values**2) @ vectors.T
+
+
+@program("linalg/QR of a split matrix", rows(128, 128), least=lambda n: 2 * WHOLE * (n - 1) / n, rtol=1e-3)
+def square_qr(a):
+    return jnp.linalg.qr(a)
 
 
 @program("linalg/triangular solve, right sides split", whole(64, 64, drawn="definite"), rows(256, 64))

@@ -28,6 +28,7 @@ from mpijax.ops.creation import full, full_like
 from mpijax.ops.dot import batch_matmul
 from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS
 from mpijax.ops.linalg.matrices import adjoint, exact_product, lower_triangle
+from mpijax.ops.linalg.qr_by_columns import by_block_columns
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
@@ -40,11 +41,27 @@ def qr_sharding(s: rules.Operation) -> rules.Plan | None:
     """The rule of `qr`."""
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
-    if cut is None or p["pivoting"] or (p["full_matrices"] and m != n) or not _is_tall(cut, n):
+    if p["pivoting"] or (p["full_matrices"] and m != n):
         return rules.batched((2,))(s)
+    if cut is None or not _is_tall(cut, n):
+        return _qr_by_columns(s) or rules.batched((2,))(s)
     rows = (*cuts[:-2], cut, None)
     program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
     return rules.Plan([rows], [rows, (*cuts[:-2], None, None)], p, program=program)
+
+
+def _qr_by_columns(s: rules.Operation) -> rules.Plan | None:
+    """That of one matrix of which no rank has more rows than it has columns."""
+    [shape], [cuts] = s.shapes, s.cuts
+    cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
+    if config.values.mpijax_same_bits or cut is None or len(shape) > 2:
+        return None
+    if not 1 < cut.parts <= min(MOST_BLOCKS, *shape):
+        return None
+    (m, n), me = shape, part_number(cut.axes, s.sizes, s.place)
+    columns, of_q = s.even(n, cut.axes), s.even(min(m, n), cut.axes)
+    program = by_block_columns(m, columns, of_q, me)
+    return rules.Plan([(None, columns)], [(None, of_q), (None, columns)], s.params, program=program)
 
 
 def _is_tall(cut: Cut, columns: int) -> bool:

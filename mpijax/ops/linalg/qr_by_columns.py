@@ -1,0 +1,65 @@
+"""QR factorization of a matrix whose columns are split over ranks, by Householder reflections.
+
+Block columns from left to right: the rank that has one factors it as LAPACK does, all ranks get its reflections, and
+each one applies them to its columns behind. Q is then made backwards, from the columns of the identity that are this
+rank's. So Q and R are those of LAPACK on the whole matrix. A rank sends somewhat more than the matrix, and has no more
+than its columns of the matrix, of Q and R, and one block column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core.registry import registry
+from mpijax.core.sharding.cuts import Cut, Span
+from mpijax.core.trace import typeof
+from mpijax.ops.collectives.permutations import pbroadcast
+from mpijax.ops.creation import full
+from mpijax.ops.linalg.matrices import eye, upper_triangle
+from mpijax.ops.padding import pad
+from mpijax.ops.rules import const_like
+from mpijax.ops.slicing import concatenate, slice_in_dim
+
+
+def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..., Any]:
+    """This rank's columns of Q and R. of_q: how the columns of Q are divided, of which there are min(rows, columns)."""
+    blocks = [(k, begin, end) for k, (begin, end) in enumerate(columns.spans) if begin < min(end, rows)]
+
+    def program(x: Any) -> list[Any]:
+        mine: Any = None
+        r = []
+        for k, begin, end in blocks:
+            few = min(end, rows) - begin
+            if me == k:
+                x, factors = mine = registry["geqrf"].bind(x)
+            last = end == columns.size
+            if not last:
+                panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k)
+            if me > k and not last:
+                x = registry["ormqr"].bind(panel, factors, x, left=True, transpose=True)
+            top = slice_in_dim(x, 0, few) if me >= k else full((few, typeof(x).shape[1]), 0, x.dtype)
+            r.append(upper_triangle(top) if me == k else top)
+            x = slice_in_dim(x, few, None)
+        q = _columns_of_identity(rows, of_q.part(me), x.dtype)
+        for k, begin, end in reversed(blocks):
+            panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k)
+            if of_q.part(me)[1] > begin:  # columns before are 0 where the reflections act
+                moved = registry["ormqr"].bind(panel, factors, slice_in_dim(q, begin, None), left=True, transpose=False)
+                q = concatenate([slice_in_dim(q, 0, begin), moved], 0)
+        return [q, concatenate(r, 0)]
+
+    return program
+
+
+def _sent(mine: Any, shape: tuple[int, int], dtype: Any, columns: Cut, k: int) -> tuple[Any, Any]:
+    """The reflections of block column `k` and their factors, from the rank that has them."""
+    panel, factors = mine or (full(shape, 0, dtype), full((min(shape),), 0, dtype))
+    panel, factors = (pbroadcast(v, columns.axes, k) for v in (panel, factors))
+    return slice_in_dim(panel, 0, min(shape), axis=1), factors
+
+
+def _columns_of_identity(rows: int, span: Span, dtype: Any) -> Any:
+    low, high = span
+    block = eye(dtype, (high - low, high - low))
+    return pad(block, const_like(block, 0), [(low, rows - high, 0), (0, 0, 0)])
