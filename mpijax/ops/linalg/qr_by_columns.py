@@ -23,7 +23,7 @@ from mpijax.ops.slicing import concatenate, slice_in_dim
 
 
 def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..., Any]:
-    """This rank's columns of Q and R. of_q: how the columns of Q are divided, of which there are min(rows, columns)."""
+    """This rank's columns of Q and R. of_q: how the min(rows, columns) columns of Q are divided."""
     blocks = [(k, begin, end) for k, (begin, end) in enumerate(columns.spans) if begin < min(end, rows)]
 
     def program(x: Any) -> list[Any]:
