@@ -14,7 +14,6 @@ from mpijax.core.registry import registry
 from mpijax.core.trace import typeof
 from mpijax.ops.convert import bitcast_convert_type, convert_element_type
 from mpijax.ops.shapes import expand_dims, squeeze
-from mpijax.ops.slicing import concatenate, slice_in_dim
 
 
 def bits(x: Any) -> Any:
@@ -24,7 +23,8 @@ def bits(x: Any) -> Any:
         return convert_element_type(x, np.uint8)
     if dtypes.issubdtype(dtype, np.complexfloating):
         parts = [bits(registry[name].bind(x)) for name in ("real", "imag")]
-        return concatenate([expand_dims(part, (-1,)) for part in parts], typeof(x).ndim)
+        ends = [expand_dims(part, (-1,)) for part in parts]
+        return registry["concatenate"].bind(*ends, dimension=typeof(x).ndim)
     if dtypes.issubdtype(dtype, np.floating):
         return bitcast_convert_type(x, np.dtype(f"u{dtype.itemsize}"))
     return x
@@ -33,9 +33,15 @@ def bits(x: Any) -> Any:
 def of_bits(x: Any, dtype: Any) -> Any:
     """The elements whose `bits` these are."""
     if dtypes.issubdtype(dtype, np.complexfloating):
-        last, part = typeof(x).ndim - 1, np.dtype(f"f{dtype.itemsize // 2}")
-        halves = (squeeze(slice_in_dim(x, k, k + 1, axis=last), (last,)) for k in (0, 1))
-        return registry["complex"].bind(*(of_bits(half, part) for half in halves))
+        return registry["complex"].bind(*(of_bits(_part(x, k), np.dtype(f"f{dtype.itemsize // 2}")) for k in (0, 1)))
     if dtypes.issubdtype(dtype, np.floating):
         return bitcast_convert_type(x, dtype)
     return convert_element_type(x, dtype)
+
+
+def _part(x: Any, k: int) -> Any:
+    """Element `k` of the last axis."""
+    *shape, _ = typeof(x).shape
+    starts, limits = (*(0 for _ in shape), k), (*shape, k + 1)
+    found = registry["slice"].bind(x, start_indices=starts, limit_indices=limits, strides=None)
+    return squeeze(found, (len(shape),))

@@ -16,7 +16,6 @@ from mpijax.core.index import Lin
 from mpijax.core.lowering import Communication, Exchange, Layout, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.sharding.cuts import count
 from mpijax.core.source import UNKNOWN
 
 # Why the compiler adds a message for an operation, by what kind of message it is.
@@ -67,23 +66,9 @@ def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
 
 
 def combined(p: Partitioner, v, over: tuple, op: str, mesh, source):
-    """The ranks' partial results as one. Communicates one allreduce; an allgather where MPI has no such operation."""
-    if op in ("max", "min") and v.aval.dtype.kind == "c":
-        return _put_together(p, v, over, op, mesh, source)
+    """The ranks' partial results as one. Communicates one allreduce."""
     params = {"axes": over, "axis_index_groups": None}
     return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
-
-
-def _put_together(p: Partitioner, v, over: tuple, op: str, mesh, source):
-    """All ranks' partial results, and of those the largest or smallest."""
-    parts = count(over, mesh.processes_along)
-    params = {
-        "all_gather_dimension": 0, "axis_name": over, "axis_index_groups": None, "axis_size": parts, "tiled": False
-    }  # fmt: skip
-    shape = (parts, *v.aval.shape)
-    together = communicate_here(p, mesh, registry["all_gather"], params, v, shape, source)
-    [out] = p.graph.node(registry[f"reduce_{op}"], {"axes": (0,), "out_sharding": None}, [together], [v.aval], source)
-    return out
 
 
 def give_reason(nodes, why: str) -> None:

@@ -20,7 +20,15 @@ import numpy as np
 from mpijax.compiler.sharding import explicit, local_shards, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import Redistribution, View, gathered, recut, relaid, rotation
+from mpijax.compiler.sharding.redistribute import (
+    Redistribution,
+    View,
+    extreme_of_all,
+    gathered,
+    recut,
+    relaid,
+    rotation,
+)
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Structural, Writes
@@ -195,7 +203,9 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.processes_along.items()), blocks.cuts] = None
     outs = done_here(p, eqn, plan, operands, avals, results, source)
     if plan.over and plan.op != "sum":
-        outs = [messages.combined(p, outs[0], plan.over, plan.op, mesh, source)]
+        compared = plan.op in ("max", "min") and avals[0].dtype.kind == "c"
+        combine = extreme_of_all if compared else messages.combined
+        outs = [combine(p, outs[0], plan.over, plan.op, mesh, source)]
     made = p.made_since(first)
     named = _named_alike(results, held, [p.layout_held(v) for v in inputs])
     outs = [

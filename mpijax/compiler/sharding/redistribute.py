@@ -384,6 +384,17 @@ class Redistribution:
         return communicate_here(self.p, self.mesh, registry[name], params, v, shape, self.source)
 
 
+def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, source: Any) -> Any:
+    """The largest or smallest of the ranks' partial results where MPI does not compare them: complex numbers.
+
+    Communicates one allgather.
+    """
+    move, shape = Redistribution(p, mesh, source), v.aval.shape
+    row = move._pure("reshape", {"new_sizes": (1, *shape), "dimensions": None, "sharding": None}, [v], (1, *shape))
+    together = move._gathered(row, 0, over)
+    return move._pure(f"reduce_{op}", {"axes": (0,), "out_sharding": None}, [together], shape)
+
+
 @dataclass(frozen=True)
 class View:
     """A value that is a slice of another, with unit strides: its halos are read from there.
