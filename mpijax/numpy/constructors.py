@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def _promoted(leaves: list[Any]) -> Any:
         return dtypes.lattice_result_type(*values)[0]
     except TypeError:
         pass
-    arrays = [np.asarray(x) if _is_buffer(x) else x for x in values]
+    arrays = [np.asarray(x) if not _has_type(x) and _is_read_by_numpy(x) else x for x in values]
     wrong = next((x for x in arrays if not _may_be_in_an_array(x)), None)
     if wrong is not None:
         raise TypeError(
@@ -141,14 +142,19 @@ def _promoted(leaves: list[Any]) -> Any:
 
 
 def _may_be_in_an_array(x: Any) -> bool:
-    return hasattr(x, "dtype") or hasattr(x, "aval") or np.isscalar(x)
+    return _has_type(x) or np.isscalar(x)
 
 
-def _is_buffer(x: Any) -> bool:
+def _has_type(x: Any) -> bool:
+    return hasattr(x, "dtype") or hasattr(x, "aval")
+
+
+def _is_read_by_numpy(x: Any) -> bool:
+    """Whether x is a buffer, a sequence such as a range, or an array of another library."""
     try:
         memoryview(x)
     except TypeError:
-        return hasattr(x, "__array__")
+        return hasattr(x, "__array__") or (isinstance(x, Sequence) and not isinstance(x, str))
     return True
 
 
@@ -185,16 +191,16 @@ def _is_elsewhere(x: Any) -> bool:
 
 
 def _from_numpy(x: Any, dtype: Any) -> np.ndarray:
-    if not isinstance(x, (list, tuple, bool, int, float, complex, np.generic, np.ndarray)):
-        if not _is_buffer(x):
-            raise TypeError(f"Unexpected input type for array: {type(x)}")
+    of_python = isinstance(x, (list, tuple, bool, int, float, complex)) and not isinstance(x, np.generic)
+    if not of_python and not _is_read_by_numpy(x):
+        raise TypeError(f"Unexpected input type for array: {type(x)}")
     if isinstance(dtype, dtypes.ExtendedDType):
         raise TypeError(f"Cannot make an array with dtype {dtype} from {type(x)}.")
-    value = np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
-    if value is not None and is_complex(value.dtype) and not is_complex(dtype):
-        value = value.real
-    if value is None:
+    if of_python:
         return np.asarray(x, dtype)
+    value = np.asarray(x)
+    if is_complex(value.dtype) and not is_complex(dtype):
+        value = value.real
     with np.errstate(all="ignore"):
         return value.astype(dtype)
 

@@ -1,6 +1,7 @@
 """Functions that make arrays against JAX: Jaxprs and errors for many arguments, values for some."""
 
 import inspect
+from collections import UserList, deque
 
 import numpy as np
 import pytest
@@ -21,22 +22,29 @@ def of_argument(name, *after, **options):
 
 
 OBJECTS = (
-    2, 2.5, True, 1 + 2j, np.float32(3), np.int8(3), np.ones(3), np.arange(3), [1, 2.0], [[1, 2], [3, 4]], [],
+    range(5), deque([1, 2.0]), 2, 2.5, True, 1 + 2j, np.float32(3), np.int8(3), np.ones(3), np.arange(3), [1, 2.0], [[1, 2], [3, 4]], [],
     [[]], (1, True), [np.float32(1), 2], [np.ones(3), [1, 2, 3]], b"ab", "abc", None, [1, None],
     [[1, 2], [3]],
-    {1: 2}, 2**40, [2**40], object(),
+    {1: 2}, 2**40, [2**40], object(), range(0), [range(3), [1.0, 2, 3]], range(2**40, 2**40 + 2), UserList([1, "a"]),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["array", "asarray"])
 def test_from_objects(name):
     cases = [(f"{name}({x!r})", constant(name, x), (1.0,)) for x in OBJECTS]
-    for x in OBJECTS[:15]:
+    for x in OBJECTS[:17]:
         for dtype in (int, np.float16, bool, "int8", np.complex64):
             cases.append((f"{name}({x!r}, {dtype})", constant(name, x, dtype=dtype), (1.0,)))
         if name == "array":
             cases.append((f"array({x!r}, ndmin=3)", constant(name, x, ndmin=3), (1.0,)))
     check_all(cases)
+
+
+def test_sequences_beside_traced_values():
+    def mixed(J, x):
+        return J.numpy.array((range(3), x)), J.numpy.array([memoryview(b"abc"), x])
+
+    check(lambda J: J.jit(lambda x: mixed(J, x))(np.arange(3.0)))
 
 
 def test_from_traced_values():
