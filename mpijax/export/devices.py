@@ -7,19 +7,41 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal
+from mpijax.core.any_depth import any_depth
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, subjaxprs
 from mpijax.core.lowering import Layout
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.trace import Tracer
 
 
 def devices_of(leaves: Sequence[Any]) -> tuple | None:
-    """The devices that arguments are laid out over; None where no argument says it."""
+    """The devices that arguments are laid out over, or those of the mesh in context; None where nothing says it."""
     known = (x.concrete() if isinstance(x, Tracer) else x for x in leaves)
     held = (getattr(x, "_sharding", None) for x in known)
-    return next((layout._device_assignment for layout in held if layout is not None), None)
+    found = next((layout._device_assignment for layout in held if layout is not None), None)
+    mesh = context_mesh()
+    return tuple(mesh.devices.flat) if found is None and mesh is not None else found
+
+
+@any_depth
+def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
+    """The meshes over which a program lays values out."""
+    found: set[Mesh | AbstractMesh] = set()
+    for eqn in jaxpr.eqns:
+        found |= {x.mesh for x in eqn.params.values() if type(x) is NamedSharding}
+        found = found.union(*map(meshes_of_layouts, subjaxprs(eqn.params)))
+    return found
+
+
+def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
+    """A layout of an argument over these devices; None if its mesh has another number of them."""
+    if layout is None or layout.mesh.size != len(devices):
+        return None
+    return layout.update(mesh=_mesh_over(layout.mesh, devices))
 
 
 @memo_on_jaxpr
@@ -53,9 +75,19 @@ def _is_idle(eqn: Eqn, devices: tuple) -> bool:
 def _value(x: Any, devices: tuple) -> Any:
     """A parameter over the devices."""
     if type(x) is Mesh:
-        return x.update(np.reshape(devices, x.axis_sizes)) if x.size == len(devices) else x
+        return _mesh(x, devices)
     if type(x) is NamedSharding:
-        return x.update(mesh=_value(x.mesh, devices))
+        return x.update(mesh=_mesh(x.mesh, devices))
     if type(x) is ClosedJaxpr:
         return over_devices(x, devices)
     return type(x)(_value(v, devices) for v in x) if type(x) in (tuple, list) else x
+
+
+def _mesh(mesh: Any, devices: tuple) -> Any:
+    """The mesh over the devices if it has as many; the types of Explicit axes name no devices."""
+    of_types = type(mesh) is AbstractMesh and mesh.explicit_axes
+    return mesh if mesh.size != len(devices) or of_types else _mesh_over(mesh, devices)
+
+
+def _mesh_over(mesh: Any, devices: tuple) -> Mesh:
+    return Mesh(np.reshape(devices, mesh.axis_sizes), mesh.axis_names, mesh.axis_types)

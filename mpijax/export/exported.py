@@ -24,9 +24,10 @@ from mpijax.core.sharding.shardings import NamedSharding, Sharding
 from mpijax.core.source import callable_name
 from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
-from mpijax.export.devices import devices_of, over_devices
+from mpijax.export.devices import devices_of, layout_over, meshes_of_layouts, over_devices
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
+from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import vjp
@@ -159,9 +160,7 @@ class Exported:
             self._refuse_structure(structure)
         self._check_platform()
         given = tuple(map(typeof, leaves))
-        over = devices_of(leaves)
-        if over is not None and len(over) != self.nr_devices > 1:
-            over = None  # the program says which devices it needs
+        over = self._devices(leaves)
         flat = self._by_types.get((given, over))
         if flat is None:
             for i, (type_, expected) in enumerate(zip(given, self.in_avals, strict=True)):
@@ -169,6 +168,30 @@ class Exported:
             sizes = solve(self.in_avals, given, self._argument) if has_names(self.in_avals) else {}
             flat = self._by_types[given, over] = self._flat(sizes, over)
         return tree.tree_unflatten(self.out_tree, self._run(flat, leaves))
+
+    def _devices(self, leaves: Sequence[Any]) -> tuple | None:
+        """The devices of a call; None where the program says them, or nothing does.
+
+        Raises ValueError for a program over meshes without devices if the call has not as many as these. Those of
+        values that are being traced are known only where the program around is compiled.
+        """
+        over = devices_of(leaves)
+        if self.nr_devices == 1 or (over is not None and len(over) == self.nr_devices):
+            return over
+        known = over is not None or not any(isinstance(x, Tracer) for x in leaves)
+        if known and any(type(mesh) is AbstractMesh for mesh in self._meshes):
+            raise ValueError(
+                f"Function {self.fun_name} was exported for {self.nr_devices} devices and is called in a context with "
+                f"{1 if over is None else len(over)} devices, which is not allowed. Lay its arguments out with "
+                "jax.device_put(x, sharding), or enter `jax.set_mesh(mesh)`."
+            )
+        return None
+
+    @cached_property
+    def _meshes(self) -> set[Mesh | AbstractMesh]:
+        """Those of the layouts of arguments, results and in the program."""
+        layouts = (*self.in_layouts, *self.out_layouts)
+        return {s.mesh for s in layouts if isinstance(s, NamedSharding)} | meshes_of_layouts(self.program.jaxpr)
 
     def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
         """The results; ValueError for a file with parameters of operations that only their lowering looks at."""
@@ -196,8 +219,11 @@ class Exported:
             program = self.program if over is None else over_devices(self.program, over)
             program = specialized(program, sizes) if sizes else program
 
+        placed = self.in_layouts if over is None else [layout_over(s, over) for s in self.in_layouts]
+
         @custom_vjp
         def flat(*args):
+            args = [x if s is None else lay_out(x, s) for x, s in zip(args, placed, strict=True)]
             real = [x for x, a in zip(args, self.in_avals, strict=True) if _is_real(a)]
             with config.enable_x64(wide or config.enable_x64.value):
                 outs = iter(call_jaxpr(program, real, name=self.fun_name))

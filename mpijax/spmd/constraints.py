@@ -26,11 +26,14 @@ from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
 
-def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSharding | None:
+def named_sharding(
+    layout: Any, what: str, name: str, of: Any = None, needs_devices: bool = True
+) -> NamedSharding | None:
     """A layout that users may give: a sharding, a PartitionSpec over the mesh in context, or None.
 
     A layout over an `AbstractMesh`, such as `typeof(x).sharding`, is over the mesh in context, or over that of the
-    array `of`; of a value that is being traced devices are known only where the program is compiled.
+    array `of`; of a value that is being traced devices are known only where the program is compiled. With
+    `needs_devices` false it may stay without devices.
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh of other axes than
     those meshes have, TypeError for anything else.
@@ -42,7 +45,7 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
             raise ValueError(
                 f"One of {what} leaf specifications got an empty NamedSharding: {layout} which is not allowed."
             )
-        return layout if isinstance(layout.mesh, Mesh) else _over_mesh_of(layout, what, name, of)
+        return layout if isinstance(layout.mesh, Mesh) else _over_mesh_of(layout, what, name, of, needs_devices)
     if layout is None:
         return layout
     if isinstance(layout, PartitionSpec):
@@ -62,10 +65,12 @@ def named_sharding(layout: Any, what: str, name: str, of: Any = None) -> NamedSh
     )
 
 
-def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any) -> NamedSharding:
+def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any, needs_devices: bool) -> NamedSharding:
     known = context_mesh()
     if known is not None and known.shape_tuple == layout.mesh.shape_tuple:
         return NamedSharding(known, layout.spec)
+    if not needs_devices:
+        return layout
     if of is None:
         raise ValueError(
             f"{name}: {what} got {layout}, whose mesh has axes and no devices, and the mesh in context ({known}) does "

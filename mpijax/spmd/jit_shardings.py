@@ -27,9 +27,9 @@ class JitShardings:
         self._of_all = of_all
         self._in = tuple(in_shardings) if isinstance(in_shardings, list) else in_shardings
         self._out = out_shardings
-        parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
+        self._parts = [(what, *tree.tree_flatten(given, is_leaf=_is_none)) for what, given in
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
-        for what, leaves, _ in parts:
+        for what, leaves, _ in self._parts:
             for leaf in leaves:
                 if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
@@ -38,8 +38,8 @@ class JitShardings:
                         f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Give None in place of "
                         "UNCONSTRAINED for an axis that is not split."
                     )
-        self.key = tuple((tuple(leaves), structure) for _, leaves, structure in parts)
-        self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in parts[0][1])
+        self.key = tuple((tuple(leaves), structure) for _, leaves, structure in self._parts)
+        self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in self._parts[0][1])
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
         """A layout for each leaf of the arguments, or None. Raises ValueError for those that do not fit."""
@@ -58,13 +58,28 @@ class JitShardings:
                 f"list of length {len(self._in)} for an args tuple of length {len(args)}."
             )
         flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
-        layouts = tuple(named_sharding(s, "in_shardings", "jit") for s in flat)
+        layouts = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
         for layout, aval, leaf, path in zip(layouts, avals, leaves, paths, strict=True):
             if layout is not None:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
         return layouts
+
+    def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
+        """`of_arguments`, and where that says nothing, how the argument lies (`held`)."""
+        asked = self.of_arguments(name, args, kwargs, avals, leaves)
+        return asked if self._of_all else tuple(h if s is None else s for s, h in zip(asked, held, strict=True))
+
+    def check_devices(self, leaves: list) -> None:
+        """Raise ValueError for a layout over an AbstractMesh to which neither the mesh in context nor that of an
+        argument gives devices."""
+        known = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
+        axes = {mesh.shape_tuple for mesh in known if mesh is not None}
+        for what, given, _ in self._parts:
+            for leaf in given:
+                if _lacks_devices(leaf) and leaf.mesh.shape_tuple not in axes:
+                    named_sharding(leaf, what, "jit")
 
     def moved(self, args: tuple, kwargs: dict, leaves: list) -> list:
         """Leaves of the arguments, each on the device that it was given alone, if it was."""
@@ -81,8 +96,9 @@ class JitShardings:
         leaves, structure = tree.tree_flatten(types)
         flat = flatten_axes("pjit out_shardings", structure, self._out)
         layouts = [
-            s if isinstance(s, Sharding) and not _waits(s) else named_sharding(s, "out_shardings", "jit") for s in flat
-        ]
+            s if isinstance(s, Sharding) and not _waits(s)
+            else named_sharding(s, "out_shardings", "jit", needs_devices=False) for s in flat
+        ]  # fmt: skip
         return tree.tree_unflatten(
             structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
         )
@@ -94,8 +110,12 @@ class JitShardings:
 
 def _waits(layout: Any) -> bool:
     """Whether a layout is over the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
+    return isinstance(layout, PartitionSpec) or _lacks_devices(layout)
+
+
+def _lacks_devices(layout: Any) -> bool:
     mesh = getattr(layout, "mesh", None)
-    return isinstance(layout, PartitionSpec) or (isinstance(mesh, AbstractMesh) and not mesh.empty)
+    return isinstance(mesh, AbstractMesh) and not mesh.empty
 
 
 def _is_none(x) -> bool:
@@ -137,7 +157,7 @@ class _LaidOut(FlatFun):
     def _placed(self, out, given, i: int):
         if isinstance(given, SingleDeviceSharding):
             return put_on(out, given)
-        layout = named_sharding(given, "out_shardings", "jit")
+        layout = named_sharding(given, "out_shardings", "jit", needs_devices=False)
         if layout is None:
             return out
         check_fits(layout, typeof(out), f"One of pjit outputs, number {i},")

@@ -63,9 +63,9 @@ def _layout_of(x: Any) -> Any:
     """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
     layout = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
     mesh = getattr(layout, "mesh", None)
-    if isinstance(mesh, AbstractMesh) and mesh.empty:
-        return None
-    if isinstance(mesh, AbstractMesh) or hasattr(layout, "partitions"):
+    if isinstance(mesh, AbstractMesh):
+        return None if mesh.empty else layout  # devices are needed where the program is lowered
+    if hasattr(layout, "partitions"):
         layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
@@ -390,14 +390,17 @@ class PjitFunction(JitBase):
     def trace(self, *args, **kwargs) -> Traced:
         """The traced program for these arguments, or for anything with `shape` and `dtype` in their place."""
         leaves, traced = self._prepare(args, kwargs, abstractify)
+        held = tuple(map(_layout_of, leaves))
         if self._shardings is None:
-            return traced.of_layouts(tuple(map(_layout_of, leaves)))
+            return traced.of_layouts(held)
         positional, named = self._split(args, kwargs)[1]
         avals = traced.jaxpr.in_avals[len(traced.moved) :]
-        return traced.of_layouts(self._shardings.of_arguments(self._name, positional, named, avals, leaves))
+        return traced.of_layouts(self._shardings.of_traced(self._name, positional, named, avals, leaves, held))
 
     def lower(self, *args, **kwargs):
         """The program lowered to loop nests, ready to compile."""
+        if self._shardings is not None:
+            self._shardings.check_devices(tree.tree_leaves((args, kwargs)))
         return self.trace(*args, **kwargs).lower()
 
     def graph(self, *args, **kwargs):

@@ -235,6 +235,17 @@ def test_compiled_programs_tell_where_all_lies(s):
     assert alone.out_info.sharding == one(s, 0) == alone.input_shardings[0][0]
 
 
+@BOTH
+@pytest.mark.parametrize("given", ["array", "struct"])
+def test_programs_with_out_shardings_are_compiled_for_arguments_as_they_lie(s, given):
+    over = s.NamedSharding(mesh(s, 4), s.P("i"))
+    x = s.jax.device_put(V, over)
+    program = s.jax.jit(lambda x: x * 2, out_shardings=s.NamedSharding(mesh(s, 4), s.P()))
+    compiled = program.lower(x if given == "array" else struct(s, sharding=over)).compile()
+    assert compiled.input_shardings[0] == (over,)
+    np.testing.assert_array_equal(compiled(x), 2 * V)
+
+
 def test_given_away_arrays_are_deleted_once_they_are_elsewhere():
     s = OURS  # in JAX some moves copy
     a, b = put(s, V, "i"), put(s, X, "i")
@@ -458,3 +469,70 @@ def test_gradients_of_exported_programs_run_there_too():
 def test_an_exported_program_for_several_devices_needs_as_many():
     with pytest.raises(ValueError, match="Received incompatible devices"):
         exported(OURS, 2, EXPORTED["constraint"]).call(put(OURS, V, "i"))
+
+
+def without_devices(s, kind="Auto"):
+    types = (getattr(s.jax.sharding.AxisType, kind),)
+    return s.NamedSharding(s.jax.sharding.AbstractMesh((4,), ("i",), axis_types=types), s.P("i"))
+
+
+def exported_without_devices(s, inner, kind="Auto"):
+    over = without_devices(s, kind)
+    return import_module(f"{s.jax.__name__}.export").export(s.jax.jit(inner(s, over)))(struct(s, sharding=over))
+
+
+def over_devices(s, n, kind="Auto"):
+    types = (getattr(s.jax.sharding.AxisType, kind),)
+    return s.NamedSharding(s.jax.make_mesh((n,), ("k",), axis_types=types), s.P("k"))
+
+
+ARGUMENT = {"argument": lambda s, over: lambda x: x * 2}
+
+
+@pytest.mark.parametrize(("inner", "kind"), [(name, "Auto") for name in EXPORTED | ARGUMENT] + [("argument", "Explicit")])
+def test_programs_are_exported_without_devices(inner, kind):
+    results = []
+    for s in (OURS, REAL):
+        found = exported_without_devices(s, (EXPORTED | ARGUMENT)[inner], kind)
+        devices = without_devices(s, kind).mesh
+        seen = [found.nr_devices, str(found.in_shardings_jax(devices))]
+        if kind == "Auto":
+            seen.append(str(found.out_shardings_jax(devices)))
+        split = over_devices(s, 4, kind)
+        for spec in (s.P("k"), s.P()) if kind == "Auto" else (s.P("k"),):
+            out = found.call(s.jax.device_put(V, s.NamedSharding(split.mesh, spec)))
+            seen += [np.asarray(out).tolist(), out.addressable_shards[3].data.shape]
+        with s.jax.set_mesh(split.mesh):
+            seen.append(found.call(s.jnp.asarray(V)).addressable_shards[3].data.shape)
+        results.append(seen)
+    assert results[0] == results[1]
+
+
+@BOTH
+def test_a_program_exported_without_devices_needs_as_many(s):
+    found = exported_without_devices(s, EXPORTED["constraint"])
+    for x, count in ((V, 1), (s.jax.device_put(V, over_devices(s, 2)), 2)):
+        with pytest.raises(ValueError, match=f"was exported for 4 devices and is called in a context with {count} dev"):
+            found.call(x)
+
+
+def test_a_program_exported_without_devices_within_a_program():
+    found = exported_without_devices(OURS, EXPORTED["constraint"])
+    x = OURS.jax.device_put(V, over_devices(OURS, 4))
+    np.testing.assert_array_equal(OURS.jax.jit(lambda x: found.call(x) + 1)(x), 2 * V + 2)
+
+
+@BOTH
+def test_a_program_for_a_mesh_without_devices_is_traced_and_not_run(s):
+    over = without_devices(s)
+    for program, x in (
+        (s.jax.jit(lambda x: x * 2), struct(s, sharding=over)),
+        (s.jax.jit(lambda x: x * 2, in_shardings=over), struct(s)),
+        (s.jax.jit(lambda x: x * 2, out_shardings=over), struct(s)),
+    ):
+        assert program.trace(x).jaxpr.out_avals[0].shape == (8,)
+        with pytest.raises(ValueError, match="(?i)AbstractMesh.*context"):
+            program.lower(x)
+    with pytest.raises(ValueError, match="(?i)AbstractMesh.*context"):
+        s.jax.jit(lambda x: x * 2, out_shardings=over)(V)
+    assert s.jax.jit(lambda x: x * 2, out_shardings=over).eval_shape(V).sharding == over

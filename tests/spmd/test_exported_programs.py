@@ -55,3 +55,17 @@ def test_layouts_of_jit_are_kept():
         assert found.call(x, x)[0].sharding.is_equivalent_to(columns, 2)
     with pytest.raises(ValueError, match="does not match the mesh used for export"):
         made.in_shardings_jax(jax.sharding.Mesh(jax.devices()[:SIZE], "j"))
+
+
+def test_a_program_exported_without_devices_runs_on_those_of_the_job():
+    rows = jax.sharding.NamedSharding(jax.sharding.AbstractMesh((SIZE,), ("i",)), P("i"))
+    x = draw((SIZE * 2, 3))
+    struct = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows)
+    made = export.export(jax.jit(lambda x: lax.with_sharding_constraint(x * 2, rows), out_shardings=rows))(struct)
+    found = export.deserialize(mpi_start.world().bcast(bytes(made.serialize(vjp_order=1)), root=0))
+    assert found.nr_devices == SIZE
+    whole = process_allgather(jax.device_put(x, found.in_shardings_jax(mesh_1d())[0]), tiled=True)
+    placed = jax.device_put(whole, found.in_shardings_jax(mesh_1d())[0])
+    np.testing.assert_array_equal(process_allgather(found.call(placed), tiled=True), 2 * np.asarray(whole))
+    gradient = jax.grad(lambda x: (found.call(x) ** 2).sum())(placed)
+    np.testing.assert_allclose(process_allgather(gradient, tiled=True), 8 * np.asarray(whole), rtol=1e-6)

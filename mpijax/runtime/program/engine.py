@@ -230,6 +230,8 @@ def dispatch(jitted, args, kwargs):
             raise
         entry = find(jitted._programs, key)
     if entry is None:
+        if jitted._shardings is not None:
+            jitted._shardings.check_devices(leaves)
         _, traced = jitted._prepare(args, kwargs)
         if traced.moved or traced.uses_refs:
             return jitted._bind(leaves, traced)

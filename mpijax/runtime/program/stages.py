@@ -12,7 +12,8 @@ from mpijax.compiler.loops.show import nest_text
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, tree
+from mpijax.core import config, provided, tree
+from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
@@ -282,7 +283,8 @@ def _here() -> Any:
 
 
 def lower(traced) -> Lowered:
-    """Plan a traced program."""
+    """Plan a traced program. Raises ValueError for arguments over a mesh without devices that the context lacks too."""
+    traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
@@ -290,6 +292,14 @@ def lower(traced) -> Lowered:
     paths = tree.tree_leaves_with_path(traced.args_info)
     names = [tree.keystr(path) for path, _ in paths] if known is None else known.arg_names()
     return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
+
+
+def _over_devices(layout: Any) -> Any:
+    """A layout of an argument over the mesh in context, if its own has no devices."""
+    if isinstance(getattr(layout, "mesh", None), AbstractMesh):
+        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
+        return layout if layout.is_followed else None
+    return layout
 
 
 def _layouts(traced) -> tuple[Any, ...]:
