@@ -82,6 +82,7 @@ _PRIMITIVES = (
     "mpijax.ops.linalg.tridiagonal",
     "mpijax.ops.searchsorted",
     "mpijax.ops.select_and_scatter",
+    "mpijax.ops.shard_alike",
     "mpijax.ops.sinks",
     "mpijax.ops.tokens",
     "mpijax.transforms.remat",

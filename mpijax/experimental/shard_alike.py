@@ -1,4 +1,4 @@
-"""``jax.experimental.shard_alike``: a hint for XLA's partitioner, which is not here."""
+"""``jax.experimental.shard_alike``: arrays that are laid out over devices like each other."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import tree
+from mpijax.ops.shard_alike import shard_alike_p
 
 __all__ = ["shard_alike"]
 
 
 def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """x and y as they are; their layouts follow from the program. Their shapes must be equal.
+    """The pytrees x and y, each array of one laid out like its counterpart in the other, as far as either is split.
+
+    Raises ValueError for trees of other structures, or arrays of other shapes.
 
     >>> from mpijax.experimental.shard_alike import shard_alike
     >>> shard_alike(jnp.ones(2), jnp.zeros(2))
@@ -27,4 +30,8 @@ def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
                 f"The leaves shapes of `x` and `y` should match. Got `x` leaf shape: {np.shape(a)} and `y` leaf shape: "
                 f"{np.shape(b)}."
             )
-    return x, y
+    if not xs:
+        return x, y
+    alike = zip(*(shard_alike_p.bind(a, b) for a, b in zip(xs, ys, strict=True)), strict=True)
+    alike_x, alike_y = (tree.tree_unflatten(x_tree, leaves) for leaves in alike)
+    return alike_x, alike_y

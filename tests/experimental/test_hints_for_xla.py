@@ -25,11 +25,25 @@ def test_custom_partitioning_is_the_function():
     assert norm.__name__ == "norm" and jax.vmap(norm)(x[:, None]).shape == (2, 1)
 
 
-def test_shard_alike_returns_its_arguments():
-    x, y = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
-    assert jax.tree.map(lambda a, b: a is b, shard_alike(x, y), (x, y)) == ({"a": True}, {"a": True})
+def alike_in(J):
+    """Jaxprs and values of shard_alike: itself, of batches, derivatives."""
+    alike = importlib.import_module(f"{J.name}.experimental.shard_alike").shard_alike
+    x = J.numpy.arange(6.0).reshape(2, 3)
+    total = lambda x, y: sum(alike(x * 2, y * 3)).sum()
+    calls = [
+        (alike, (x, x + 1)), (alike, ({"a": x}, {"a": x + 1})), (J.vmap(alike, in_axes=(0, 1)), (x, x.T)),
+        (J.grad(total, (0, 1)), (x, x)),
+        (J.grad(lambda x, y: alike(x * 2, y)[0].sum()), (x, x)), (alike, (J.random.key(0), J.random.key(1))),
+    ]  # fmt: skip
+    repeated = J.vmap(alike, in_axes=(None, 1))(x[0], x.T)
+    return [(str(J.make_jaxpr(f)(*args)), str(f(*args))) for f, args in calls], str(repeated)
+
+
+def test_shard_alike_is_that_of_jax():
+    assert alike_in(OURS) == alike_in(THEIRS)
+    assert shard_alike({}, {}) == ({}, {})
     with pytest.raises(ValueError, match="Trees should be equal"):
-        shard_alike(x, [1])
+        shard_alike(jnp.ones(2), [1])
     with pytest.raises(ValueError, match="shapes of `x` and `y` should match"):
         shard_alike(jnp.ones(2), jnp.ones(3))
 

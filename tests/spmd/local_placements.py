@@ -536,3 +536,26 @@ def test_a_program_for_a_mesh_without_devices_is_traced_and_not_run(s):
     with pytest.raises(ValueError, match="(?i)AbstractMesh.*context"):
         s.jax.jit(lambda x: x * 2, out_shardings=over)(V)
     assert s.jax.jit(lambda x: x * 2, out_shardings=over).eval_shape(V).sharding == over
+
+
+def alike(s, x, y):
+    return import_module(f"{s.jax.__name__}.experimental.shard_alike").shard_alike(x, y)
+
+
+ALIKE = {
+    "computed values": lambda s: s.jax.jit(lambda x: alike(s, x, s.jnp.arange(8.0))[1])(put(s, V, "i")),
+    "the first of two": lambda s: s.jax.jit(lambda x: alike(s, 2 * x, s.jnp.ones((8, 4))))(put(s, X, "i")),
+    "values outside of programs": lambda s: alike(s, put(s, X, "i", "j"), X)[1],
+    "gradients": lambda s: s.jax.grad(lambda x: (alike(s, x * x, s.jnp.arange(8.0))[1] * x).sum())(put(s, V, "j")),
+    "batches": lambda s: s.jax.jit(s.jax.vmap(lambda x, y: alike(s, x, y)[1], in_axes=(0, None)))(
+        put(s, X, "i"), s.jnp.ones(X.shape[1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ALIKE)
+def test_arrays_are_laid_out_alike(label):
+    def seen(s):
+        outs = s.jax.tree.leaves(ALIKE[label](s))
+        return [(np.asarray(x).tolist(), x.addressable_shards[3].index, len(x.devices())) for x in outs]
+
+    assert seen(OURS) == seen(REAL)

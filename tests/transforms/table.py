@@ -15,6 +15,7 @@ from ops import table_elementwise, table_linalg, table_structural
 import mpijax
 from mpijax import lax
 from mpijax.ad_checkpoint import checkpoint_name
+from mpijax.experimental.shard_alike import shard_alike
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,7 @@ CALLS = [
     Row("fori_loop", ("scan",), lambda x: lax.fori_loop(0, 3, lambda i, y: lax.sin(y) * x + i, x), (V,)),
     Row("linear solve", ("custom_linear_solve",), _solve, (np.sin(np.arange(9.0)).reshape(3, 3), V[:3])),
     Row("barrier", ("optimization_barrier",), lambda x, y: lax.sin(lax.optimization_barrier((x, y))[0]) * y, (V, POSITIVE)),
+    Row("alike", ("shard_alike",), lambda x, y: lax.sin(shard_alike(x, y)[0]) * shard_alike(x, y)[1], (V, POSITIVE)),
     Row("callback", ("pure_callback",), _python, (V,), 0),
 ]  # fmt: skip
 
