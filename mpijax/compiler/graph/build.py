@@ -397,7 +397,10 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
         graph.outputs = [partition.as_result(p, v) for v in outs]
         graph.elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
         other = whole_by(graph.elsewhere) or other
-        graph.shardings = [p.layout_held(v) or _for_axes(other, v.aval.ndim) for v in graph.outputs]
+        graph.shardings = [
+            None if v in p.known.own else p.layout_held(result) or _for_axes(other, v.aval.ndim)
+            for v, result in zip(outs, graph.outputs, strict=True)
+        ]
         graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
         constraints.show(p, other)
     graph.finish()

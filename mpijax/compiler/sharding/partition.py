@@ -31,7 +31,7 @@ from mpijax.compiler.sharding.redistribute import (
 )
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Structural, Writes
+from mpijax.core.lowering import Communication, Structural, Writes
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.shardings import NamedSharding
@@ -312,8 +312,13 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     """The results of an operation on values that are whole, or over several devices of a process, named as these are.
 
-    first: as for `placed`.
+    What ranks tell each other through a communicator is each one's own. first: as for `placed`.
     """
+    lower = eqn.primitive.lower
+    told = isinstance(lower, Communication) and lower.on_communicator
+    if told or not p.known.own.isdisjoint(inputs):
+        p.known.own.update(outs)
+        return outs
     layouts = [x if _is_followed_by_name(x) else None for x in map(p.layout_held, inputs)]
     one = next((x for x in layouts if x is not None), None)
     if one is None:

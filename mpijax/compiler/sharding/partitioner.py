@@ -68,8 +68,8 @@ class Known:
     unreduced: partial results that wait for their sum over ranks. meshes: those of the bodies of `shard_map` at hand.
     devices: the meshes of devices that stand for those in types. tried: how carries of loops are cut in every turn, by
     the body and the cuts of what it reads. gathers: arrays that operations made whole, in order. placements: how
-    results lie over the ranks, in order. inspected: functions that look at shardings, with these. over: the first
-    sharding of a value; all are over the same ranks.
+    results lie over the ranks, in order. inspected: functions that look at shardings, with these. own: values that
+    each rank has its own of. over: the first sharding of a value; all are over the same ranks.
     """
 
     layouts: dict[Value, Any] = field(default_factory=dict)
@@ -82,6 +82,7 @@ class Known:
     gathers: dict[tuple, None] = field(default_factory=dict)
     placements: dict[tuple, None] = field(default_factory=dict)
     inspected: list[tuple[Any, Any]] = field(default_factory=list)
+    own: set[Value] = field(default_factory=set)
     over: Any = None
     first_over: str = ""
 

@@ -69,7 +69,7 @@ class Sharding:
     # Whether a process keeps parts of an array that none of its own devices has.
     keeps_others: Any = False
     # Whether results of operations on an array are laid out by it.
-    is_followed: bool
+    is_followed = True
     # Whether an array was laid out by it on purpose.
     committed = True
 
@@ -176,10 +176,6 @@ class NamedSharding(Sharding):
     @cached_property
     def keeps_whole(self) -> bool:  # type: ignore[override]
         return self._splits_nothing or not any(map(self.process_axes, range(len(self.spec))))
-
-    @cached_property
-    def is_followed(self) -> bool:  # type: ignore[override]
-        return not self._splits_nothing or self.mesh.size > 1 or self.mesh.lacks_processes
 
     @cached_property
     def is_elsewhere(self) -> bool:  # type: ignore[override]
@@ -433,7 +429,6 @@ class SingleDeviceSharding(Sharding):
     is_fully_replicated = True
     keeps_whole = True
 
-    is_followed = True  # arrays on the first device carry no sharding
 
     def __init__(self, device, *, memory_kind: str | None = None):
         self._device = device
