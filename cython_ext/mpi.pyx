@@ -12,6 +12,7 @@ Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go 
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, intptr_t, uint64_t, uintptr_t
 from libc.stdlib cimport realloc
 from libc.string cimport memset
@@ -156,6 +157,11 @@ cdef extern from "mpi_ops.h" nogil:
     MPI_Datatype MJ_F16, MJ_BF16
     MPI_Op MJ_SUM, MJ_PROD, MJ_MAX, MJ_MIN
     int mj_make_operations()
+
+cdef extern from "mpi_attribute.h":
+    int mj_attribute_key(void *then, int *key)
+    int mj_attribute(MPI_Comm, int key, void **value)
+    int MPI_Comm_set_attr(MPI_Comm, int key, void *value)
 
 cdef extern from "mpi_exit.h":
     int mj_leave_properly(MPI_Comm, MPI_Comm, int, int, Region**)
@@ -591,6 +597,29 @@ def handle(item):
     from mpi4py import MPI  # heavy, and loaded by the time there is an item
 
     return <intptr_t><uintptr_t>MPI._handleof(item)
+
+
+cdef class Attribute:
+    """Objects that communicators keep, one each. `then` is called with the object when its communicator is freed."""
+
+    cdef int key
+    cdef object then    # MPI has it as long as there are communicators
+
+    def __init__(self, then):
+        self.then = then
+        _check(mj_attribute_key(<void*>then, &self.key))
+        Py_INCREF(then)
+
+    def get(self, comm):
+        """The object of a communicator of mpi4py's; None if it has none."""
+        cdef void* value
+        _check(mj_attribute(MJ_COMM(handle(comm)), self.key, &value))
+        return None if value == NULL else <object>value
+
+    def set(self, comm, value):
+        """Let a communicator that has none keep an object."""
+        Py_INCREF(value)
+        _check(MPI_Comm_set_attr(MJ_COMM(handle(comm)), self.key, <void*>value))
 
 
 def move_type():

@@ -1,6 +1,6 @@
 """Types of ``cython_ext/mpi.pyx``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import Buffer
@@ -45,3 +45,8 @@ def call(
     send_tag: int = 0,
     recv_tag: int = 0,
 ) -> None: ...
+
+class Attribute:
+    def __init__(self, then: Callable[[Any], object]) -> None: ...
+    def get(self, comm: Any) -> Any: ...
+    def set(self, comm: Any, value: object) -> None: ...

@@ -414,6 +414,22 @@ def test_a_communicator_that_is_freed_after_its_program_was_compiled():
     other.Free()
 
 
+def test_what_communicators_keep_goes_with_them():
+    """mpi4py's attributes end in memory that is gone, where a communicator has two of them."""
+    told, many = [], [mpi_start.start().ext.Attribute(lambda x: told.append(x)) for _ in range(5)]
+    for turn in range(20):
+        comm = MPI.COMM_WORLD.Dup()
+        assert [a.get(comm) for a in many] == [None] * 5
+        for k, a in enumerate(many):
+            a.set(comm, (turn, k))
+        other = comm.Dup()
+        assert many[3].get(comm) == (turn, 3) and many[3].get(other) is None
+        comm.Free()
+        other.Free()
+        assert sorted(told) == [(turn, k) for k in range(5)]
+        told.clear()
+
+
 def test_a_communicator_is_not_taken_for_one_that_was_freed():
     """Its handle may be that of another one before it, and on some ranks only."""
     names, kept = [], []

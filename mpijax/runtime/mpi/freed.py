@@ -51,23 +51,23 @@ class _Tied:
 
 
 def _tied(comm: Any) -> _Tied:
-    found = comm.Get_attr(_key())
+    found = _attribute().get(comm)
     if found is None:
-        comm.Set_attr(_key(), found := _Tied())
+        _attribute().set(comm, found := _Tied())
     return found
 
 
 @functools.cache
-def _key() -> int:
-    return mpi_start.start().MPI.Comm.Create_keyval(delete_fn=_tell)
+def _attribute() -> Any:
+    return mpi_start.start().ext.Attribute(_tell)
 
 
 def forget(comm: Any) -> None:
     """Programs of single operations on a communicator that is not used any more."""
-    _tell(comm, 0, _tied(comm))
+    _tell(_tied(comm))
 
 
-def _tell(_comm: Any, _key: int, tied: _Tied) -> None:
+def _tell(tied: _Tied) -> None:
     for action in tied.actions:
         action()
     for program, (what, line) in tied.programs.items():

@@ -12,6 +12,7 @@ its collectives, its messages, its guard's agreements. A *site* is an operation 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import struct
@@ -96,7 +97,6 @@ class Recorder:
         self.groups: dict[int, Group] = {}  # by id
         self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators of these ranks, of users or not
         self._left: deque[int] = deque()  # ids of groups whose communicators have been freed
-        self._keyval: int | None = None
         self._next_sequence = 1
         self._next_member = 0  # where the next group's members go
         self.regions = np.frombuffer(record.own_region(), REGION)
@@ -159,6 +159,13 @@ class Recorder:
 
     # ---- what operations are
 
+    @functools.cached_property
+    def _kept(self) -> Any:
+        """The groups of communicators."""
+        from mpijax._ext import mpi  # needs MPI to be running
+
+        return mpi.Attribute(self._freed)
+
     def group(self, comm: Any, world: Any, users: bool = False) -> Group | None:
         """The communicator's group; None where ranks outside of this job take part.
 
@@ -170,18 +177,16 @@ class Recorder:
 
         if comm == MPI.COMM_NULL or comm.Is_inter():
             return None
-        if self._keyval is None:
-            self._keyval = MPI.Comm.Create_keyval(delete_fn=self._freed)
-        found = comm.Get_attr(self._keyval)
+        found = self._kept.get(comm)
         if found is None and (ranks := _ranks_of(comm, world)) is not None:
             found = self.new_group(ranks, users and comm is not world)
             found.comm = MPI.Comm.fromhandle(comm.handle) if found.users else None
-            comm.Set_attr(self._keyval, found)
+            self._kept.set(comm, found)
         return found
 
     def keep(self, group: Group, comm: Any) -> None:
         """Let a new communicator have a group that `new_group` made for it."""
-        comm.Set_attr(self._keyval, group)
+        self._kept.set(comm, group)
 
     def new_group(self, ranks: tuple[int, ...], users: bool = False) -> Group:
         """The group of a communicator of these ranks: of one that is there, or about to be made."""
@@ -232,7 +237,7 @@ class Recorder:
             return first
         return self.groups.pop(self._left.popleft()).sequence if self._left else 0
 
-    def _freed(self, _comm: Any, _keyval: int, group: Group) -> None:
+    def _freed(self, group: Group) -> None:
         """Called when a communicator is freed. Other ranks may still look at where this one has been."""
         for key in [key for key in self._numbers if key[0].group is group]:
             self._done.append(self._numbers.pop(key)[0])
