@@ -3,8 +3,8 @@
     primitive_jvps[p] = rule           rule(primals, tangents, **params) -> (result, tangent)
     primitive_transposes[p] = rule     rule(cotangent, *args, **params) -> a cotangent, or None, for each argument
 
-Tangents and cotangents may be `Zero`; arguments of a transpose rule to which the operation is linear are
-`UndefinedPrimal`, which has a type alone.
+`primals` and `tangents` are tuples. Tangents and cotangents may be `Zero`. Arguments of a transpose rule to which the
+operation is linear are `UndefinedPrimal`, which has a type alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ __all__ = [
     "zeros_like_aval",
 ]
 
-primitive_jvps = RuleTable("jvp")
+
+def _of_tuples(rule: Callable) -> Callable:
+    return lambda primals, tangents, **params: rule(tuple(primals), tuple(tangents), **params)
+
+
+primitive_jvps = RuleTable("jvp", _of_tuples)
 primitive_transposes = RuleTable("transpose")
 
 

@@ -4,8 +4,8 @@
     fancy_primitive_batchers[p] = rule   rule(axis, args, dims, **params) -> (result, dim); axis has `name` and `size`
     axis_primitive_batchers[p] = rule    rule(size, name, None, args, dims, **params) -> (result, dim)
 
-`dims` says along which axis of each argument the examples lie (None: it has none), `dim` the same of the result;
-with several results both are lists.
+`args` and `dims` are tuples. `dims` says along which axis of each argument the examples lie (None: it has none), `dim` the
+same of the result; with several results both are lists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ moveaxis = move_dim
 
 
 def _without_axis(rule: Callable) -> Callable:
-    return lambda axis, args, dims, **params: rule(args, dims, **params)
+    return lambda axis, args, dims, **params: rule(tuple(args), tuple(dims), **params)
+
+
+def _of_tuples(rule: Callable) -> Callable:
+    return lambda axis, args, dims, **params: rule(axis, tuple(args), tuple(dims), **params)
 
 
 def _with_axis(rule: Callable) -> Callable:
@@ -56,7 +60,7 @@ def _with_axis(rule: Callable) -> Callable:
 
 
 def _with_size_and_name(rule: Callable) -> Callable:
-    return lambda axis, args, dims, **params: rule(axis.size, axis.name, None, args, dims, **params)
+    return lambda axis, args, dims, **params: rule(axis.size, axis.name, None, tuple(args), tuple(dims), **params)
 
 
 def _with_record(rule: Callable) -> Callable:
@@ -64,7 +68,7 @@ def _with_record(rule: Callable) -> Callable:
 
 
 primitive_batchers = RuleTable("batch", _without_axis, _with_axis)
-fancy_primitive_batchers = RuleTable("batch")
+fancy_primitive_batchers = RuleTable("batch", _of_tuples)
 axis_primitive_batchers = RuleTable("batch", _with_size_and_name, _with_record)
 
 

@@ -306,6 +306,32 @@ def test_lowerings_of_marks_hand_operands_on(J):
     np.testing.assert_allclose(J.grad(lambda x: f(x)[0] + f(x)[1].sum())(X), np.full(X.shape, 5))
 
 
+@pytest.mark.parametrize("table", ["primitive_batchers", "fancy_primitive_batchers", "axis_primitive_batchers"])
+@pytest.mark.parametrize("J", LIBRARIES)
+def test_rules_get_tuples(J, table):
+    """Equinox uses the dimensions that a batching rule got as `out_axes`, whose containers must be those of the results."""
+    ad, batching, _, _ = tables(J)
+    p = new(J, f"tuples_{table}")
+    p.def_impl(lambda x, y: x + y)
+    p.def_abstract_eval(lambda x, y: x)
+    seen = []
+
+    def batch(*args, **params):
+        seen.extend(args[-2:])
+        return p.bind(*args[-2]), 0
+
+    def jvp(primals, tangents):
+        seen.extend((primals, tangents))
+        return p.bind(*primals), p.bind(*map(ad.instantiate_zeros, tangents))
+
+    getattr(batching, table)[p] = batch
+    ad.primitive_jvps[p] = jvp
+    J.vmap(p.bind)(X, Y)
+    J.jvp(p.bind, (X, Y), (Y, X))
+    J.linearize(p.bind, X, Y)
+    assert len(seen) == 6 and all(type(x) is tuple for x in seen)
+
+
 @pytest.mark.parametrize("call, says, fix", MISSING)
 def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
     for J in LIBRARIES:
