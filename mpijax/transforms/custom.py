@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
+from types import GenericAlias
 from typing import Any
 
 from mpijax.core import tree
@@ -41,6 +42,7 @@ class CustomFunction:
 
     kind: str
     __call__: Callable[..., Any]
+    __class_getitem__ = classmethod(GenericAlias)  # annotations name the type of the result: custom_jvp[jax.Array]
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         update_wrapper(self, fun)

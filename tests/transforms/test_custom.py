@@ -201,6 +201,13 @@ def test_rules_see_arrays():
     assert float(OURS.grad(f)(1.0)) == 1
 
 
+@pytest.mark.parametrize("name", ["custom_jvp", "custom_vjp"])
+def test_annotations_name_the_type_of_the_result(name):
+    for J in (THEIRS, OURS):
+        named = getattr(J, name)[float]
+        assert named.__origin__ is getattr(J, name) and named.__args__ == (float,)
+
+
 def test_the_function_keeps_its_name_and_can_be_a_method():
     class Layer:
         @OURS.custom_jvp
