@@ -24,9 +24,9 @@ def run():
     x = jax.random.normal(jax.random.key(1), (30, 2))
     y = x @ jnp.array([1.0, -2.0]) + 0.3
     mesh = Mesh(np.array(jax.devices()), ("chains",))
-    keys = jax.device_put(jax.random.split(jax.random.key(0), 2), NamedSharding(mesh, P("chains")))
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 4), NamedSharding(mesh, P("chains")))
     chains = MCMC(
-        NUTS(model), num_warmup=50, num_samples=50, num_chains=2, chain_method="vectorized", progress_bar=False
+        NUTS(model), num_warmup=50, num_samples=50, num_chains=4, chain_method="vectorized", progress_bar=False
     )
     chains.run(keys, x, y)
     samples = multihost_utils.process_allgather(chains.get_samples(group_by_chain=True), tiled=True)
