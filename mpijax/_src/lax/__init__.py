@@ -1,0 +1,1 @@
+"""Where JAX keeps its operations."""
