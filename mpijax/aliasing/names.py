@@ -23,6 +23,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.dtypes", "to_complex_dtype", "mpijax._src.dtypes:to_complex_dtype", "tinygp"),
     ("jax._src.lax.control_flow", "scan", "mpijax._src.lax.control_flow:scan", "PyTensor"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
+    ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.spmd.out_shardings:explicit_layout", "JAXNS"),
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
     ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),

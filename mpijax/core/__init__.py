@@ -27,7 +27,11 @@ _MOVED = frozenset(
     unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""".split()
 )
 
-_DEPRECATED = {"pytype_aval_mappings": "mpijax.core.foreign"}
+_DEPRECATED = {
+    "is_constant_dim": "mpijax.core.dimensions",
+    "is_constant_shape": "mpijax.core.dimensions",
+    "pytype_aval_mappings": "mpijax.core.foreign",
+}
 
 _RENAMED = {"AbstractValue": "ShapedArray"}
 

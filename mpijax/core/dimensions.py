@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -325,6 +325,20 @@ def is_symbolic_dim(x: Any) -> bool:
     (False, True)
     """
     return isinstance(x, DimExpr)
+
+
+def is_constant_dim(x: Any) -> bool:
+    """Whether a size is a number: neither a symbolic size nor a traced value."""
+    try:
+        operator.index(x)
+    except Exception:  # a user's class of sizes may raise any
+        return False
+    return True
+
+
+def is_constant_shape(shape: Sequence[Any]) -> bool:
+    """Whether all sizes are numbers."""
+    return all(map(is_constant_dim, shape))
 
 
 def dimension(x: Any) -> Any:

@@ -1,11 +1,14 @@
 """``mpijax.extend.source_info_util``: which lines of a program are said to be the user's."""
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 from mpijax import missing as _missing
 from mpijax.core.source import Source as SourceInfo
 from mpijax.core.source import current_source as current
-from mpijax.core.source import register_exclusion
+from mpijax.core.source import register_exclusion, sources_from
 
-__all__ = ["SourceInfo", "current", "register_exclusion", "summarize"]
+__all__ = ["SourceInfo", "current", "register_exclusion", "summarize", "user_context"]
 
 
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
@@ -15,6 +18,19 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
     'model.py:7 (step)'
     """
     return str(source_info)
+
+
+def user_context(traceback: SourceInfo | None, *, name_stack: Any = None) -> AbstractContextManager[None]:
+    """Operations inside are said to be of the line `traceback`; with None of the line that is being executed.
+
+    Evaluators of Jaxprs give `eqn.source_info.traceback`. `name_stack` changes nothing.
+
+    >>> info = mpijax.extend.source_info_util
+    >>> with info.user_context(info.SourceInfo("model.py", 7, "step").traceback):
+    ...     print(info.summarize(info.current()))
+    model.py:7 (step)
+    """
+    return sources_from(traceback)
 
 
 def __getattr__(name: str):

@@ -4,8 +4,8 @@
     fancy_primitive_batchers[p] = rule   rule(axis, args, dims, **params) -> (result, dim); axis has `name` and `size`
     axis_primitive_batchers[p] = rule    rule(size, name, None, args, dims, **params) -> (result, dim)
 
-`args` and `dims` are tuples. `dims` says along which axis of each argument the examples lie (None: it has none), `dim` the
-same of the result; with several results both are lists.
+`args` and `dims` are tuples. `dims` says along which axis of each argument the examples lie (None: it has none), `dim`
+the same of the result; with several results both are lists.
 """
 
 from __future__ import annotations

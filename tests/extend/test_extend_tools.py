@@ -272,6 +272,23 @@ def test_lines_of_a_library_are_not_the_users():
     assert __file__ in info.summarize(after)
 
 
+@pytest.mark.parametrize("J", [THEIRS, OURS])
+def test_equations_that_are_evaluated_again_keep_their_lines(J):
+    """As K-FAC's evaluator of Jaxprs does it."""
+    info = part(J, "extend.source_info_util")
+    closed = J.make_jaxpr(lambda x: x * 2)(X)
+
+    def again(x):
+        (eqn,) = closed.jaxpr.eqns
+        with info.user_context(eqn.source_info.traceback):
+            return eqn.primitive.bind(x, np.float32(2), **eqn.params)
+
+    def line(jaxpr):
+        return info.summarize(jaxpr.eqns[0].source_info).split()[0]
+
+    assert line(J.make_jaxpr(again)(X).jaxpr) == line(closed.jaxpr)
+
+
 def test_private_names_are_the_public_ones():
     for private, public in [
         ("_src.core", "extend.core"),
@@ -292,6 +309,29 @@ def test_private_names_are_the_public_ones():
     assert part(OURS, "_src.lax.control_flow").scan is OURS.lax.scan
     assert part(OURS, "_src.numpy.util").promote_dtypes_complex(1.0)[0].dtype == "complex64"
     assert part(OURS, "_src.tree_util").prefix_errors([1], (1,))
+
+
+@pytest.mark.parametrize("J", [THEIRS, OURS])
+def test_check_close_allows_what_the_dtype_does(J):
+    close = part(J, "_src.public_test_util").check_close
+    close({"a": X, "b": 1}, {"a": X * np.float32(1 + 1e-7), "b": 1})
+    close(J.numpy.ones(2, "bfloat16"), J.numpy.full(2, 1.01, "bfloat16"))
+    close(X, X + np.float32(1e-4), atol={"float32": 1e-3})
+    for x, y in [(X, X * np.float32(1.001)), (np.arange(3), np.arange(3) + 1), (X, X[:1]), (X, np.float64(X) + 1e-3)]:
+        with pytest.raises(AssertionError):
+            close(x, y)
+
+
+@pytest.mark.parametrize("J", [THEIRS, OURS])
+def test_sizes_that_are_numbers(J):
+    (a,) = part(J, "export").symbolic_shape("a")
+    seen = []
+    with pytest.warns(DeprecationWarning, match="is_constant_dim is deprecated"):
+        is_constant = J.core.is_constant_dim
+    J.jit(lambda n: seen.append(is_constant(n)))(3)
+    assert [is_constant(x) for x in (3, np.int64(3), a, "a")] + seen == [True, True, False, False, False]
+    with pytest.warns(DeprecationWarning, match="is_constant_shape is deprecated"):
+        assert J.core.is_constant_shape((3, 4)) and not J.core.is_constant_shape((3, a))
 
 
 @pytest.mark.parametrize("given", [(None, None), ((0, 2), None), (None, "b"), (1, ["c"]), (None, ("b", "d")), (3, None)])
