@@ -36,7 +36,7 @@ def debug_info(
 ) -> DebugInfo:
     """What errors say of a function that is traced: where it is, and the names of its arguments that are not static.
 
-    >>> mpijax.api_util.debug_info("jit", lambda x, y: x, (1, 2), {}).transformation
+    >>> mpijax.api_util.debug_info("jit", lambda x, y: x, (1, 2), {}).traced_for
     'jit'
     """
     dynamic = [a for i, a in enumerate(args) if i not in static_argnums]

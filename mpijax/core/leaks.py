@@ -31,7 +31,7 @@ def check_leaks(trace: Any, debug: Any) -> None:
         kinds = ", ".join(sorted({type(h).__name__ for h in holders})) or "an unknown object"
         lines.append(f"{tracer!r}, held by: {kinds}")
     where = (
-        f" The function being traced was {debug.location}, traced for {debug.transformation}."
+        f" The function being traced was {debug.func_src_info}, traced for {debug.traced_for}."
         if debug
         else ""
     )

@@ -132,6 +132,10 @@ class Primitive:
             args = tr.unify_varying(self, args)
         return state.trace.process_primitive(self, args, params)
 
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """What `bind` takes of the parameters of an equation: all of them. Evaluators of Jaxprs ask."""
+        return params
+
     def infer(self, avals, params) -> tuple[Any, frozenset]:
         """Output type(s) and effects for operand types."""
         out = self.type_rule(*avals, **params)

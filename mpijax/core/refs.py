@@ -145,7 +145,7 @@ class Ref:
         if self.home is not trace:
             return ""
         if isinstance(self._made, int):
-            names = list(trace.debug.arg_names()) if trace.debug else []
+            names = list(trace.debug.arg_names or ()) if trace.debug else []
             known = self._made < len(names)
             return f"\n\nThe returned mutable array was passed in as the argument {names[self._made]}." if known else ""
         return f"\n\nThe returned mutable array was created on line {self._made}."
@@ -153,7 +153,7 @@ class Ref:
     def leaked(self) -> errors.UnexpectedTracerError:
         """The error for the use of a reference outside of the trace in which it was made."""
         debug = getattr(self.home, "debug", None)
-        where = f" It was made in {debug.location} traced for {debug.transformation}." if debug else ""
+        where = f" It was made in {debug.func_src_info} traced for {debug.traced_for}." if debug else ""
         return errors.UnexpectedTracerError(
             "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a "
             f"reference to an intermediate value with type {self.aval} to escape the scope of the transformation.\n"

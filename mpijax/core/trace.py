@@ -612,8 +612,8 @@ class JaxprTrace(Trace):
                 needed.update(operands)
                 if not operands:
                     first.append(eqn)
-        names = [n for v, n in zip(self.invars, self.debug.arg_names(), strict=False) if n and v in needed]
-        function = f"{self.debug.location} for {self.debug.transformation}"
+        names = [n for v, n in zip(self.invars, self.debug.arg_names or (), strict=False) if n and v in needed]
+        function = f"{self.debug.func_src_info} for {self.debug.traced_for}"
         text = f"The error occurred while tracing the function {function}."
         if not names:
             return text + _made_by(first[::-1])
@@ -664,7 +664,7 @@ def _made_by(eqns: Sequence[Any]) -> str:
 
 def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
     """The error for a mutable array reference in a function whose program cannot hand its value on."""
-    where = f"{debug.location} traced for {debug.transformation}" if debug else "a function inside of a transformation"
+    where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a function inside of a transformation"
     return NotImplementedError(
         f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
         "return the new one. Of rules of custom derivatives, backward rules may use references, but not inside of "
@@ -673,23 +673,47 @@ def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
 
 
 class DebugInfo:
-    """Names for error messages: the function traced, the transformation, the arguments.
+    """What messages say of a traced function.
 
-    >>> mpijax.extend.core.DebugInfo("model.py:7", "jit").transformation
-    'jit'
+    Args:
+      traced_for: the transformation, as `"jit"`.
+      func_src_info: `name at file:line`, or the name alone.
+      arg_names: of the arguments that are arrays, empty for one that has no name; or a function that returns them.
+      result_paths: where each result is in what the function returns, as `"result[0]"`; None where that is not known.
+
+    >>> mpijax.extend.core.DebugInfo("jit", "step at model.py:7", ("x",), None).func_name
+    'step'
     """
 
-    __slots__ = ("location", "transformation", "_arg_names")
+    __slots__ = ("_arg_names", "func_src_info", "result_paths", "traced_for")
 
     def __init__(
-        self, location: str, transformation: str, arg_names: Callable[[], Sequence[str]] | None = None
+        self,
+        traced_for: str,
+        func_src_info: str,
+        arg_names: Sequence[str] | Callable[[], Sequence[str]] | None,
+        result_paths: Sequence[str] | None,
     ):
-        self.location = location
-        self.transformation = transformation
+        self.traced_for = traced_for
+        self.func_src_info = func_src_info
         self._arg_names = arg_names
+        self.result_paths = result_paths
 
-    def arg_names(self) -> Sequence[str]:
-        return self._arg_names() if self._arg_names is not None else ()
+    @property
+    def arg_names(self) -> tuple[str, ...] | None:
+        if callable(self._arg_names):
+            self._arg_names = self._arg_names()
+        return None if self._arg_names is None else tuple(self._arg_names)
+
+    @property
+    def func_name(self) -> str:
+        return self.func_src_info.split(" ")[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
+            f"arg_names={self.arg_names!r}, result_paths={self.result_paths!r})"
+        )
 
 
 def _and_list(names: Sequence[str]) -> str:
@@ -712,8 +736,8 @@ def leaked(tracer: Tracer) -> errors.UnexpectedTracerError:
 def _leak_message(tracer: Tracer | None, trace) -> str:
     debug = getattr(trace, "debug", None)
     where = (
-        f" The function being traced when the value leaked was {debug.location} traced for "
-        f"{debug.transformation}."
+        f" The function being traced when the value leaked was {debug.func_src_info} traced for "
+        f"{debug.traced_for}."
         if debug
         else ""
     )
@@ -790,7 +814,7 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, 
 
     ValueError for a mutable array reference.
     """
-    where = f"function {debug.location} traced for {debug.transformation}" if debug else "a traced function"
+    where = f"function {debug.func_src_info} traced for {debug.traced_for}" if debug else "a traced function"
     structure = getattr(fun, "out_tree", None)
     for i, x in enumerate(outs):
         leaves = tree_leaves_with_path(structure.unflatten(range(len(outs)))) if structure else None

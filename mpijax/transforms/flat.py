@@ -129,8 +129,8 @@ def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: 
         return parameter_names(function(), args, kwargs) if made is None else _names_of_users(made, args)
 
     if made is not None:
-        return DebugInfo(callable_location(made.function()), made.transformation, names)
-    return DebugInfo(callable_location(fun), transformation, names)
+        return DebugInfo(made.transformation, callable_location(made.function()), names, None)
+    return DebugInfo(transformation, callable_location(fun), names, None)
 
 
 def _weak_reference(fun: Callable) -> Callable[[], Any]:

@@ -62,8 +62,8 @@ def check_aliases(consts: Sequence[Any], leaves: Sequence[Any], debug: Callable[
         if type(x) is not Ref:
             continue
         info = debug()
-        names = [*info.arg_names()] or [f"flat index {k}" for k in range(len(leaves))]
-        where = f"when tracing {info.location} for {info.transformation}"
+        names = [*(info.arg_names or ())] or [f"flat index {k}" for k in range(len(leaves))]
+        where = f"when tracing {info.func_src_info} for {info.traced_for}"
         if x in closed_over:
             raise ValueError(
                 f"{where}, a mutable array reference of type {x.aval} was both closed over and passed as the argument "

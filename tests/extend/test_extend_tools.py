@@ -272,16 +272,28 @@ def test_lines_of_a_library_are_not_the_users():
     assert __file__ in info.summarize(after)
 
 
+def test_what_is_known_of_a_traced_function():
+    def step(x, *, scale):
+        return x * scale["a"]
+
+    for J in (THEIRS, OURS):
+        info = part(J, "api_util").debug_info("a test", step, (X,), {"scale": {"a": X}})
+        assert (info.traced_for, info.func_name, info.arg_names) == ("a test", "step", ("x", "scale['a']"))
+        assert __file__ in info.func_src_info
+        other = part(J, "extend.core").DebugInfo(info.traced_for, info.func_src_info, info.arg_names, ("0",))
+        assert other.result_paths == ("0",) and other.arg_names == info.arg_names
+
+
 @pytest.mark.parametrize("J", [THEIRS, OURS])
 def test_equations_that_are_evaluated_again_keep_their_lines(J):
-    """As K-FAC's evaluator of Jaxprs does it."""
+    """As evaluators of Jaxprs do it that are copies of JAX's."""
     info = part(J, "extend.source_info_util")
     closed = J.make_jaxpr(lambda x: x * 2)(X)
 
     def again(x):
         (eqn,) = closed.jaxpr.eqns
         with info.user_context(eqn.source_info.traceback):
-            return eqn.primitive.bind(x, np.float32(2), **eqn.params)
+            return eqn.primitive.bind(x, np.float32(2), **eqn.primitive.get_bind_params(eqn.params))
 
     def line(jaxpr):
         return info.summarize(jaxpr.eqns[0].source_info).split()[0]

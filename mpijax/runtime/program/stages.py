@@ -290,7 +290,7 @@ def lower(traced) -> Lowered:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
     known = traced.jaxpr.jaxpr.debug_info  # None of a program that was read from bytes
     paths = tree.tree_leaves_with_path(traced.args_info)
-    names = [tree.keystr(path) for path, _ in paths] if known is None else known.arg_names()
+    names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
     return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
 
 
