@@ -52,10 +52,13 @@ class Jax(ModuleType):
         if name == "_src":  # there without an import, as in JAX
             return importlib.import_module("mpijax._src")
         try:
-            return getattr(sys.modules["mpijax"], name)
+            found = getattr(sys.modules["mpijax"], name)
         except AttributeError as error:
             error.args = (str(error).replace("module 'mpijax'", "module 'jax'", 1),)
             raise
+        if type(found) is ModuleType and found.__name__ == "mpijax." + name:
+            sys.modules.setdefault("jax." + name, found)  # there without an import, as in JAX
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):

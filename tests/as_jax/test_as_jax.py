@@ -97,6 +97,20 @@ def test_modules_of_jax_are_those_of_mpijax(folder):
     )
 
 
+def test_modules_that_jax_has_without_an_import_are_among_pythons(folder):
+    """Treescope looks there for the module of a name."""
+    as_jax(
+        folder,
+        """
+        import sys, jax
+        assert jax.tree_util.SequenceKey and sys.modules["jax.tree_util"] is jax.tree_util
+        import jax.tree_util as tree_util
+        assert tree_util is jax.tree_util and tree_util.__name__ == "mpijax.tree_util"
+        assert sys.modules["jax"] is jax and not hasattr(jax, "nothing") and "jax.jit" not in sys.modules
+        """,
+    )
+
+
 def test_versions_are_those_of_the_jax_that_is_followed(folder):
     done = as_jax(
         folder,
