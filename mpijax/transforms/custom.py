@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from types import GenericAlias
-from typing import Any
+from typing import Any, ClassVar
 
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
@@ -42,7 +42,8 @@ class CustomFunction:
 
     kind: str
     __call__: Callable[..., Any]
-    __class_getitem__ = classmethod(GenericAlias)  # annotations name the type of the result: custom_jvp[jax.Array]
+    # Annotations name the type of the result: custom_jvp[jax.Array].
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         update_wrapper(self, fun)
