@@ -105,7 +105,7 @@ class _Keys:
 
 
 def _signature(jaxpr: Jaxpr) -> Signature:
-    keys = _Keys(may_repeat=_RANDOM in getattr(jaxpr.debug_info, "location", ""))
+    keys = _Keys(may_repeat=_RANDOM in getattr(jaxpr.debug_info, "func_src_info", ""))
     for eqn in jaxpr.eqns:
         if not any(is_key(v.aval) for v in (*eqn.invars, *eqn.outvars)):
             continue

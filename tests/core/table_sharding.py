@@ -60,6 +60,11 @@ def clamp(rng) -> Use:
     return Use([np.float32(-1), floats(rng, *s), np.asarray(np.float32(1))])
 
 
+def shard_alike(rng) -> Use:
+    s = shape(rng)
+    return Use([floats(rng, *s), floats(rng, *s)])
+
+
 def select_n(rng) -> Use:
     s = shape(rng)
     return Use([rng.random(s) < 0.5, floats(rng, *s), floats(rng, *s)])
@@ -335,6 +340,7 @@ TABLE: dict[str, Callable] = {
     "add": add,
     "clamp": clamp,
     "select_n": select_n,
+    "shard_alike": shard_alike,
     "reduce_sum": reduction(floats),
     "reduce_prod": reduction(floats),
     "reduce_max": reduction(floats),
