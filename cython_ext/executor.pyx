@@ -29,9 +29,9 @@ from mpijax._ext.comm cimport COMM_RECV, COMM_SEND, COMM_SENDRECV, SHARED_READY,
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END,
     OP_FILL, OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_RESUMABLE,
-    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, RESULT_CONST, RESULT_OUTPUT, BranchData,
-    CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
-    OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData,
+    OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_SWAP, OP_TIME_TILES, RESULT_CONST, RESULT_OUTPUT,
+    BranchData, CommData, CopyData, CountData, FillData, GemmData, HostData, Instruction, KernelData, KernelFunction,
+    OutputEntry, Place, PointData, PointerData, ResultEntry, RowsData, TilesData, tt_call, tt_tiles,
 )
 
 from mpijax._ext.record cimport (
@@ -52,6 +52,9 @@ cdef extern from "threads.h" nogil:
                       const mt_library* library)
     int mt_threads, mt_started
     int MT_MAX_THREADS
+
+cdef extern from "time_tiles.h" nogil:
+    void tt_run(const tt_tiles* tiles, const tt_call* calls, int64_t count)
 
 cdef extern from "denormals.h" nogil:
     uint64_t DN_FLUSH
@@ -123,7 +126,6 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
     cdef PointData* point
     cdef PointerData* pointer
     cdef int32_t j, number
-    cdef void* word
     while True:
         if i.op == OP_KERNEL:
             kernel = <KernelData*>i.data
@@ -198,6 +200,8 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             if counters[count.counter] > 0:
                 i = start + i.jump
                 continue
+        elif i.op == OP_TIME_TILES:
+            run_tiles(<TilesData*>i.data, table, ptrs)
         elif i.op == OP_POINT:
             point = <PointData*>i.data
             table[point.buffer] = at(table, point.place)
@@ -205,11 +209,55 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             pointer = <PointerData*>i.data
             table[pointer.first] = <char*>table[pointer.first] + pointer.nbytes
         elif i.op == OP_SWAP:
-            pointer = <PointerData*>i.data
-            word = table[pointer.first]
-            table[pointer.first] = table[pointer.second]
-            table[pointer.second] = word
+            swap(table, <PointerData*>i.data)
         i += 1
+
+
+cdef inline void swap(void** table, PointerData* pointer) noexcept nogil:
+    cdef void* word = table[pointer.first]
+    table[pointer.first] = table[pointer.second]
+    table[pointer.second] = word
+
+
+cdef void run_tiles(TilesData* data, void** table, void** words) noexcept nogil:
+    """words: room for the calls and for three tables of their pointers (see `loading.tiles_data`)."""
+    cdef tt_call* calls = <tt_call*>words
+    cdef int32_t j
+    words += data.tiles.calls * sizeof(tt_call) // sizeof(void*)
+    for j in range(data.num_starts):
+        exchange(table, data.starts[j], words + j)
+    point_calls(data, 2, table, calls, words + data.num_starts + 2 * data.num_places)
+    for j in range(data.num_starts):
+        table[data.starts[j].buffer] = words[j]
+    words += data.num_starts
+    point_calls(data, 0, table, calls, words)
+    for j in range(data.num_swaps):
+        swap(table, data.swaps[j])
+    point_calls(data, 1, table, calls, words + data.num_places)
+    tt_run(&data.tiles, calls, data.count)
+    for j in range(data.num_swaps if data.count % 2 == 0 else 0):
+        swap(table, data.swaps[j])
+
+
+cdef inline void exchange(void** table, PointData* start, void** kept) noexcept nogil:
+    kept[0] = table[start.buffer]
+    table[start.buffer] = at(table, start.place)
+
+
+cdef void point_calls(TilesData* data, int turn, void** table, tt_call* calls, void** ptrs) noexcept nogil:
+    """Fills in the calls with the pointers of a turn: 0 for the even ones, 1 for the odd ones, 2 for the first one."""
+    cdef KernelData* kernel
+    cdef int64_t k
+    cdef int32_t j
+    for k in range(data.tiles.calls):
+        kernel = data.kernels[k]
+        calls[k].function = code_of(kernel)
+        calls[k].params = kernel.params
+        calls[k].rows = kernel.extent // data.tiles.units[k]
+        calls[k].ptrs[turn] = ptrs
+        for j in range(kernel.num_places):
+            ptrs[j] = at(table, kernel.places[j])
+        ptrs += kernel.num_places
 
 
 cdef void run_gemm(GemmData* g, void** table) noexcept nogil:

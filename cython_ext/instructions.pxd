@@ -20,6 +20,7 @@ cdef enum Opcode:
     OP_JUMP
     OP_JUMP_UNLESS      # the byte at a place is not 0
     OP_JUMP_TABLE       # by the int32 at a place
+    OP_TIME_TILES       # a loop, several turns at a time
     OP_COUNT_START      # counter = count; jump if that is 0
     OP_COUNT_NEXT       # counter -= 1; jump unless that is 0
     OP_POINT
@@ -122,6 +123,32 @@ cdef struct BranchData:     # OP_JUMP_UNLESS, OP_JUMP_TABLE
 cdef struct CountData:      # OP_COUNT_START, OP_COUNT_NEXT
     int32_t counter
     int64_t count
+
+
+cdef extern from "time_tiles_types.h" nogil:
+    ctypedef struct tt_tiles:
+        int64_t rows, depth, height, calls
+        bint wraps
+        const int64_t* units
+        const int64_t* above
+        const int64_t* below
+
+    ctypedef struct tt_call:
+        KernelFunction function
+        int64_t* params
+        int64_t rows
+        void** ptrs[3]
+
+
+cdef struct TilesData:      # OP_TIME_TILES
+    tt_tiles tiles
+    int64_t count
+    KernelData** kernels
+    int32_t num_places      # pointers of all kernels
+    int32_t num_swaps
+    PointerData** swaps
+    int32_t num_starts
+    PointData** starts
 
 
 cdef struct PointData:      # OP_POINT

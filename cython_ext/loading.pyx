@@ -20,10 +20,10 @@ from mpijax._ext.executor cimport Program
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
     OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE,
-    OP_SWAP, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
+    OP_SWAP, OP_TIME_TILES, RESULT_CONST, RESULT_INPUT, RESULT_OUTPUT,
     BranchData, CommData, CopyData, CountData, FillData, GemmData, GemmFunction, HostData,
     InputEntry, Instruction, KernelData, KernelFunction, OutputEntry, Place, PointData, PointerData, ResultEntry,
-    RowsData, TempEntry,
+    RowsData, TempEntry, TilesData, tt_call,
 )
 
 from mpijax._ext.array import from_numpy, rewrap
@@ -276,7 +276,9 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
         going += starts - (kind == IS_FINISH)
         if going > GOING:
             raise ValueError(f"{x}: {GOING} exchanges at most go on at once")
-        if kind == IS_LOOP:
+        if kind == IS_LOOP and x.tiles is not None and not (inside or going):
+            code.append([<int>OP_TIME_TILES, tiles_data(p, x), 0])
+        elif kind == IS_LOOP:
             flatten_loop(p, x, code, inside or going)
         elif kind == IS_WHILE:
             flatten_while(p, x, code, inside or going)
@@ -384,6 +386,47 @@ cdef size_t kernel_data(Program p, x) except 0:
         fill_place(p, &data.places[j], x.ptrs[j])
     p.max_places = max(p.max_places, n + x.frame)
     return <size_t>data
+
+
+cdef size_t tiles_data(Program p, x) except 0:
+    """A loop of kernels, then swaps. A run needs room for its calls, three tables of their pointers, and the starts."""
+    cdef TilesData* data = <TilesData*>block(p, sizeof(TilesData))
+    cdef Py_ssize_t k, words
+    kernels = [y for y in x.body if type(y) is provided.KernelCall]
+    swaps = [y for y in x.body if type(y) is provided.Swap]
+    tiles = x.tiles
+    steps = tiles.depth * len(kernels)
+    if kernels + swaps != list(x.body) or not len(tiles.units) == len(kernels) > 0:
+        raise ValueError(f"a loop in tiles has kernels, then swaps: {x}")
+    if not len(tiles.above) == len(tiles.below) == steps or min(tiles.depth, tiles.height, *tiles.units) < 1:
+        raise ValueError(f"a loop in tiles has distances for each kernel of {tiles.depth} turns: {x}")
+    data.count, data.num_swaps = x.count, len(swaps)
+    data.kernels = <KernelData**>block(p, len(kernels) * sizeof(KernelData*))
+    data.swaps = <PointerData**>block(p, len(swaps) * sizeof(PointerData*))
+    for k, y in enumerate(kernels):
+        data.kernels[k] = <KernelData*>kernel_data(p, y)
+        data.num_places += len(y.ptrs)
+    for k, y in enumerate(swaps):
+        data.swaps[k] = <PointerData*>pointer_data(p, y.first, y.second, 0)
+    data.tiles.rows, data.tiles.depth, data.tiles.height = tiles.rows, tiles.depth, tiles.height
+    data.tiles.calls, data.tiles.wraps = len(kernels), tiles.wraps
+    data.tiles.units = integers(p, tiles.units)
+    data.tiles.above, data.tiles.below = integers(p, tiles.above), integers(p, tiles.below)
+    data.num_starts = len(tiles.starts)
+    data.starts = <PointData**>block(p, len(tiles.starts) * sizeof(PointData*))
+    for k, y in enumerate(tiles.starts):
+        data.starts[k] = <PointData*>point_data(p, y)
+    words = len(kernels) * sizeof(tt_call) // sizeof(void*) + 3 * data.num_places + data.num_starts
+    p.max_places = max(p.max_places, words)
+    return <size_t>data
+
+
+cdef int64_t* integers(Program p, values) except NULL:
+    cdef int64_t* found = <int64_t*>block(p, len(values) * sizeof(int64_t))
+    cdef Py_ssize_t k
+    for k, n in enumerate(values):
+        found[k] = n
+    return found
 
 
 cdef size_t gemm_data(Program p, x) except 0:

@@ -176,6 +176,12 @@ overlap = bool_option(
     "Compiled programs go on with what does not need an exchange's result until it is there.",
     traced=True,
 )
+time_tiles = bool_option(
+    "mpijax_time_tiles",
+    True,
+    "Loops over arrays larger than the cache run several turns of a tile while it is in cache; the bits are the same.",
+    traced=True,
+)
 
 gather = enum_option(
     "mpijax_gather",

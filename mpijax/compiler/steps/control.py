@@ -22,6 +22,7 @@ from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.memory import Memory
 from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.step import ControlStep, Step
+from mpijax.compiler.steps.time_tiles import in_time_tiles
 from mpijax.compiler.steps.write import Writer
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lazy_dataclass import dataclass
@@ -130,9 +131,13 @@ class Placed:
 
     def written(self) -> list[Any]:
         """The instructions of one turn."""
+        return self.writer().written()
+
+    def writer(self) -> Writer:
+        """The writer of one turn's instructions."""
         captured = self.graph.inputs[self.region.arguments :]
         self.bind(captured, [self.around.ref_or_const(v) for v in self.region.captures])
-        return Writer(self.body.memory, self, self.around.plan, write_control).written()
+        return Writer(self.body.memory, self, self.around.plan, write_control)
 
 
 def control_step(node: Node) -> ControlStep:
@@ -240,7 +245,9 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
         before.append(Point(pointer, start))
         after_turn.append(Advance(pointer, stride))
         body.bind([inner], [Place(pointer)])
-    return [*before, Loop(length, (*body.written(), *after_turn), node.source)]
+    turn = body.writer()
+    loop = Loop(length, (*turn.written(), *after_turn), node.source)
+    return in_time_tiles(loop, turn.kernels, body.place, writer.plan.buffers, before)
 
 
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}

@@ -247,12 +247,42 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """Let a `Pointer` point to a place."""
+
+    pointer: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTiles:
+    """How to run several turns of a loop tile by tile, so that a tile stays in cache from turn to turn.
+
+    The body of the loop is kernels and swaps, and its arrays have `rows` rows. `depth` turns run together; a tile is
+    `height` rows. units: for each kernel, its outermost turns per row. above, below: for each kernel of `depth` turns,
+    in order, how many rows it stays away from the upper and the lower end of a range of rows whose neighbours are not
+    computed yet. wraps: the first row is a neighbour of the last one. starts: pointers that are elsewhere in the first
+    turn: at the array that the loop starts from.
+    """
+
+    rows: int
+    depth: int
+    height: int
+    units: tuple[int, ...]
+    above: tuple[int, ...]
+    below: tuple[int, ...]
+    wraps: bool
+    starts: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` `count` times."""
+    """Run `body` `count` times. tiles: several turns at a time, with the same results."""
 
     count: int
     body: tuple[Any, ...]
     source: Source = UNKNOWN
+    tiles: TimeTiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +302,6 @@ class Switch:
     index: Place
     branches: tuple[tuple[Any, ...], ...]
     source: Source = UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Let a `Pointer` point to a place."""
-
-    pointer: int
-    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +459,10 @@ def _call(kind: str, x: PythonCall | NativeCall | Communicate) -> str:
     return f"{kind} {x.label} ({ins}) -> ({outs})"
 
 
+def _tiles(tiles: TimeTiles | None) -> str:
+    return "" if tiles is None else f", {tiles.depth} turns at a time in tiles of {tiles.height} rows"
+
+
 def _communicate(x: Communicate) -> str:
     return _call("start" if x.goes_on else "post" if x.posted else "communicate", x)
 
@@ -450,7 +476,7 @@ _LINES: dict[type, Callable[[Any], str]] = {
     NativeCall: lambda x: _call("native", x),
     Communicate: _communicate,
     Finish: lambda x: f"wait for {x.label}",
-    Loop: lambda x: f"loop {x.count} times",
+    Loop: lambda x: f"loop {x.count} times{_tiles(x.tiles)}",
     While: lambda x: f"while {x.flag}",
     Switch: lambda x: f"switch {x.index}",
     Point: lambda x: f"point b{x.pointer} to {x.place}",

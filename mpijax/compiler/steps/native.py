@@ -56,6 +56,8 @@ def native(steps: list[Any], plan: Plan, first_private: int) -> list[Any]:
 def _suits(step: Any) -> bool:
     if isinstance(step, KernelCall):
         return step.extent < 2 * step.grain
+    if isinstance(step, Loop) and step.tiles is not None:
+        return False
     return isinstance(step, _STEPS)
 
 

@@ -58,7 +58,8 @@ class Places(Protocol):
 class Writer:
     """Writes the instructions of the steps of one graph.
 
-    plan: has the buffers, and gets the kernels. control: the instructions of a loop or branch.
+    plan: has the buffers, and gets the kernels. control: the instructions of a loop or branch. kernels: the kernel of
+    each call among the instructions, by its place.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Writer:
         self.places = places
         self.plan = plan
         self.instructions: list[Any] = []
+        self.kernels: dict[int, Kernel] = {}
         self._control = control
         kernels = [step for step in memory.steps if isinstance(step, KernelStep)]
         for nest in kernels:
@@ -142,6 +144,7 @@ class Writer:
             written = self._write_kernel(kernel)
         arrays, params = self._alike.passed(kernel, written)
         ptrs = tuple(self.ref(v, offset) for v, offset in arrays)
+        self.kernels[len(self.instructions)] = kernel
         self.instructions.append(
             KernelCall(written.name, ptrs, tuple(params), written.extent, written.grain, kernel.source, kernel.name)
         )

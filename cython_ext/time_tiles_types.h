@@ -1,0 +1,23 @@
+/* A loop that runs several turns at a time, tile by tile, as `time_tiles.h` runs it. */
+
+#ifndef MPIJAX_TIME_TILES_TYPES_H
+#define MPIJAX_TIME_TILES_TYPES_H
+
+#include <stdint.h>
+
+typedef struct {
+    int64_t rows, depth, height;    /* of the arrays; turns of a group; rows of a tile */
+    int64_t calls;                  /* kernels of a turn */
+    int wraps;                      /* the first row is next to the last one */
+    const int64_t *units;           /* of each kernel, its turns per row */
+    const int64_t *above, *below;   /* of each kernel of `depth` turns */
+} tt_tiles;
+
+typedef struct {
+    void (*function)(void **ptrs, int64_t *params, int64_t begin, int64_t end);
+    int64_t *params;
+    int64_t rows;                   /* that it computes */
+    void **ptrs[3];                 /* in even and in odd turns, and in the first one */
+} tt_call;
+
+#endif
