@@ -54,7 +54,7 @@ cdef extern from "threads.h" nogil:
     int MT_MAX_THREADS
 
 cdef extern from "time_tiles.h" nogil:
-    void tt_run(const tt_tiles* tiles, const tt_call* calls, int64_t count)
+    void tt_run(const tt_tiles* tiles, const tt_call* calls, void** ptrs, int64_t places, int64_t turns)
 
 cdef extern from "denormals.h" nogil:
     uint64_t DN_FLUSH
@@ -124,7 +124,6 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
     cdef BranchData* branch
     cdef CountData* count
     cdef PointData* point
-    cdef PointerData* pointer
     cdef int32_t j, number
     while True:
         if i.op == OP_KERNEL:
@@ -206,8 +205,7 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             point = <PointData*>i.data
             table[point.buffer] = at(table, point.place)
         elif i.op == OP_ADVANCE:
-            pointer = <PointerData*>i.data
-            table[pointer.first] = <char*>table[pointer.first] + pointer.nbytes
+            advance(table, <PointerData*>i.data)
         elif i.op == OP_SWAP:
             swap(table, <PointerData*>i.data)
         i += 1
@@ -219,45 +217,50 @@ cdef inline void swap(void** table, PointerData* pointer) noexcept nogil:
     table[pointer.second] = word
 
 
+cdef inline void advance(void** table, PointerData* pointer) noexcept nogil:
+    table[pointer.first] = <char*>table[pointer.first] + pointer.nbytes
+
+
 cdef void run_tiles(TilesData* data, void** table, void** words) noexcept nogil:
-    """words: room for the calls and for three tables of their pointers (see `loading.tiles_data`)."""
+    """words: room for the calls, the pointers of a group's turns, and those that start elsewhere (`loading.tiles_data`).
+    """
     cdef tt_call* calls = <tt_call*>words
+    cdef void** ptrs = words + data.tiles.calls * sizeof(tt_call) // sizeof(void*)
+    cdef void** kept = ptrs + data.tiles.depth * data.num_places
+    cdef int64_t turn = 0, k, turns
     cdef int32_t j
-    words += data.tiles.calls * sizeof(tt_call) // sizeof(void*)
-    for j in range(data.num_starts):
-        exchange(table, data.starts[j], words + j)
-    point_calls(data, 2, table, calls, words + data.num_starts + 2 * data.num_places)
-    for j in range(data.num_starts):
-        table[data.starts[j].buffer] = words[j]
-    words += data.num_starts
-    point_calls(data, 0, table, calls, words)
-    for j in range(data.num_swaps):
-        swap(table, data.swaps[j])
-    point_calls(data, 1, table, calls, words + data.num_places)
-    tt_run(&data.tiles, calls, data.count)
-    for j in range(data.num_swaps if data.count % 2 == 0 else 0):
-        swap(table, data.swaps[j])
+    while turn < data.count:
+        turns = min(data.tiles.depth, data.count - turn)
+        for j in range(data.num_starts if turn == 0 else 0):
+            kept[j] = table[data.starts[j].buffer]
+            table[data.starts[j].buffer] = at(table, data.starts[j].place)
+        for k in range(turns):
+            point_calls(data, table, calls, ptrs + k * data.num_places)
+            for j in range(data.num_starts if turn + k == 0 else 0):
+                table[data.starts[j].buffer] = kept[j]
+            for j in range(data.num_moves):
+                if data.moves[j] == OP_SWAP:
+                    swap(table, data.moved[j])
+                else:
+                    advance(table, data.moved[j])
+        tt_run(&data.tiles, calls, ptrs, data.num_places, turns)
+        turn += turns
 
 
-cdef inline void exchange(void** table, PointData* start, void** kept) noexcept nogil:
-    kept[0] = table[start.buffer]
-    table[start.buffer] = at(table, start.place)
-
-
-cdef void point_calls(TilesData* data, int turn, void** table, tt_call* calls, void** ptrs) noexcept nogil:
-    """Fills in the calls with the pointers of a turn: 0 for the even ones, 1 for the odd ones, 2 for the first one."""
+cdef void point_calls(TilesData* data, void** table, tt_call* calls, void** ptrs) noexcept nogil:
+    """Fills in the calls, and the pointers that they take in the turn that comes next."""
     cdef KernelData* kernel
-    cdef int64_t k
+    cdef int64_t k, first = 0
     cdef int32_t j
     for k in range(data.tiles.calls):
         kernel = data.kernels[k]
         calls[k].function = code_of(kernel)
         calls[k].params = kernel.params
         calls[k].rows = kernel.extent // data.tiles.units[k]
-        calls[k].ptrs[turn] = ptrs
+        calls[k].first = first
         for j in range(kernel.num_places):
-            ptrs[j] = at(table, kernel.places[j])
-        ptrs += kernel.num_places
+            ptrs[first + j] = at(table, kernel.places[j])
+        first += kernel.num_places
 
 
 cdef void run_gemm(GemmData* g, void** table) noexcept nogil:

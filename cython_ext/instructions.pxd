@@ -137,7 +137,7 @@ cdef extern from "time_tiles_types.h" nogil:
         KernelFunction function
         int64_t* params
         int64_t rows
-        void** ptrs[3]
+        int64_t first
 
 
 cdef struct TilesData:      # OP_TIME_TILES
@@ -145,8 +145,9 @@ cdef struct TilesData:      # OP_TIME_TILES
     int64_t count
     KernelData** kernels
     int32_t num_places      # pointers of all kernels
-    int32_t num_swaps
-    PointerData** swaps
+    int32_t num_moves
+    int32_t* moves          # OP_SWAP or OP_ADVANCE
+    PointerData** moved
     int32_t num_starts
     PointData** starts
 

@@ -389,34 +389,39 @@ cdef size_t kernel_data(Program p, x) except 0:
 
 
 cdef size_t tiles_data(Program p, x) except 0:
-    """A loop of kernels, then swaps. A run needs room for its calls, three tables of their pointers, and the starts."""
+    """A loop of kernels, then of what moves pointers."""
     cdef TilesData* data = <TilesData*>block(p, sizeof(TilesData))
     cdef Py_ssize_t k, words
     kernels = [y for y in x.body if type(y) is provided.KernelCall]
-    swaps = [y for y in x.body if type(y) is provided.Swap]
+    moves = [y for y in x.body if type(y) in (provided.Swap, provided.Advance)]
     tiles = x.tiles
-    steps = tiles.depth * len(kernels)
-    if kernels + swaps != list(x.body) or not len(tiles.units) == len(kernels) > 0:
-        raise ValueError(f"a loop in tiles has kernels, then swaps: {x}")
-    if not len(tiles.above) == len(tiles.below) == steps or min(tiles.depth, tiles.height, *tiles.units) < 1:
+    if kernels + moves != list(x.body) or not len(tiles.units) == len(kernels) > 0:
+        raise ValueError(f"a loop in tiles has kernels, then swaps and advances: {x}")
+    if not len(tiles.above) == len(tiles.below) == tiles.depth * len(kernels):
         raise ValueError(f"a loop in tiles has distances for each kernel of {tiles.depth} turns: {x}")
-    data.count, data.num_swaps = x.count, len(swaps)
+    if min(tiles.depth, tiles.height, *tiles.units) < 1:
+        raise ValueError(f"tiles have at least a turn and a row: {x}")
+    data.count = x.count
     data.kernels = <KernelData**>block(p, len(kernels) * sizeof(KernelData*))
-    data.swaps = <PointerData**>block(p, len(swaps) * sizeof(PointerData*))
     for k, y in enumerate(kernels):
         data.kernels[k] = <KernelData*>kernel_data(p, y)
         data.num_places += len(y.ptrs)
-    for k, y in enumerate(swaps):
-        data.swaps[k] = <PointerData*>pointer_data(p, y.first, y.second, 0)
-    data.tiles.rows, data.tiles.depth, data.tiles.height = tiles.rows, tiles.depth, tiles.height
-    data.tiles.calls, data.tiles.wraps = len(kernels), tiles.wraps
-    data.tiles.units = integers(p, tiles.units)
-    data.tiles.above, data.tiles.below = integers(p, tiles.above), integers(p, tiles.below)
+    data.num_moves = len(moves)
+    data.moves = <int32_t*>block(p, len(moves) * sizeof(int32_t))
+    data.moved = <PointerData**>block(p, len(moves) * sizeof(PointerData*))
+    for k, y in enumerate(moves):
+        op, moved, _ = straight(p, kinds()[type(y)], y)
+        data.moves[k] = op
+        data.moved[k] = <PointerData*><size_t>moved
     data.num_starts = len(tiles.starts)
     data.starts = <PointData**>block(p, len(tiles.starts) * sizeof(PointData*))
     for k, y in enumerate(tiles.starts):
         data.starts[k] = <PointData*>point_data(p, y)
-    words = len(kernels) * sizeof(tt_call) // sizeof(void*) + 3 * data.num_places + data.num_starts
+    data.tiles.rows, data.tiles.depth, data.tiles.height = tiles.rows, tiles.depth, tiles.height
+    data.tiles.calls, data.tiles.wraps = len(kernels), tiles.wraps
+    data.tiles.units = integers(p, tiles.units)
+    data.tiles.above, data.tiles.below = integers(p, tiles.above), integers(p, tiles.below)
+    words = len(kernels) * sizeof(tt_call) // sizeof(void*) + tiles.depth * data.num_places + data.num_starts
     p.max_places = max(p.max_places, words)
     return <size_t>data
 

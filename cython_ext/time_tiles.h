@@ -16,16 +16,19 @@
 typedef struct {
     const tt_tiles *tiles;
     const tt_call *calls;
-    int64_t first, steps;           /* the first turn of the group; kernels of all its turns */
+    void **ptrs;                    /* of all kernels of each turn of the group */
+    int64_t places;                 /* how many there are in a turn */
+    int64_t steps;                  /* kernels of all its turns */
     int64_t ranges;
 } tt_group;
 
 static inline void tt_rows(const tt_group *g, int64_t step, int64_t begin, int64_t end) {
     const tt_call *call = &g->calls[step % g->tiles->calls];
-    int64_t unit = g->tiles->units[step % g->tiles->calls], turn = g->first + step / g->tiles->calls;
+    int64_t unit = g->tiles->units[step % g->tiles->calls];
+    void **ptrs = g->ptrs + step / g->tiles->calls * g->places + call->first;
     if (begin < 0) begin = 0;
     if (end > call->rows) end = call->rows;
-    if (begin < end) call->function(call->ptrs[turn == 0 ? 2 : turn & 1], call->params, begin * unit, end * unit);
+    if (begin < end) call->function(ptrs, call->params, begin * unit, end * unit);
 }
 
 static inline int64_t tt_border(const tt_group *g, int64_t range) { return g->tiles->rows * range / g->ranges; }
@@ -68,16 +71,13 @@ static int64_t tt_ranges_of(const tt_tiles *t, int64_t steps) {
     return most < 1 ? 1 : most < mt_threads ? most : mt_threads;
 }
 
-static void tt_run(const tt_tiles *t, const tt_call *calls, int64_t count) {
-    for (int64_t turn = 0; turn < count; turn += t->depth) {
-        int64_t turns = count - turn < t->depth ? count - turn : t->depth;
-        tt_group group = {t, calls, turn, turns * t->calls, 0};
-        void *ptrs[1] = {&group};
-        group.ranges = tt_ranges_of(t, group.steps);
-        mt_run(tt_ranges, ptrs, NULL, group.ranges, 1);
-        int64_t borders = t->wraps ? group.ranges : group.ranges - 1;
-        if (borders > 0) mt_run(tt_borders, ptrs, NULL, borders, 1);
-    }
+/* Runs a group of `turns` turns. ptrs: what the kernels of each turn take, `places` pointers a turn. */
+static void tt_run(const tt_tiles *t, const tt_call *calls, void **ptrs, int64_t places, int64_t turns) {
+    tt_group group = {t, calls, ptrs, places, turns * t->calls, tt_ranges_of(t, turns * t->calls)};
+    void *passed[1] = {&group};
+    mt_run(tt_ranges, passed, NULL, group.ranges, 1);
+    int64_t borders = t->wraps ? group.ranges : group.ranges - 1;
+    if (borders > 0) mt_run(tt_borders, passed, NULL, borders, 1);
 }
 
 #endif

@@ -17,7 +17,7 @@ typedef struct {
     void (*function)(void **ptrs, int64_t *params, int64_t begin, int64_t end);
     int64_t *params;
     int64_t rows;                   /* that it computes */
-    void **ptrs[3];                 /* in even and in odd turns, and in the first one */
+    int64_t first;                  /* where its pointers begin among those of a turn */
 } tt_call;
 
 #endif

@@ -120,6 +120,23 @@ def heat_by_pad(backend):
     return ten_steps(backend, step, 1024)
 
 
+@case("loops/7-point stencil 256x256x256, 10 steps", ratio=10)
+def seven_points(backend):
+    inside = (slice(1, -1),) * 3
+
+    def step(u):
+        near = sum(
+            u[tuple(slice(1 + by * (d == axis), u.shape[d] - 1 + by * (d == axis)) for d in range(3))]
+            for axis in range(3)
+            for by in (-1, 1)
+        )
+        return u.at[inside].set(0.4 * u[inside] + 0.1 * near)
+
+    f = backend.jax.jit(lambda u: backend.lax.fori_loop(0, 10, lambda _, u: step(u), u))
+    u = normal(backend, 256, 256, 256)
+    return lambda: f(u)
+
+
 @case("loops/n-body forces, 512 bodies", ratio=2)
 def n_body(backend):
     jnp = backend.jnp

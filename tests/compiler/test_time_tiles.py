@@ -152,12 +152,39 @@ def test_random_programs(seed):
     check(fun, state, tiled=None)
 
 
+TURNS_DIFFER = {
+    "by their number": lambda u: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * i * jnp.roll(u, 1, 0), u),
+    "by several small values": lambda u: lax.fori_loop(
+        3, 24, lambda i, s: (s[0] + jnp.sin(s[1] * i) * jnp.roll(s[0], 1, 0), s[1] * 1.1), (u, jnp.float32(0.1))),
+    "by a scanned number": lambda u: lax.scan(
+        lambda u, x: (u + x * jnp.roll(u, 1, 0), None), u, jnp.linspace(0, 0.2, 20, dtype=jnp.float32))[0],
+    "by a scanned array": lambda u: lax.scan(
+        lambda u, x: (0.5 * jnp.roll(u, 1, 0) + x[::-1], None), u, data(9, 200, 16, seed=3))[0],
+    "and are counted down": lambda u: lax.scan(
+        lambda u, x: (u + x * jnp.roll(u, 1, 0), None), u, jnp.linspace(0, 0.2, 21, dtype=jnp.float32), reverse=True)[0],
+    "and all are kept": lambda u: lax.scan(
+        lambda u, x: ((new := u + 0.1 * jnp.roll(u, 1, 0)), new * 2), u, None, length=11),
+    "at one point": lambda u: lax.fori_loop(0, 20, lambda i, u: heat(u).at[100, 8].add(jnp.sin(0.1 * i)), u),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TURNS_DIFFER)
+def test_turns_differ(name):
+    check(TURNS_DIFFER[name], data(200, 16), tiled=True)
+
+
+def test_a_loop_in_a_loop():
+    def outer(i, u):
+        return lax.fori_loop(0, 11, lambda j, u: u + 0.01 * (i + j) * jnp.roll(u, 1, 0), jnp.sin(u))
+
+    check(lambda u: lax.fori_loop(0, 3, outer, u), data(200, 16), tiled=True)
+
+
 NOT_TILED = {
-    "a turn depends on its number": lambda u: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * i * jnp.roll(u, 1, 0), u),
     "rows far away are read": lambda u: lax.fori_loop(0, 20, lambda i, u: u + 0.1 * jnp.roll(u, 70, 0), u),
     "all rows are summed": lambda u: lax.fori_loop(0, 20, lambda i, u: u - 0.1 * u.sum(0), u),
     "a product": lambda u: lax.fori_loop(0, 20, lambda i, u: jnp.roll(u, 1, 0) + 1e-3 * u @ jnp.ones((16, 16)), u),
-    "each turn has a result": lambda u: lax.scan(lambda u, _: (jnp.roll(u, 1, 0) + 1, u[0]), u, None, length=20),
+    "each turn has a result of one row": lambda u: lax.scan(lambda u, _: (jnp.roll(u, 1, 0) + 1, u[0]), u, None, length=20),
 }
 
 

@@ -247,7 +247,7 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
         body.bind([inner], [Place(pointer)])
     turn = body.writer()
     loop = Loop(length, (*turn.written(), *after_turn), node.source)
-    return in_time_tiles(loop, turn.kernels, body.place, writer.plan.buffers, before)
+    return in_time_tiles(loop, turn.kernels, body.place, writer.plan, before)
 
 
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}

@@ -258,7 +258,7 @@ class Point:
 class TimeTiles:
     """How to run several turns of a loop tile by tile, so that a tile stays in cache from turn to turn.
 
-    The body of the loop is kernels and swaps, and its arrays have `rows` rows. `depth` turns run together; a tile is
+    The body of the loop is kernels, then what moves pointers, and its arrays have `rows` rows. `depth` turns run together; a tile is
     `height` rows. units: for each kernel, its outermost turns per row. above, below: for each kernel of `depth` turns,
     in order, how many rows it stays away from the upper and the lower end of a range of rows whose neighbours are not
     computed yet. wraps: the first row is a neighbour of the last one. starts: pointers that are elsewhere in the first

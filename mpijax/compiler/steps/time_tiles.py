@@ -14,6 +14,8 @@ kernel i likewise. Before kernel i computes row r, kernel j must be done with al
 and in the other direction `below_i` with `high_j - low_i`. The executor (`cython_ext/time_tiles.h`) uses both: threads
 share the rows in ranges. Each range first computes what needs no neighbour: kernel i leaves out its last `above_i` and
 its first `below_i` rows. Then the rows left out around each border between two ranges follow.
+
+Small values of a turn, such as its number, are computed before, for all turns, and kept one behind the other.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from typing import Any
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.caches import cache_size
+from mpijax.compiler.steps.arena import aligned
 from mpijax.compiler.steps.instructions import (
-    Buffer,
+    Advance,
     Copy,
     Input,
     KernelCall,
@@ -34,11 +37,13 @@ from mpijax.compiler.steps.instructions import (
     Output,
     Place,
     Point,
+    Pointer,
     Swap,
     Temp,
     TimeTiles,
     accesses,
 )
+from mpijax.compiler.steps.plan import Plan
 from mpijax.compiler.steps.reach import Reach, Window, reach_of
 from mpijax.core import config
 from mpijax.core.lazy_dataclass import dataclass
@@ -52,7 +57,9 @@ FILLED = {2: 0.6, 3: 0.25}
 LEAST_ELEMENTS = 1 << 13
 # An array is tiled only if it has so many times the rows that kernels of one tile stay behind each other.
 SEVERAL = 4
-
+# Bytes of a small value, at most, and of those of all turns.
+SMALL = 1 << 12
+SMALL_OF_ALL_TURNS = 1 << 20
 
 # What memory an instruction uses: the same key, the same bytes.
 Memory = tuple[str, int]
@@ -60,8 +67,9 @@ Memory = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Call:
-    """A kernel of the body, with its windows by entry of the table of buffers."""
+    """A large kernel of the body. at: its place in the body. windows: by entry of the table of buffers."""
 
+    at: int
     instruction: KernelCall
     reach: Reach
     windows: dict[int, Window]
@@ -71,45 +79,49 @@ def in_time_tiles(
     loop: Loop,
     kernels: dict[int, Kernel],
     place: Callable[[Value], Place],
-    buffers: Sequence[Buffer],
+    plan: Plan,
     before: Sequence[Any],
 ) -> list[Any]:
     """A loop after the instructions `before` it, in tiles where that is faster.
 
-    What does not depend on the large arrays becomes a loop of its own. kernels: those of the body, by position. place:
-    of their arrays.
+    What depends on no large array becomes a loop of its own, which runs first. kernels: those of the body, by position.
+    place: of their arrays.
     """
     if not config.values.mpijax_time_tiles or loop.count < 2:
         return [*before, loop]
-    body = _Body(loop, kernels, place, buffers, before)
+    body = _Body(loop, kernels, place, plan, before)
     tiles = body.tiles()
     if tiles is None:
         return [*before, loop]
     copies = {x.target: x for x in before if isinstance(x, Copy) and not body.uses(x.origin)}
     starts = {x: copies[x.place] for x in before if isinstance(x, Point) and x.place in copies and body.only_reads(x)}
-    left = [x for x in before if x not in starts.values()]
-    alone = [replace(loop, body=tuple(body.others))] if body.others else []
     tiles = replace(tiles, starts=tuple(Point(x.pointer, copy.origin) for x, copy in starts.items()))
-    return [*left, *alone, replace(loop, body=(*(c.instruction for c in body.calls), *body.swaps), tiles=tiles)]
+    left = [x for x in before if x not in starts.values()]
+    points, small, turn = body.apart()
+    alone = [replace(loop, body=tuple(small))] if small else []
+    return [*left, *points, *alone, replace(loop, body=tuple(turn), tiles=tiles)]
 
 
 class _Body:
-    """The body of a loop. calls: its large kernels. others: instructions that depend on none of them."""
+    """The body of a loop. large: the places of its large kernels, `calls` their windows, by entry of the table."""
 
-    def __init__(self, loop, kernels, place, buffers, before):
-        self.count = loop.count
-        self.buffers = buffers
+    def __init__(self, loop, kernels, place, plan, before):
+        self.loop, self.kernels, self.place = loop, kernels, place
+        self.plan, self.buffers = plan, plan.buffers
         self.points = {x.pointer: x.place for x in before if isinstance(x, Point)}
         self.swaps = [x for x in loop.body if isinstance(x, Swap)]
+        self.advances = [x for x in loop.body if isinstance(x, Advance)]
         self.swapped = {a: b for s in self.swaps for a, b in ((s.first, s.second), (s.second, s.first))}
-        self.large = [k for k, x in enumerate(loop.body) if isinstance(x, KernelCall) and self._is_large(x)]
-        self.others = [x for k, x in enumerate(loop.body) if k not in self.large and not isinstance(x, Swap)]
-        self.kernels = [(loop.body[k], kernels.get(k)) for k in self.large]
-        self.place = place
+        self.large = [k for k, x in enumerate(loop.body) if isinstance(x, KernelCall) and self._is_large(k, x)]
+        self.small = [
+            k for k, x in enumerate(loop.body) if k not in self.large and not isinstance(x, (Swap, Advance))
+        ]
         self.calls: list[_Call] = []
 
-    def _is_large(self, x: KernelCall) -> bool:
-        return sum(self.buffers[self._start(p).buffer].nbytes for p in x.ptrs) > cache_size(2)
+    def _is_large(self, k: int, x: KernelCall) -> bool:
+        kernel = self.kernels.get(k)
+        values = () if kernel is None else (kernel.reads() | kernel.writes()).values()
+        return sum(v.nbytes for v in values) > cache_size(2)
 
     def _start(self, place: Place) -> Place:
         """Where a pointer points to in the first turn; another place is itself."""
@@ -117,25 +129,7 @@ class _Body:
             place = self.points[place.buffer]
         return place
 
-    def tiles(self) -> TimeTiles | None:
-        """How to run the loop in tiles, or None."""
-        plain = all(isinstance(x, (KernelCall, Copy)) for x in self.others)
-        if not plain or not 0 < len(self.kernels) <= MOST_KERNELS or len(self.swapped) != 2 * len(self.swaps):
-            return None
-        if not self._are_apart():
-            return None
-        for instruction, kernel in self.kernels:
-            reach = None if kernel is None else reach_of(kernel)
-            if reach is None or reach.unit * reach.rows != instruction.extent:
-                return None
-            windows: dict[int, Window] = {}
-            for v, window in reach.windows.items():
-                at = self.place(v)
-                windows[at.buffer] = windows[at.buffer].joined(window) if at.buffer in windows else window
-                if window.writes and at.offset:
-                    return None
-            self.calls.append(_Call(instruction, reach, windows))
-        return self._chosen() if self._has_equal_rows() else None
+    # ------------------------------------------------------------ memory
 
     def memory(self, buffer: int, turn: int) -> Memory:
         """The memory of an entry of the table in a turn of the loop."""
@@ -149,10 +143,24 @@ class _Body:
             return "argument", entry.index if isinstance(entry, Input) else entry.donor
         return "buffer", buffer
 
+    def _memories(self, buffers) -> set[Memory]:
+        return {self.memory(b, turn) for b in buffers for turn in (0, 1)}
+
+    def _written(self, places: Sequence[int]) -> set[Memory]:
+        """The memory that kernels and copies of the body write."""
+        buffers = []
+        for k in places:
+            x = self.loop.body[k]
+            buffers += [x.target.buffer] if isinstance(x, Copy) else []
+            buffers += [self.place(v).buffer for v in self.kernels[k].writes().values()] if k in self.kernels else []
+        return self._memories(buffers)
+
+    def _used(self, places: Sequence[int]) -> set[Memory]:
+        return self._memories(place.buffer for k in places for place, _ in accesses(self.loop.body[k]))
+
     def uses(self, place: Place) -> bool:
         """Whether a large kernel uses the memory at a place."""
-        memory = self.memory(place.buffer, 0)
-        return any(self.memory(b, turn) == memory for call in self.calls for b in call.windows for turn in (0, 1))
+        return self.memory(place.buffer, 0) in self._memories(b for call in self.calls for b in call.windows)
 
     def only_reads(self, point: Point) -> bool:
         """Whether the first turn only reads the memory that a pointer starts at."""
@@ -160,22 +168,55 @@ class _Body:
         users = [(b, w) for call in self.calls for b, w in call.windows.items() if self.memory(b, 0) == start]
         return bool(users) and all(b == point.pointer and not w.writes for b, w in users)
 
-    def _are_apart(self) -> bool:
-        """Whether the other instructions use no memory of the large kernels, and temporaries do not overlap in part."""
-        used = [
-            {self.memory(place.buffer, turn) for x in xs for place, _ in accesses(x) for turn in (0, 1)}
-            for xs in ([x for x, _ in self.kernels], self.others)
-        ]
-        spans = {}
-        for place in (p for x, _ in self.kernels for p in x.ptrs):
-            if place.buffer in self.points and self._start(place).offset:
-                return False
-            entry = self.buffers[self._start(place).buffer]
+    # ------------------------------------------------------------ whether it can be tiled
+
+    def tiles(self) -> TimeTiles | None:
+        """How to run the loop in tiles, or None."""
+        if not 0 < len(self.large) <= MOST_KERNELS or len(self.swapped) != 2 * len(self.swaps):
+            return None
+        if not self._small_come_first() or self._temporaries_overlap():
+            return None
+        for k in self.large:
+            reach = reach_of(self.kernels[k])
+            instruction = self.loop.body[k]
+            if reach is None or reach.unit * reach.rows != instruction.extent:
+                return None
+            windows: dict[int, Window] = {}
+            for v, window in reach.windows.items():
+                at = self.place(v)
+                if window.writes and at.offset:
+                    return None
+                if at.buffer not in self.varying:
+                    windows[at.buffer] = windows[at.buffer].joined(window) if at.buffer in windows else window
+            self.calls.append(_Call(k, instruction, reach, windows))
+        return self._chosen() if self._has_equal_rows() else None
+
+    def _small_come_first(self) -> bool:
+        """Whether the other instructions need nothing of the large kernels; `varying`: what these read of them."""
+        body = self.loop.body
+        moved = {x.pointer for x in self.advances} | set(self.swapped)
+        plain = all(isinstance(body[k], Copy) or k in self.kernels for k in self.small)
+        if not plain or any(place.buffer in moved for k in self.small for place, _ in accesses(body[k])):
+            return False
+        changes = self._written(self.small)
+        if self._written(self.large) & self._used(self.small):
+            return False
+        read = {self.place(v).buffer: v.nbytes for k in self.large for v in self.kernels[k].reads().values()}
+        self.varying = {b: n for b, n in read.items() if self.memory(b, 0) in changes}
+        return sum(self.varying.values()) <= min(SMALL, SMALL_OF_ALL_TURNS // self.loop.count)
+
+    def _temporaries_overlap(self) -> bool:
+        """Whether temporaries of the large kernels share memory in part only."""
+        spans: dict[int, int] = {}
+        for place in (p for k in self.large for p in self.loop.body[k].ptrs):
+            start = self._start(Place(place.buffer))
+            entry = self.buffers[start.buffer]
             if isinstance(entry, Temp):
                 spans[entry.offset] = max(entry.nbytes, spans.get(entry.offset, 0))
+            if start.offset and place.buffer in self.swapped:
+                return True
         ends = sorted(spans.items())
-        overlap = any(offset + n > following for (offset, n), (following, _) in zip(ends, ends[1:], strict=False))
-        return not overlap and not used[0] & used[1]
+        return any(offset + n > following for (offset, n), (following, _) in zip(ends, ends[1:], strict=False))
 
     def _has_equal_rows(self) -> bool:
         """Whether the rows of each memory that is written have one size, and arrays that wrap have all rows."""
@@ -183,46 +224,48 @@ class _Body:
         written = set()
         for call in self.calls:
             for buffer, w in call.windows.items():
-                for turn in (0, 1):
-                    memory = self.memory(buffer, turn)
+                for memory in self._memories([buffer]):
                     sizes.setdefault(memory, set()).add(w.row_bytes)
                     if w.writes:
                         written.add(memory)
-        if any(len(sizes[memory]) > 1 for memory in written):
-            return False
         rows = max(call.reach.rows for call in self.calls)
-        return not self.wraps or all(
-            call.reach.rows == rows and all(w.rows == rows for w in call.windows.values() if w.wraps)
-            for call in self.calls
+        return all(len(sizes[memory]) == 1 for memory in written) and not (
+            self.wraps
+            and any(
+                call.reach.rows != rows or any(w.wraps and w.rows != rows for w in call.windows.values())
+                for call in self.calls
+            )
         )
 
     @property
     def wraps(self) -> bool:
         return any(w.wraps for call in self.calls for w in call.windows.values())
 
+    # ------------------------------------------------------------ the tiles
+
     def _chosen(self) -> TimeTiles | None:
         """The depth and the height of tiles, by the sizes of rows and caches."""
         rows = max(call.reach.rows for call in self.calls)
-        row_bytes = {self.memory(b, 0): w.row_bytes for call in self.calls for b, w in call.windows.items() if w.rows > 1}
-        per_row = sum(row_bytes.values())
-        elements = max(w.row_bytes // 4 for call in self.calls for w in call.windows.values())
-        least = max(2, -(-LEAST_ELEMENTS // max(elements, 1)))
-        if not per_row:
+        windows = {self.memory(b, 0): (b, w) for call in self.calls for b, w in call.windows.items() if w.rows > 1}
+        advancing = {x.pointer for x in self.advances}
+        stay = sum(w.row_bytes for b, w in windows.values() if b not in advancing)
+        pass_by = sum(w.row_bytes for b, w in windows.values() if b in advancing)
+        elements = max((w.row_bytes // 4 for _, w in windows.values()), default=0)
+        if not stay:
             return None
-        above, below = self._behind(min(DEPTH, self.count), rows)
+        least = max(2, -(-LEAST_ELEMENTS // max(elements, 1)))
+        above, below = self._behind(min(DEPTH, self.loop.count), rows)
         several = len(self.calls)
         for level in (2, 3):
-            room = int(cache_size(level) * FILLED[level]) // per_row
-            if rows <= room:  # the arrays stay in this cache anyway
+            room = int(cache_size(level) * FILLED[level])
+            if rows * stay <= room:  # the arrays stay in this cache anyway
                 return None
-            for depth in range(len(above) // several, 2 if level == 2 else 1, -1):
-                behind = above[depth * several - 1] + below[depth * several - 1]
-                height = room - behind
+            for most in range(len(above) // several, 2 if level == 2 else 1, -1):
+                depth = -(-self.loop.count // -(-self.loop.count // most))  # all groups of turns about equal
+                n = depth * several
+                behind = above[n - 1] + below[n - 1]
+                height = room // (stay + depth * pass_by) - behind
                 if height >= least and rows >= SEVERAL * behind:
-                    groups = -(-self.count // depth)
-                    depth = -(-self.count // groups)  # all groups about equal
-                    n = depth * several
-                    height = room - above[n - 1] - below[n - 1]
                     units = tuple(call.reach.unit for call in self.calls)
                     return TimeTiles(rows, depth, height, units, tuple(above[:n]), tuple(below[:n]), self.wraps)
         return None
@@ -251,3 +294,36 @@ class _Body:
             if above[-1] + below[-1] > rows:
                 return above[: turn * len(calls)], below[: turn * len(calls)]
         return above, below
+
+    # ------------------------------------------------------------ two loops
+
+    def apart(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """Points, the body of the small instructions, and that of the large kernels."""
+        points: list[Any] = []
+        moves: list[Any] = []
+        small: list[Any] = []
+        turn: list[Any] = []
+        advances: list[Any] = [*self.swaps, *self.advances]
+        calls = {call.at: call.instruction for call in self.calls}
+        for k, x in enumerate(self.loop.body):
+            if k in self.small:
+                small.append(x)
+            if k in calls:
+                read: dict[int, int] = {}
+                for b in self.varying.keys() & {place.buffer for place in x.ptrs}:
+                    written, read[b] = self._kept(b, points)
+                    small.append(Copy(Place(written), Place(b), self.varying[b]))
+                    moves.append(Advance(written, self.varying[b]))
+                    advances.append(Advance(read[b], self.varying[b]))
+                ptrs = tuple(Place(read.get(p.buffer, p.buffer), p.offset) for p in x.ptrs)
+                turn.append(replace(x, ptrs=ptrs))
+        return points, [*small, *moves], [*turn, *advances]
+
+    def _kept(self, buffer: int, points: list[Any]) -> tuple[int, int]:
+        """Two pointers to memory for a small value in all turns."""
+        size = self.varying[buffer] * self.loop.count
+        memory, first = len(self.buffers), len(self.buffers) + 1
+        self.buffers += [Temp(self.plan.arena, size), Pointer(), Pointer()]
+        self.plan.arena = aligned(self.plan.arena + size)
+        points += [Point(first, Place(memory)), Point(first + 1, Place(memory))]
+        return first, first + 1
