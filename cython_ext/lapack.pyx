@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from mpijax._ext.executor cimport Library
 from mpijax._ext.matrices cimport (
     F5, F6, F8, F9, F11, F13, F14, F15, Kinds, all_finite, at, bytes_of, call_geqp3, fill_nan, item,
-    length_of, over_stack, real_bytes, take_routines, transpose,
+    length_of, over_stack, real_bytes, take_routines, transpose, triangle_finite,
 )
 
 cdef extern from "small.h" nogil:
@@ -240,7 +240,7 @@ cdef void eigh(void** buffers, int64_t* words, int64_t begin, int64_t end) noexc
                 continue
         info = -1
         if a != NULL and work != NULL and rwork != NULL and iwork != NULL:
-            if all_finite(at(buffers[0], k * step), <int64_t>n * n, kind):
+            if triangle_finite(at(buffers[0], k * step), n, words[4] != 0, kind):
                 transpose(a, at(buffers[0], k * step), n, n, size)
                 if kind > 1:
                     (<F13>table[SYEVD][kind])(<char*>"V", &triangle, &n, a, &n, at(buffers[2], k * n * real), work,

@@ -121,6 +121,16 @@ cdef inline bint all_finite(const void* x, int64_t count, int64_t kind) noexcept
     return True
 
 
+cdef inline bint triangle_finite(const void* x, int64_t n, bint lower, int64_t kind) noexcept nogil:
+    """Whether the numbers of one triangle of a square matrix are finite, row by row."""
+    cdef int64_t row, begin, size = bytes_of(kind)
+    for row in range(n):
+        begin = row * n + (0 if lower else row)
+        if not all_finite(<char*>x + begin * size, row + 1 if lower else n - row, kind):
+            return False
+    return True
+
+
 cdef inline int length_of(const void* work, int64_t kind) noexcept nogil:
     """What LAPACK answers to the question for the length of its workspace."""
     return <int>((<double*>work)[0] if kind & 1 else (<float*>work)[0])

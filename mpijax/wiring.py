@@ -22,7 +22,7 @@ _HOMES = {
     "mpijax.experimental.sparse.bcoo": "BCOO",
     "mpijax.lax.implicit": "custom_linear_solve",
     "mpijax.lax.loops": "loop_map=map scan",
-    "mpijax.lax.while_loops": "fori_loop",
+    "mpijax.lax.while_loops": "fori_loop while_loop",
     "mpijax.nn.normalize": "softmax",
     "mpijax.numpy.array_methods": "METHODS",
     "mpijax.numpy.indexing": "take_along_axis",

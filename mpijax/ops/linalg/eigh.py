@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.ops.linalg import eigh_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, exact_product, eye, symmetrized
@@ -79,7 +80,7 @@ def _eigh(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
     check_supported(len(x), subset_by_index, algorithm)
     if not x.size:
         return x, np.zeros(0)
-    if not np.isfinite(x).all():
+    if not np.isfinite(np.tril(x) if lower else np.triu(x)).all():
         return nan_unless(False, x, x.real[0])
     w, v, info = routine("syevd|heevd", x.dtype)(x, lower=lower)
     return nan_unless(info == 0, v, w)
@@ -115,4 +116,5 @@ def _options(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
 eigh_p = linalg_primitive(
     "eigh", (2,), _shapes, _eigh, jvp=_jvp, multiple_results=True,
     result_dtypes=lambda dtype, **_: [dtype, real_dtype(dtype)], lower=lapack("eigh", _options),
+    sharding=eigh_over_ranks.sharding,
 )  # fmt: skip
