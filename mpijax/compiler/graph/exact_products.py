@@ -1,4 +1,5 @@
 """Computes matrix products of 8-bit integers with BLAS in float32, which represents all integers up to 2^24.
+
 BLAS multiplies floats faster than loop nests multiply integers. Longer sums are split; the parts are added as integers.
 """
 

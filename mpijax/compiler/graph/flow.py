@@ -1,4 +1,5 @@
 """Builds loops and branches: their bodies as regions, and the cuts (splits over ranks) of carries and results.
+
 A carry has the same cut in all turns. It keeps its initial cut; if it starts whole, it takes the cut that the body
 gives it; if the body needs it whole, it is whole. The cuts of a body's results are known only once it is built. If
 carries then need other cuts, the body is dropped and built again. The cuts found are kept for the same body and the
@@ -66,6 +67,7 @@ class _Loop:
 
     def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], Body]:
         """The cuts of carries in every turn, the cuts of all results of the body, and the body.
+
         others: types and blocks of the arguments that change each turn, such as slices.
         """
         cuts = [self.cuts(v) for v in first]
@@ -155,6 +157,7 @@ def _while(s: _Loop, inputs, avals) -> list[Any]:
 
 def _mapped(s: _Loop, inputs, avals) -> list[Any] | None:
     """A scan without carries along a split axis (`lax.map`): each rank runs its own turns.
+
     None for other scans, or if turns read split values: a rank with fewer turns would miss their communication.
     """
     p = s.eqn.params

@@ -18,6 +18,7 @@ from mpijax.core.source import UNKNOWN, Source
 @dataclass(frozen=True)
 class Program:
     """A Jaxpr without calls.
+
     apart: for each result of a `checkpoint`-like call, the number of that call. Equal operations in two such calls, or
     in one and outside, are not merged: the merged result would stay in memory, which `checkpoint` avoids.
     """
@@ -41,6 +42,7 @@ def _called(eqn: Eqn) -> ClosedJaxpr | None:
 @dataclass
 class _Frame:
     """A Jaxpr whose equations are being copied.
+
     values: each variable's atom in the whole program; variables of the outermost Jaxpr map to themselves. call: the
     results of the call. source: the line of the call. scope: the innermost call that is apart; 0 for none.
     """

@@ -1,4 +1,5 @@
 """Replaces operations by simpler ones where their parameters are known when compiling.
+
 Indexing at known positions becomes cheaper: gathers become slices, scatters static updates.
 `x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. This module
 evaluates such arrays, so the window is a static part of the result, as in a pad or concatenation.
@@ -94,6 +95,7 @@ def _evaluated(v: Value, parts: list) -> np.ndarray:
 
 def operands(builder: Any, primitive, inputs: list) -> list:
     """The operands of an elementwise operation, or equivalent ones.
+
     The derivative of relu reads `x > 0`. If `max(x, 0)` is computed anyway, this reads it instead; x can then be freed.
     """
     if primitive.name != "gt" or inputs[1].scalar is None or inputs[1].scalar != 0:

@@ -1,4 +1,5 @@
 """Represents bodies of loops and branches as graphs of their own.
+
 A region reads captures (values from outside) and arguments that change each turn. Operations that read no argument
 are hoisted out of the loop if that saves work. Index maps of outside values stay inside, where they cost nothing;
 outside they would need memory.
@@ -31,6 +32,7 @@ COSTLY = 4
 @dataclass
 class Region:
     """A body: its graph and the captured values. The graph's inputs are the arguments, then the captures.
+
     position: for each result of the Jaxpr, its position among the graph's results; equal results may share one.
     """
 

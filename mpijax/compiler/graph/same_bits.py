@@ -1,4 +1,5 @@
 """Rewrites programs so that sums are bitwise equal on any number of ranks: the option `mpijax_same_bits`.
+
 Each operation that adds floats is replaced by its rule `same_bits`, on whole arrays. All later stages, partitioning
 included, then add numbers whose sums are exact.
 """

@@ -1,4 +1,5 @@
 """Replaces an operation by cheaper equivalent ones, or by a form that later stages support.
+
 There are two tables of rules, keyed by the kind of lowering. `KNOWN` applies before equal operations are merged,
 `ADDED` when an operation is added to the graph. A rule returns the results (existing values, or results of other
 operations), the operation in another form, or None to leave it unchanged.

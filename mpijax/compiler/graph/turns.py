@@ -1,4 +1,5 @@
 """Computes large intermediate arrays part by part, in a loop, so that the whole array never exists.
+
 In attention the scores (queries times keys) are large, but the operations that follow reduce them to the size of the
 queries. The sharding rules define each operation on one shard of an axis; here the shards are loop turns instead of
 ranks. The loop starts at a product with a large result. Later operations join it if they work on its parts, or sum a
@@ -62,6 +63,7 @@ def in_turns(graph: Graph) -> Graph:
 @dataclass
 class _Stretch:
     """Operations computed in turns.
+
     cuts: the axis along which each result is divided; None for a result that is summed over the turns. plans: each
     operation's work in one turn, and its reads of operands. after: outer values that depend on results of the loop.
     """
@@ -201,6 +203,7 @@ def _counts(v: Value, axis: int) -> bool:
 
 def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch | None:
     """The operations to run in turns with a large product divided along one axis of its result; None if not worth it.
+
     others: whether later products of the same shape join although they read nothing from the loop.
     """
     out, least = product.outputs[0], 1 if axis < len(dims_of(product).lhs_batch) else ROWS

@@ -1,4 +1,5 @@
 """Propagates shardings from results back to operands: a sharding requested for a result splits the work before it.
+
 A constraint (`with_sharding_constraint`, `out_shardings`) requests a cut of its operand. The walk back through a Jaxpr
 turns the request for a result into requests for operands: the cuts with which the operation's own sharding rule yields
 that result without messages. So one set of rules serves both directions. Operands that are whole on every rank are then
@@ -23,6 +24,7 @@ from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 @dataclass
 class Asked:
     """The cuts requested for the operands of a Jaxpr's operations.
+
     operands: for an equation, by id, the cuts requested for its operands (None without a request).
     """
 
@@ -32,6 +34,7 @@ class Asked:
 
 def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
     """The cuts that the constraints in a Jaxpr request of its operations; None if there are none.
+
     layouts: the shardings of its constraints. mesh_of: the multi-process mesh of a sharding, or None for a sharding
     that is not propagated.
     """

@@ -1,4 +1,5 @@
 """Enforces shardings in types: a value whose type is split over Explicit mesh axes is laid out that way.
+
 Over Auto axes of the same mesh, the sharding rules of primitives decide.
 """
 
@@ -17,6 +18,7 @@ from mpijax.core.sharding.split import Split, of_sharding
 
 def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
     """The results of an equation in the layouts of their types.
+
     first: the number of nodes before the equation was added.
     """
     types = [v.aval.split for v in eqn.outvars]

@@ -1,4 +1,5 @@
 """`shard_map` for a process with several devices: runs their shards together, as a `vmap` over the mesh axes.
+
 Collectives then follow their `vmap` rules: sums, permutations and concatenations along array axes. Cutting operands
 into blocks and joining results only changes index maps.
 If a mesh axis spans several processes with several devices each, the body names two axes instead of it: one over the
@@ -36,6 +37,7 @@ class Within:
 
 def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, source) -> list:
     """The results of the body on the shards of this process. inputs: this process's shards.
+
     for_all: run the shards of all devices, on whole operands.
     """
     mesh = params["mesh"]

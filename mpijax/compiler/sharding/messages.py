@@ -1,4 +1,5 @@
 """Lowers collectives of a body to messages: finds the ranks, and puts operands in the order that MPI takes.
+
 MPI's allgather, alltoall and reduce_scatter use one contiguous block per rank. Where a collective names another array
 axis, the operand is transposed so that this axis leads, and the result is transposed back.
 """

@@ -1,4 +1,5 @@
 """Partitions a program over ranks: shards of arguments, and communication within `shard_map` bodies.
+
 Every rank builds its own graph. A value is either whole on every rank or cut into one block per rank; blocks may differ
 in size. Cutting a whole value is free: the slice is an index map. Outside of `shard_map` bodies, each rank runs an
 operation on its blocks if the primitive has a sharding rule; otherwise operands are gathered.
@@ -101,6 +102,7 @@ def done(p: Partitioner, eqn, inputs, source) -> list:
 
 def placed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     """The results of an equation, laid out to match its operands and its types.
+
     first: the number of nodes before the equation was added.
     """
     if p.in_body:
@@ -279,6 +281,7 @@ def _listed(program):
 
 def as_result(p: Partitioner, v):
     """A value as a program returns it: in blocks of `ceil(size / parts)`, the last ones shorter or empty.
+
     An axis with fewer elements than ranks becomes whole.
     """
     blocks = p.blocks_of(v)
@@ -307,6 +310,7 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
 
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     """The results of an operation on whole values, or on values over several devices of a process, with their layouts.
+
     Results of messages on a communicator, and values computed from them, get none: ranks differ. first: see `placed`.
     """
     lower = eqn.primitive.lower
@@ -376,7 +380,7 @@ def _named_alike(results, held, layouts) -> list:
 
 
 def _as_rules_see_it(p: Partitioner, eqn, inputs, avals, held, mesh, place=None) -> Operation:
-    """An operation in the form that sharding rules take. place: coordinates along each mesh axis, by default this rank's."""
+    """An operation in the form that sharding rules take. place: coordinates along mesh axes, by default this rank's."""
     shapes = [p.global_aval(v).shape if b is None else b.shape for v, b in zip(inputs, held, strict=True)]
     cuts = [uncut(x) if b is None or b.mesh != mesh else b.cuts for x, b in zip(shapes, held, strict=True)]
     views = (p.views.get(v) for v in inputs)

@@ -1,4 +1,5 @@
 """Tracks, for each value of a graph, which shard of a whole array it is, and which messages were sent for it.
+
 A graph gets a `Partitioner` at its first value that is split over ranks or devices; other graphs have none.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @dataclass
 class Frame:
     """A program without calls whose equations are being added to the graph.
+
     asked: the cuts requested for whole operands. at: the current equation.
     """
 
@@ -40,6 +42,7 @@ class Frame:
 
 class GraphBuilder(Protocol):
     """The interface of the graph under construction (of a program, or of a loop or branch body) to the partitioner.
+
     leaves: whether loop-invariant operations may be hoisted.
     """
 
@@ -59,6 +62,7 @@ class GraphBuilder(Protocol):
 @dataclass
 class Known:
     """State shared by all graphs of a program.
+
     layouts: shardings of values over ranks or devices, as the user named them; also of values that are whole here.
     blocks: the part of an array that a value is. lost: cuts that whole axes would have, had no operand been gathered.
     unreduced: partial results whose sum over ranks is pending. meshes: those of the enclosing `shard_map` bodies.
@@ -85,6 +89,7 @@ class Known:
 
 class Partitioner:
     """Partitioning state of one graph.
+
     views: slices, whose halos are read from the sliced array. turned: for each array that is a transpose, the
     transposed value, its blocks and the permutation. moved: redistributed values, keyed by value, mesh and cuts, so
     that each is sent once. summed: finished sums of partial results. waiting: the pending sum of the current
@@ -188,6 +193,7 @@ class Partitioner:
 
     def held_as(self, v: Value, blocks: Blocks, layout: Any, new: bool, source: Any) -> Value:
         """A value recorded as this rank's part of an array. layout: the sharding, used where blocks are even.
+
         Copies a value that is already recorded as a part of an array, or is not new: the two arrays are equal on this
         rank but not on all.
         """

@@ -1,4 +1,5 @@
 """Redistributes a value from one cut to another, sending only the elements that change rank.
+
 Along an array axis that stays cut over the same mesh axes, each rank keeps the elements it needs, and neighbours send
 the rest (halos, shifts, reversals). An axis that becomes whole is gathered. If the cut moves from one array axis to
 another, ranks run an alltoall. Cutting a whole axis is free.
@@ -31,6 +32,7 @@ class Transfer(NamedTuple):
 
 class Round:
     """Transfers in which each part sends at most once and receives at most once.
+
     table: one row per transfer, one column per field.
     """
 
@@ -69,6 +71,7 @@ _SENDER, _RECEIVER, _LOW, _HIGH, _SHIFT = range(5)
 
 def transfers(have: Cut, need: Cut, period: int = 0) -> list[Round]:
     """The transfers from cut `have` to cut `need`, in rounds.
+
     have: its parts are consecutive. period: the length of a periodic axis, else 0. Rows past the end then equal the
     first rows; with a negative period, rows before the start equal the last rows.
     """
@@ -395,6 +398,7 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, sour
 @dataclass(frozen=True)
 class View:
     """A value that is a slice of another, with unit strides; its halos are read from the source.
+
     source: the sliced value. blocks: its blocks. starts: where the slice begins in the whole source. ends: where it
     ends there.
     """

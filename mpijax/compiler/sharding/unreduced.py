@@ -1,4 +1,5 @@
 """Delays sums over ranks: each rank keeps its partial result while that sends fewer bytes.
+
 A product over a split axis, or a sum along one, leaves a partial result on each rank; a reduction over ranks completes
 it. If only one operation reads the result (transposes aside), the reduction may follow that operation:
 - after a sum along other axes the message is smaller;
@@ -52,6 +53,7 @@ def _reader(jaxpr: Jaxpr, v: Any) -> Any:
 
 def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
     """Whether the sum over ranks that completes an operation can wait until after the operation that reads the result.
+
     If operands are pending sums, the result waits with them.
     """
     if p.waiting is not None:
