@@ -41,8 +41,8 @@ class _RowPass:
         self.orders = {r.member: order_of_keys(nest, kernel, r) for r in self.reduces}
         loop, schedule = nest.schedule.inner[-1], nest.schedule
         self.along = loop[-1]
-        # In chunks, a last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it would
-        # keep constants in registers that the vectors need.
+        # In chunks, a last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it
+        # would keep constants in registers that the vectors need.
         whole = self.lanes > 1 and turns_of(loop) >= self.lanes
         self.overlaps = whole and schedule.chunked is not None and not schedule.split and not kernel.inner
 

@@ -1,8 +1,8 @@
 """Holds the LLVM IR of one function: its basic blocks, operands and parameters.
 
 The function is `void name(ptr buffers, ptr params, i64 begin, i64 end)`. `buffers` holds a pointer per operand.
-`params` holds sizes and strides, so one function serves all sizes. `[begin, end)` is the part of the outermost loop to run, so
-threads can share a kernel.
+`params` holds sizes and strides, so one function serves all sizes. `[begin, end)` is the part of the outermost loop to
+run, so threads can share a kernel.
 """
 
 from __future__ import annotations

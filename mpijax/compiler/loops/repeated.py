@@ -23,7 +23,7 @@ from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
 # Minimum cost of a long operation (see `core.lowering.Elementwise`); its minimum instructions, since some costly ones
-# only call the C library in each lane; its minimum uses; and the cost from which on the overhead of a call is negligible.
+# only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
 LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
 _NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 

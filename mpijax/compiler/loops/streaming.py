@@ -1,9 +1,9 @@
 """Decides which stores bypass the caches.
 
 A normal store to an uncached line first reads that line from memory. For a result larger than the caches, this is a
-third of all traffic, and the line is evicted before anyone reads it. Streaming stores write whole lines directly to memory: a
-map over 16 MB takes three quarters of the time, even if the result is read right after. They need addresses aligned to
-a vector register. This module decides that before any IR is emitted.
+third of all traffic, and the line is evicted before anyone reads it. Streaming stores write whole lines directly to
+memory: a map over 16 MB takes three quarters of the time, even if the result is read right after. They need addresses
+aligned to a vector register. This module decides that before any IR is emitted.
 """
 
 from __future__ import annotations
