@@ -1,6 +1,7 @@
 """Defines the stored form of baseline code: the object file, and the LLVM IR for a later optimizing compilation.
 
 Optimized code is stored as the object file alone; it replaces baseline code under the same key.
+
 A loop compiled to one function (`steps/native.py`) checks at each turn for better code, and returns if there is any.
 """
 

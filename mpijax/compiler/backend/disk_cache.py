@@ -3,6 +3,7 @@
 One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong to this user,
 nobody else may write them, and the checksum is correct. A truncated, foreign or modified file counts as missing. Files
 are written under a temporary name and renamed, so ranks of a job never see half a file.
+
 The folder has a size limit, `jax_compilation_cache_max_size`. There is no index, which processes would have to lock. A
 file's modification time is the time of its last use, to a day. Each time the processes have written about a sixteenth
 of the limit, one of them lists the folder and removes the least recently used files. If a process was about to read

@@ -1,6 +1,7 @@
 """Replaces operations by simpler ones where their parameters are known when compiling.
 
 Indexing at known positions becomes cheaper: gathers become slices, scatters static updates.
+
 `x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. This module
 evaluates such arrays, so the window is a static part of the result, as in a pad or concatenation.
 """

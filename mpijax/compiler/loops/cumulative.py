@@ -3,6 +3,7 @@
 The running value stays in registers along the axis. `across` and `tiled` carry one for each lane of a kept axis.
 `along` computes those of a vector's lanes with log2(W) shifted combinations and carries the total on. The operand is an
 expression, so its producers are fused.
+
 A chunk of the axis starts from the combination of the chunks before it (see `compiler.loops.chunks`).
 """
 

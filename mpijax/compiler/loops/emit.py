@@ -7,6 +7,7 @@ strategy is a function of the shared context (`Nest`), the current part of the k
 - `rows`: also a reduced axis, for a block of rows at once.
 - `tiled`: a kept axis with long reductions; a small array holds the partial results of a tile.
 - `blocked`: a map that reads an operand across its rows, in tiles.
+
 Loop-invariant values are computed before the loop (`evaluate.hoist`).
 """
 

@@ -2,6 +2,7 @@
 
 Collectives then follow their `vmap` rules: sums, permutations and concatenations along array axes. Cutting operands
 into blocks and joining results only changes index maps.
+
 If a mesh axis spans several processes with several devices each, the body names two axes instead of it: one over the
 processes, where collectives are messages, and `Within` over the devices of a process.
 """
@@ -103,6 +104,7 @@ def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tupl
 def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program without varying axes (`vma`) in its types, for retracing where shards are not tracked. Host functions
     are called once per shard.
+
     Ordered effects stay ordered as in any compiled program: `vmap` rejects them, but shards are not its examples."""
     known: dict[Any, Any] = {}
 

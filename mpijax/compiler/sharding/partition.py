@@ -3,6 +3,7 @@
 Every rank builds its own graph. A value is either whole on every rank or cut into one block per rank; blocks may differ
 in size. Cutting a whole value is free: the slice is an index map. Outside of `shard_map` bodies, each rank runs an
 operation on its blocks if the primitive has a sharding rule; otherwise operands are gathered.
+
 An array over several devices of one process is whole in this sense. Its sharding is a label, which propagates by the
 same rules.
 """

@@ -5,6 +5,7 @@ it. If only one operation reads the result (transposes aside), the reduction may
 - after a sum along other axes the message is smaller;
 - after an addition of two partial results one message replaces two;
 - if another operand, or a constraint, needs only this rank's part, a reduce-scatter sends half as much.
+
 The last also applies if the result has an axis of an operand that was split over the same mesh axes before it was
 gathered. For example, the gradient of attention keys is split as the keys are.
 """

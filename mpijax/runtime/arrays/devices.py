@@ -2,6 +2,7 @@
 
 A job of one process may have several devices, which share its cores; `local_count` gives their number. Then meshes,
 `shard_map` and `pmap` can be tried without a launcher.
+
 Every function but `default_backend` starts MPI on its first call, because only MPI knows the number of ranks.
 """
 
@@ -153,6 +154,7 @@ CLIENT = Client()
 def local_count() -> int:
     """The requested number of devices per process, from the option `jax_num_cpu_devices`, MPIJAX_NUM_LOCAL_DEVICES, or
     --xla_force_host_platform_device_count in XLA_FLAGS, in that order; otherwise 1.
+
     Raises ValueError for anything but a positive number.
     """
     given = config.values.jax_num_cpu_devices

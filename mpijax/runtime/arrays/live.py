@@ -21,6 +21,7 @@ def live_arrays(platform: str | None = None) -> list[Any]:
 
     The search visits all Python objects, about half a second for a million of them. It does not find arrays that only C
     code holds: operands of an expression under evaluation, and constants of compiled programs.
+
     Raises RuntimeError for an unknown platform.
 
     >>> x = jnp.arange(3)

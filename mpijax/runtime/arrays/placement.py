@@ -37,9 +37,11 @@ def device_put(
 
     For a sharding over several ranks, every rank passes the same whole array and keeps its shard. Arrays already in
     place are returned as they are; with `may_alias=False` they are copied.
+
     `donate` (one value for all, or a pytree, like `device`) gives arrays away: those that move are deleted.
     For a sharding over all processes, the ranks compare checksums of the uncommitted values. So every rank must call
     it, and MismatchError names the first value that differs. Calls in threads are not compared.
+
     Raises ValueError for a device of another process, for anything but a device or sharding, and for `may_alias` with
     `donate`.
     with `donate`.

@@ -44,6 +44,7 @@ def local_ranks() -> int:
 
 def share(mask_size: int, machine_size: int, quota: float, ranks: int) -> int:
     """The CPUs for one of `ranks` processes on a node of `machine_size` CPUs whose affinity mask has `mask_size` CPUs.
+
     A mask of at most an equal share of the machine belongs to this rank alone; ranks share a larger one.
     """
     own = mask_size if mask_size * ranks <= machine_size else max(1, mask_size // ranks)

@@ -6,6 +6,7 @@ Instead, before a program first runs, each rank sends its peers what it has not 
 a separate communicator and precede the data. After that run each rank compares its expectations with the announcements
 received. If only something else was announced, the receiving rank raises `MismatchError`. On the user's communicators
 it warns instead: an mpi4py call, which announces nothing, may have sent the message.
+
 Some transfers are not checked: those without announcement (mpi4py calls, MPIJAX_GUARD=0), those that may not have run
 (branches, bodies of `while`), and receives of any length. An announcement stays valid for later receives.
 """

@@ -4,6 +4,7 @@ When a schedule of collectives first runs on a communicator, its ranks compare a
 reductions, roots and permutations in program order, with the structure of loops and branches. If hashes differ, EVERY
 rank raises `MismatchError`, which shows the schedules, the ranks with each, and the source lines. Messages (send, recv)
 are exempt, because ranks may differ there; `announcements` compares their dtypes and `pairing` their derivatives.
+
 The guard remembers schedules, not programs: a rank that compiles a second program with the same schedule (another
 static or donated argument) must not wait for ranks that do not. All ranks of a communicator have agreed to the same
 schedules, so ranks that run matching programs decide alike whether to compare.

@@ -9,6 +9,7 @@ the records of this node (`recorder`) show that the peer waits for this rank in 
 withdraws its list. If the peer waits in any other operation that needs this rank, or has ended, that is an error. If no
 record is visible (another node, calls of mpi4py), the comparison times out, and later comparisons of this edge are
 skipped. The watchdog reports a deadlock that follows.
+
 An edge is a pair of ranks of a communicator. A list is compared once; another list with as many messages of the same
 sizes (`Edge.kind`) counts as compared. Each list carries the number of comparisons that its rank has finished, so a
 withdrawn list, or an answer to one, is not mistaken for a later one.

@@ -54,6 +54,7 @@ def addresses(kernels: Mapping[str, Any], baseline: bool = False) -> Addresses:
     """The address of each kernel. Compiles those (as `KernelCode`) that are neither in this process nor on disk.
 
     New kernels are compiled together, which is faster than one by one; many of them in several threads.
+
     baseline: whether baseline code is enough.
     """
     found = {n: known for n in kernels if (known := _kernels.get(n)) is not None}

@@ -4,6 +4,7 @@ The key of a plan is its input: the Jaxpr with its source lines, the types and l
 constants, the donated and sharded arguments, the options, the CPU, and the version of mpijax (in a checkout, the state
 of its files). The file is plain data (`core.plain`): buffers, instructions, and the names of the machine code files
 that hold the kernels.
+
 Programs that contain anything but data are planned in each process: Python callbacks, communicators, and operations
 defined outside of mpijax, whose rules may change without a change of version.
 """

@@ -4,6 +4,7 @@ It notes the begin and end of every operation (``cython_ext/record.h``, 15 ns): 
 bytes, and the number in its sequence on the communicator. It keeps the last 1,024 operations. The regions of a node's
 ranks are one unlinked file, so nothing is left behind however a rank ends. Each rank can read the progress of the
 others without MPI, from any thread. Ranks of other nodes are not visible.
+
 Layout of a region: `REGION`. A *sequence* counts operations that the ranks of a communicator run in the same order: its
 collectives, its messages, its guard's agreements. A *site* is an operation at a place of the user's program.
 """

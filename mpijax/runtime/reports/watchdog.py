@@ -6,6 +6,7 @@ so on.
 It ends this process only if the process cannot or must not continue: MPIJAX_STALL_ABORT=1 is set, a needed rank has
 ended or waits for this one (`deadlock`), two ranks ran different collectives (`divergence`), or the user pressed
 Ctrl-C. The launcher then ends the other ranks.
+
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
 
