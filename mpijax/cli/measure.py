@@ -43,7 +43,7 @@ def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator
 
 
 def _fastest(whole: Callable[[int], float], besides: Callable[[int], float], seconds: float) -> float:
-    """Seconds per turn of the loop `whole`, less those of `besides`, the same loop without communication."""
+    """Seconds per iteration of the loop `whole`, less those of `besides`, the same loop without communication."""
     turns, best = 1, float("inf")
     for seconds_of in (whole, besides):
         seconds_of(1)  # compiles
@@ -83,7 +83,7 @@ def _loop(call: Callable | None) -> Callable:
 
 
 def _timer(world: Any, run: Callable, x: Any) -> Callable[[int], float]:
-    """seconds_of(turns): the time per turn on the slowest rank."""
+    """seconds_of(turns): the time per iteration on the slowest rank."""
 
     def seconds_of(turns: int) -> float:
         world.Barrier()

@@ -2,7 +2,7 @@
 
 Optimized code is stored as the object file alone; it replaces baseline code under the same key.
 
-A loop compiled to one function (`steps/native.py`) checks at each turn for better code, and returns if there is any.
+A loop compiled to one function (`steps/native.py`) checks in each iteration for better code, and returns if it exists.
 """
 
 from __future__ import annotations

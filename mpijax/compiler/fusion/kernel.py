@@ -102,7 +102,7 @@ class Kernel:
     computed: the expressions of members, by value. made: see `compiler.fusion.pieces`.
     streamed: ids of the results whose stores may bypass the caches (see `compiler.loops.streaming`).
     chunks: the loop over chunks of the reduction; each chunk has its own results (see `compiler.loops.chunks`).
-    chunk_length: the number of turns of a chunk; 0 if the schedule decides.
+    chunk_length: the number of iterations of a chunk; 0 if the schedule decides.
     """
 
     variables: Sequence[LoopVar]
@@ -327,7 +327,7 @@ def _is_inside(position: Lin, value: Value) -> bool:
 
 
 def _is_injective(position: Lin, loops: Iterable[LoopVar]) -> bool:
-    """Whether different turns have different positions: each loop's step exceeds the range of the loops inside it."""
+    """Whether all iterations have distinct positions: each loop's step exceeds the range of the loops inside it."""
     steps = {atom: abs(c) for atom, c in position.terms if type(atom) is LoopVar}
     long = [v for v in loops if v.size > 1]
     if any(v not in steps for v in long):

@@ -258,7 +258,7 @@ class Roots:
     def _only_operand(self, node: Node) -> Value | None:
         """The only operand computed inside the operation, if storing it costs no more memory than the result.
 
-        Then each turn of an unrolled loop is cut at the same place, and its kernels are alike.
+        Then each iteration of an unrolled loop is cut at the same place, and its kernels are alike.
         """
         inside = {id(v): v for v in node.inputs if self._work_inside(v)}
         if len(inside) != 1 or node.kind != "map" or not isinstance(node.primitive.lower, Elementwise):

@@ -1,6 +1,6 @@
 """Builds loops and branches: their bodies as regions, and the cuts (splits over ranks) of carries and results.
 
-A carry has the same cut in all turns. It keeps its initial cut; if it starts whole, it takes the cut that the body
+A carry has the same cut in all iterations. It keeps its initial cut; if it starts whole, it takes the cut that the body
 gives it; if the body needs it whole, it is whole. The cuts of a body's results are known only once it is built. If
 carries then need other cuts, the body is dropped and built again. The cuts found are kept for the same body and the
 same cuts of its inputs, so an inner loop is not built repeatedly with the outer one.
@@ -66,9 +66,9 @@ class _Loop:
         ]
 
     def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], Body]:
-        """The cuts of carries in every turn, the cuts of all results of the body, and the body.
+        """The cuts of carries in every iteration, the cuts of all results of the body, and the body.
 
-        others: types and blocks of the arguments that change each turn, such as slices.
+        others: types and blocks of the arguments that change each iteration, such as slices.
         """
         cuts = [self.cuts(v) for v in first]
         avals = closed.in_avals[len(consts) : len(consts) + len(cuts)]
@@ -116,7 +116,7 @@ class _Loop:
 
 
 def _kept(shape, have: Cuts, out: Cuts, fixed: list[bool], turn: int) -> Cuts:
-    """The next cut of a carry that enters a turn as `have` and leaves it as `out`. fixed: axes that stay whole."""
+    """The next cut of a carry that enters the body as `have` and leaves it as `out`. fixed: axes that stay whole."""
     found = list(have)
     for d, (h, o) in enumerate(zip(have, out, strict=True)):
         if fixed[d] or h == o or (h is not None and o is not None):
@@ -156,9 +156,9 @@ def _while(s: _Loop, inputs, avals) -> list[Any]:
 
 
 def _mapped(s: _Loop, inputs, avals) -> list[Any] | None:
-    """A scan without carries along a split axis (`lax.map`): each rank runs its own turns.
+    """A scan without carries along a split axis (`lax.map`): each rank runs its own iterations.
 
-    None for other scans, or if turns read split values: a rank with fewer turns would miss their communication.
+    None for other scans, or if the body reads split values: a rank with fewer iterations would miss its messages.
     """
     p = s.eqn.params
     n, eqn = p["num_consts"], s.eqn

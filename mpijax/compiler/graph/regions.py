@@ -1,6 +1,6 @@
 """Represents bodies of loops and branches as graphs of their own.
 
-A region reads captures (values from outside) and arguments that change each turn. Operations that read no argument
+A region reads captures (values from outside) and arguments that change each iteration. Operations that read no argument
 are hoisted out of the loop if that saves work. Index maps of outside values stay inside, where they cost nothing;
 outside they would need memory.
 """
@@ -89,8 +89,8 @@ class Body:
 def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> Body:
     """The body of a loop or branch.
 
-    args: for each argument an outer value, or the type and blocks of an argument that changes each turn (None: whole).
-    leaves: whether loop-invariant operations may be hoisted.
+    args: for each argument an outer value, or the type and blocks of an argument that changes each iteration (None:
+    whole). leaves: whether loop-invariant operations may be hoisted.
     """
     child = builder.child(leaves)
     inner = [_argument(child, *a) if isinstance(a, tuple) else a for a in args]

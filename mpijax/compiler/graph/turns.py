@@ -1,9 +1,9 @@
 """Computes large intermediate arrays part by part, in a loop, so that the whole array never exists.
 
 In attention the scores (queries times keys) are large, but the operations that follow reduce them to the size of the
-queries. The sharding rules define each operation on one shard of an axis; here the shards are loop turns instead of
-ranks. The loop starts at a product with a large result. Later operations join it if they work on its parts, or sum a
-result over them. A turn holds only its part of each large array.
+queries. The sharding rules define each operation on one shard of an axis; here the shards are loop iterations instead
+of ranks. The loop starts at a product with a large result. Later operations join it if they work on its parts, or sum a
+result over them. An iteration holds only its part of each large array.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from mpijax.ops.control_flow.scan import scan_p
 from mpijax.ops.creation import iota_p
 from mpijax.ops.shapes import broadcast_in_dim_p, reshape_p, transpose_p
 
-# Minimum bytes of a product computed in turns, and the target bytes of its part in one turn.
+# Minimum bytes of a product computed in a loop, and the target bytes of its part in one iteration.
 LARGE = 2**26
 PART = 2**24
 # The product must be this many times larger than all that the loop slices, stacks and sums.
 TIMES = 4
-# Minimum rows in a turn: BLAS is slow on products with fewer.
+# Minimum rows in an iteration: BLAS is slow on products with fewer.
 ROWS = 64
 # Maximum depth of the search for producers to move into the loop.
 DEEPEST = 16
@@ -62,10 +62,10 @@ def in_turns(graph: Graph) -> Graph:
 
 @dataclass
 class _Stretch:
-    """Operations computed in turns.
+    """Operations computed in one loop, part by part.
 
-    cuts: the axis along which each result is divided; None for a result that is summed over the turns. plans: each
-    operation's work in one turn, and its reads of operands. after: outer values that depend on results of the loop.
+    cuts: the axis along which each result is divided; None for a result that is summed over the iterations. plans: each
+    operation's work in one iteration, and its reads of operands. after: outer values that depend on them.
     """
 
     turns: int
@@ -78,17 +78,17 @@ class _Stretch:
         return (*uncut(shape[:axis]), even_cut(shape[axis], _TURN, self.turns), *uncut(shape[axis + 1 :]))
 
     def axis_of(self, v: Value, cuts: Cuts) -> int | None:
-        """The axis along which a value is divided evenly over the turns; None if it is whole or divided otherwise."""
+        """The axis along which the iterations divide a value evenly; None if it is whole or divided otherwise."""
         axes = [d for d, cut in enumerate(cuts) if cut is not None]
         even = len(axes) == 1 and v.aval.shape[axes[0]] % self.turns == 0 and tuple(cuts) == self.part(v, axes[0])
         return axes[0] if even else None
 
     def local(self, v: Value, cuts: Cuts) -> ShapedArray:
-        """The type of one turn's part."""
+        """The type of one iteration's part."""
         return v.aval.update(shape=tuple(n // self.turns if c else n for n, c in zip(v.aval.shape, cuts, strict=True)))
 
     def begins(self, product: Node, axis: int) -> bool:
-        """Tries to compute a product in turns along an axis of its result; whether it can."""
+        """Tries to start the loop with a product divided along an axis of its result; whether it can."""
         d = dims_of(product)
         left = (*d.lhs_batch, *d.lhs_free, *(None for _ in d.rhs_free))[axis]
         right = (*d.rhs_batch, *(None for _ in d.lhs_free), *d.rhs_free)[axis]
@@ -202,7 +202,7 @@ def _counts(v: Value, axis: int) -> bool:
 
 
 def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch | None:
-    """The operations to run in turns with a large product divided along one axis of its result; None if not worth it.
+    """The operations of a loop that divides a large product along one axis of its result; None if not worth it.
 
     others: whether later products of the same shape join although they read nothing from the loop.
     """
@@ -264,7 +264,7 @@ class _Loop:
         return v if origin == target else self.node(self.nodes, transpose_p, {"permutation": tuple(order)}, [v], aval)
 
     def read(self, v: Value, cuts: Cuts) -> Value:
-        """A value inside the body: this turn's part of it, or a capture."""
+        """A value inside the body: this iteration's part of it, or a capture."""
         known = self.inside.get((v, self.stretch.axis_of(v, cuts)))
         if known is not None or v.scalar is not None or v.kind == "const":
             return v if known is None else known
@@ -278,7 +278,7 @@ class _Loop:
         return self.captures[-1]
 
     def counted(self, v: Value, step: int) -> Value:
-        """The start positions of the turns' parts."""
+        """The start positions of the iterations' parts."""
         aval, element = v.aval.update(shape=(self.stretch.turns,)), v.element.type(step)
         numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
         scale = Value(aval.update(shape=()), "literal", scalar=element)

@@ -145,7 +145,7 @@ class _RowPass:
         return first_hit(reduces, self.nest.schedule.inner) if not stores and not self.rows else None
 
     def _unless_found(self, lo: str, hi: str) -> str:
-        """The first turn of a chunk; its end if an earlier chunk of the same call has a hit."""
+        """The first iteration of a chunk; its end if an earlier chunk of the same call has a hit."""
         flag = self.nest.function.take_flag()
         return self.one.emit(f"select i1 {self.one.emit(f'load i1, ptr {flag}')}, i64 {hi}, i64 {lo}")
 

@@ -43,7 +43,7 @@ ENOUGH_ROWS = 4
 
 
 def grain_of(kernel: Kernel, schedule: Schedule) -> int:
-    """Minimum turns of the outermost loop per thread."""
+    """Minimum iterations of the outermost loop per thread."""
     work = math.prod(max(v.size, 1) for v in kernel.variables)
     grain = max(1, schedule.extent * GRAIN // work)
     if kernel.ordered:

@@ -65,7 +65,7 @@ def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """Vectorize the scanned axis: several vectors a turn, then single vectors, then single elements."""
+    """Vectorize the scanned axis: several vectors per iteration, then single vectors, then single elements."""
     running, lanes, function = _Running(nest, kernel, scope), nest.schedule.lanes, nest.function
     block = min(lanes, VECTOR_BYTES // max(info(running.dtype).itemsize, 4))
     carry = running.start(scope, 1)
@@ -105,7 +105,7 @@ class _Running:
         self.first = identity(self.reduce.op, self.dtype)
 
     def is_heavy(self) -> bool:
-        """Whether the work per element is so large that a turn should process one vector only."""
+        """Whether the work per element is so large that an iteration should process one vector only."""
         return self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(self.dtype).kind == "c"
 
     def hoist(self, scope: Scope, lanes: int) -> None:
@@ -152,7 +152,7 @@ class _Running:
     def vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
         """`count` vectors from step i on. carry: the running value before them, in all lanes; returns the next one.
 
-        The vectors' totals are combined first, so only one combination per turn depends on the previous turn.
+        The vectors' totals are combined first, so only one combination per iteration depends on the previous iteration.
         """
         b, one = self.nest.function.builder(block), self.nest.function.builder(1)
         parts = []

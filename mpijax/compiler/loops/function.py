@@ -142,7 +142,7 @@ class Function:
         body: Callable[[str, list[Scalar]], list[Scalar]],
         until: Callable[[], str] | None = None,
     ) -> list[Scalar]:
-        """`for i in range(lo, hi, step)` with values carried between turns; returns their last values.
+        """`for i in range(lo, hi, step)` with values carried between iterations; returns their last values.
 
         until: called after the body; returns an i1 that ends the loop.
         """

@@ -70,21 +70,21 @@ class Nest:
     # ------------------------------------------------------------ loops
 
     def extent(self, loop: Loop) -> str:
-        """The number of turns of a loop, as a run-time integer."""
+        """The number of iterations of a loop, as a run-time integer."""
         return self.function.param(turns_of(loop))
 
     def range(self, loop: Loop, outermost: bool) -> tuple[str, str]:
-        """The range of turns to run; the outermost loop's is passed to the function."""
+        """The range of iterations to run; the outermost loop's is passed to the function."""
         return ("%begin", "%end") if outermost else ("0", self.extent(loop))
 
     def turns(self, depth: int, scope: Scope) -> tuple[str, str]:
-        """The range of turns of a reduced loop: all, or those of the chunk."""
+        """The range of iterations of a reduced loop: all, or those of the chunk."""
         if depth == self.schedule.chunked:
             return scope.lookup("chunk")
         return "0", self.extent(self.schedule.inner[depth])
 
     def enter_chunk(self, number: str, scope: Scope) -> None:
-        """In this scope, reduce the turns of one chunk only."""
+        """In this scope, reduce the iterations of one chunk only."""
         assert self.schedule.chunked is not None
         b = self.function.builder(1)
         length = self.function.param(self.schedule.chunk_length)

@@ -20,7 +20,7 @@ from mpijax.scalar.types import Scalar
 if TYPE_CHECKING:
     from mpijax.compiler.loops.nest import Nest
 
-# Scatters into arrays of more bytes than this prefetch the element to be written PREFETCH_AHEAD turns later.
+# Scatters into arrays of more bytes than this prefetch the element to be written PREFETCH_AHEAD iterations later.
 PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
 # Arrays of more bytes than this, which exceed the L2 cache, are prefetched one row ahead.
@@ -103,7 +103,7 @@ def _combined(operation: str, b: Builder, old: Scalar, x: Scalar) -> Scalar:
 
 
 def _prefetch(nest: Nest, s: Store, scope: Scope) -> None:
-    """Prefetch the element written some turns later (at most the last), which hardware cannot predict."""
+    """Prefetch the element written some iterations later (at most the last), which hardware cannot predict."""
     loop, vector = nest.schedule.vector_loop, scope.vector
     if loop is None or vector not in nest.needs.of_position(s.position) or not dynamic_parts(s.position):
         return

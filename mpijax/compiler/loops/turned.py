@@ -1,8 +1,8 @@
 """Loads columns of short rows by reading whole rows and transposing them in registers.
 
 If rows are too short to vectorize along them (scores of ten classes, for example), each lane processes one row, and a
-turn of the loop over a row needs a column. Its elements are a row apart, so each would be a separate load. If that loop
-is unrolled, a square of rows and columns is loaded along its rows instead, and shuffles transpose it into columns.
+iteration of the loop over a row needs a column. Its elements are a row apart, so each would be a separate load. If that
+loop is unrolled, a square of rows and columns is loaded along its rows instead, and shuffles transpose it into columns.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def enabled() -> bool:
 # ---------------------------------------------------------------- schedules
 #
 # A sequence is hashed as a polynomial, (number of operations, value). So sequences are joined and repeated without
-# expanding them, and a loop of 3 turns equals its 3 turns one after the other.
+# expanding them, and a loop of 3 iterations equals its 3 iterations one after the other.
 
 _Hash = tuple[int, int]
 _EMPTY: _Hash = (0, 0)

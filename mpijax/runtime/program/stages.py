@@ -249,7 +249,7 @@ class Compiled(_Later):
 
 
 def cost_analysis(plan: Plan) -> dict[str, float]:
-    """Counts for one run of a program on this rank. In the bytes sent, a `while` loop counts as one turn."""
+    """Counts for one run of a program on this rank. In the bytes sent, a `while` loop counts as one iteration."""
     flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.instructions) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)
     return {

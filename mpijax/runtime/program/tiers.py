@@ -37,7 +37,7 @@ _working = False
 def baseline_runs(plan: Plan) -> int | None:
     """The number of runs on baseline code before a program gets optimized code; None: it starts with optimized code.
 
-    0: it gets optimized code during its first run, because its loops have many turns, or an unknown number.
+    0: it gets optimized code during its first run, because its loops have many iterations, or an unknown number.
     """
     values = config.values
     if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":

@@ -24,9 +24,9 @@ from mpijax.runtime.mpi import mpi_start
 class Sent:
     """One exchange of a program.
 
-    nbytes: bytes that this rank sends each time. times: runs in one run of the program, with one turn for a `while`
-    loop. known: whether no such loop is around it. received: bytes of its results. why: the reason if the compiler
-    added it; empty if the user's program communicates here.
+    nbytes: bytes that this rank sends each time. times: runs in one run of the program, with one iteration for a
+    `while` loop. known: whether no such loop is around it. received: bytes of its results. why: the reason if the
+    compiler added it; empty if the user's program communicates here.
     """
 
     kind: str
