@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Arrays: the container of a value's type and memory, and the pool that the memory comes from.
+"""Arrays: the object that holds a value's type and memory, and the memory pool.
 
-Making an array is in the path of every operation, so an array is one small object that owns its block of
-memory itself; an ndarray over it is made only when one is asked for, and objects and blocks are used again
-rather than freed. The Python class users see is registered once (`register_array_type`); it adds operators
-and methods, but no fields.
+Every operation makes an array. So an array is one small object that owns its memory block itself; an ndarray over it is
+made only on request, and objects and blocks are reused instead of freed. The Python class that users see is registered
+once (`register_array_type`); it adds operators and methods, but no fields.
 """
 
 cimport cython
@@ -43,11 +42,11 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Classes made in Python have the collector's header before their instances. Arrays are never tracked by
-       it, as they are in no cycles, but the header must be there. */
+    /* Instances of Python classes have the garbage collector's header before them. Arrays are never tracked, since they
+       are in no cycles, but the header must exist. */
     static PyObject *mj_new_object(PyTypeObject *type) {
         if (!PyType_IS_GC(type)) return (PyObject *)_PyObject_New(type);
-        /* No collection here: it runs Python, which may let another thread delete what a program is about to read. */
+        /* No collection here: it runs Python code, and another thread might then delete arrays that a program reads. */
         int collects = PyGC_Disable();
         PyObject *op = (PyObject *)_PyObject_GC_New(type);
         if (collects) PyGC_Enable();
@@ -57,11 +56,11 @@ cdef extern from *:
         if (PyType_IS_GC(type)) PyObject_GC_Del(op);
         else PyObject_Free(op);
     }
-    /* Instances made by calling the class (which raises) are tracked, and must not be when they are used again. */
+    /* Instances made by calling the class (which raises) are tracked; they must not be tracked when they are reused. */
     static void mj_untrack(PyObject *op) {
         if (PyType_IS_GC(Py_TYPE(op))) PyObject_GC_UnTrack(op);
     }
-    /* What Cython's declaration of PyTypeObject leaves out. */
+    /* Members that Cython's declaration of PyTypeObject omits. */
     static destructor mj_dealloc(PyTypeObject *type) { return type->tp_dealloc; }
     static void mj_set_dealloc(PyTypeObject *type, destructor f) { type->tp_dealloc = f; }
     static int mj_same_layout(PyTypeObject *type, PyTypeObject *base) {
@@ -86,7 +85,7 @@ cdef extern from *:
 cdef extern from *:
     """
     #include <numpy/arrayobject.h>
-    /* NumPy's functions as they are called here; the references `descr` and `base` are taken over. */
+    /* NumPy's functions as called here; they steal the references `descr` and `base`. */
     static PyObject *mj_ndarray(PyObject *descr, int ndim, npy_intp *dims, void *data, int flags) {
         return PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)descr, ndim, dims, NULL, data, flags,
                                     NULL);
@@ -127,7 +126,7 @@ cdef void release(void* memory, int size_class) noexcept:
 @cython.final
 @cython.no_gc
 cdef class Buffer:
-    """A block of the pool that ndarrays share with an array, or outlive it with."""
+    """A pool block that ndarrays share with an array; it may outlive the array."""
 
     cdef void* ptr
     cdef int size_class
@@ -144,21 +143,21 @@ cdef class Buffer:
 def memory_stats():
     """Memory of all arrays of this process.
 
-    In bytes of whole blocks: `live_bytes`, their `peak_bytes`, and `kept_bytes` of freed blocks. Numbers of
-    `allocations`, and of those that went to the system (`fresh`).
+    In bytes of whole blocks: `live_bytes`, their `peak_bytes`, and `kept_bytes` of freed blocks. Counts: `allocations`,
+    and those that the system served (`fresh`).
     """
     return {"live_bytes": mp_live, "peak_bytes": mp_peak, "kept_bytes": mp_kept,
             "allocations": mp_allocations, "fresh": mp_fresh}
 
 
 def reset_peak():
-    """Makes the bytes that are live now the peak."""
+    """Sets the peak to the bytes that are live now."""
     global mp_peak
     mp_peak = mp_live
 
 
 def trim(size_t keep=0):
-    """Gives freed blocks back to the system until at most `keep` bytes of them are kept."""
+    """Returns freed blocks to the system until at most `keep` bytes of them are kept."""
     mp_trim(keep)
 
 
@@ -173,7 +172,7 @@ cdef destructor base_dealloc = NULL
 
 
 cdef inline PyObject* new_object(PyObject* aval, PyObject* sharding) except NULL:
-    """An instance of the registered class without memory."""
+    """An instance of the registered class, without memory."""
     global num_free_objects
     cdef PyObject* op
     if num_free_objects > 0:
@@ -260,10 +259,10 @@ cdef inline void drop_fields(PyObject* op) noexcept:
 
 
 cdef void dealloc_array(PyObject* op) noexcept:
-    """The registered class's tp_dealloc: that of Python classes takes longer, and frees the object."""
+    """The registered class's tp_dealloc. That of Python classes is slower and frees the object."""
     global num_free_objects
     if op.ob_type != array_type:
-        base_dealloc(op)        # called for a subclass, by the general one
+        base_dealloc(op)        # a subclass: its tp_dealloc calls this one
         return
     mj_untrack(op)
     if mj_has_weakrefs(op):
@@ -279,7 +278,7 @@ cdef void dealloc_array(PyObject* op) noexcept:
 
 
 def register_array_type(cls):
-    """Makes `cls`, a subclass of `ArrayBase` without fields of its own, the class of all arrays."""
+    """Makes `cls`, a subclass of `ArrayBase` without additional fields, the class of all arrays."""
     global array_type, base_dealloc
     if not (isinstance(cls, type) and issubclass(cls, ArrayBase)):
         raise TypeError(f"register_array_type: expected a subclass of ArrayBase, got {cls!r}")
@@ -311,7 +310,7 @@ cdef inline int check_alive(ArrayBase a) except -1:
 
 
 cdef tuple physical_type(object aval):
-    """The numpy.dtype and the shape of the array that lies in memory."""
+    """The numpy.dtype and the shape of the array in memory."""
     dtype = aval.dtype
     if isinstance(dtype, np.dtype):
         return dtype, aval.shape
@@ -319,7 +318,7 @@ cdef tuple physical_type(object aval):
 
 
 cdef tuple local_type(object aval, object sharding):
-    """The numpy.dtype and the shape of what this process has of an array: one shard where it is split."""
+    """The numpy.dtype and the shape of this process's part of an array: one shard if it is split."""
     if sharding is None:
         return physical_type(aval)
     dtype = aval.dtype
@@ -335,7 +334,7 @@ cdef size_t local_bytes(object aval, object sharding) except? 0:
 
 
 cdef object ndarray_over(object dtype, tuple shape, void* ptr, object owner, bint writeable):
-    """An ndarray over `ptr`, whose memory `owner` keeps alive (None: the caller takes care)."""
+    """An ndarray over `ptr`. owner: keeps the memory alive; None: the caller does."""
     cdef cnp.npy_intp dims[64]
     cdef int i, ndim = <int>len(shape), flags = cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED
     if ndim > 64:
@@ -344,7 +343,7 @@ cdef object ndarray_over(object dtype, tuple shape, void* ptr, object owner, bin
         dims[i] = shape[i]
     if writeable:
         flags |= cnp.NPY_ARRAY_WRITEABLE
-    Py_INCREF(dtype)   # the call takes this reference over
+    Py_INCREF(dtype)   # the call steals this reference
     result = mj_ndarray(<PyObject*>dtype, ndim, dims, ptr, flags)
     if owner is not None:
         Py_INCREF(owner)
@@ -353,7 +352,7 @@ cdef object ndarray_over(object dtype, tuple shape, void* ptr, object owner, bin
 
 
 cdef object shared_owner(PyObject* op):
-    """What keeps the memory alive, for others to hold too: the array is no longer alone to see it."""
+    """The object that keeps the memory alive, for others to hold too; the array then no longer owns it exclusively."""
     cdef Buffer buffer
     if (<ArrayBase>op).owner == NULL:
         buffer = Buffer.__new__(Buffer)
@@ -366,12 +365,11 @@ cdef object shared_owner(PyObject* op):
 
 
 cdef object view_of(ArrayBase a):
-    """The read-only ndarray over the memory, so of the local shard; of the physical type where the dtype is
-    not NumPy's."""
+    """The read-only ndarray over the memory (of the local shard); of the physical type if the dtype is not NumPy's."""
     cdef tuple shape
     if a.view == NULL:
         dtype, shape = local_type(<object>a.aval, a._sharding)
-        if a.view != NULL:      # another thread made it meanwhile
+        if a.view != NULL:      # another thread has made it in the meantime
             return <object>a.view
         check_alive(a)
         view = ndarray_over(dtype, shape, a.ptr, shared_owner(<PyObject*>a), False)
@@ -386,14 +384,14 @@ cdef object scalar_error(ArrayBase a):
 
 
 cdef object scalar_of(ArrayBase a):
-    """The one element of an array without axes, as a Python (or extension type's) scalar."""
+    """The only element of an array without axes, as a Python (or extension type's) scalar."""
     if (<object>a.aval).shape:
         raise scalar_error(a)
     return numpy_value(a).item()
 
 
 cdef int raise_spans(PyObject* array) except -1:
-    """For a value that this process has only a part of."""
+    """Raises the error for reading a value of which this process has only a part."""
     aval = <object>(<ArrayBase>array).aval
     raise RuntimeError(
         "Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not possible: "
@@ -416,7 +414,7 @@ cdef object numpy_value(ArrayBase a):
 
 @cython.no_gc
 cdef class ArrayBase:
-    """An immutable array in C order: a type (`aval`) and memory. `from_numpy` and programs make them."""
+    """An immutable array in C order: a type (`aval`) and memory. Made by `from_numpy` and by programs."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError(f"{type(self).__name__} has no constructor; use jax.numpy.array or jax.device_put")
@@ -468,11 +466,11 @@ cdef class ArrayBase:
             raise TypeError("len() of unsized object")
         return shape[0]
 
-    # ---- as NumPy sees it ----
+    # ---- NumPy's view ----
 
     @property
     def _is_whole(self):
-        """Whether this process has all elements: False for a shard of an array laid out over processes."""
+        """Whether this process has all elements; False for a shard of an array over several processes."""
         sharding = self._sharding
         return sharding is None or sharding.has_value_here
 
@@ -483,7 +481,7 @@ cdef class ArrayBase:
 
     @property
     def _physical(self):
-        """The memory of this process as a read-only ndarray: `_value`, its local shard, the words of PRNG keys."""
+        """This process's memory as a read-only ndarray: `_value`, the local shard, or the words of PRNG keys."""
         return view_of(self)
 
     def __array__(self, dtype=None, copy=None):
@@ -504,9 +502,9 @@ cdef class ArrayBase:
         return np.ndarray.__dlpack_device__(numpy_value(self))
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A capsule over the same memory, which the consumer must not write to."""
+        """A capsule over the same memory, to which the consumer must not write."""
         value = numpy_value(self)
-        if max_version is None or max_version[0] < 1:   # an older consumer: gets only what is writeable
+        if max_version is None or max_version[0] < 1:   # an older consumer accepts only writeable memory
             value = ndarray_over(value.dtype, value.shape, cnp.PyArray_DATA(value), value, True)
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return value.__dlpack__(**{name: option for name, option in options.items() if option is not None})
@@ -519,7 +517,7 @@ cdef class ArrayBase:
     # ---- as a Python value ----
 
     def item(self, *args):
-        """One element as a Python scalar: the only one, or that at the index given."""
+        """One element as a Python scalar: the only one, or the one at the given index."""
         return numpy_value(self).item(*args)
 
     def tolist(self):
@@ -564,23 +562,23 @@ cdef class ArrayBase:
             raise TypeError(f"unsupported format string passed to {type(self).__name__}.__format__")
         return str(self)
 
-    # ---- life ----
+    # ---- lifetime ----
 
     def is_deleted(self):
-        """Whether the memory was given up, by `delete` or by donating the array to a compiled function."""
+        """Whether the memory was freed by `delete`, or by donating the array to a compiled function."""
         return (self.flags & DELETED) != 0
 
     def delete(self):
-        """Gives the memory up now. Later uses raise RuntimeError."""
+        """Frees the memory now. Later uses raise RuntimeError."""
         delete_array(<PyObject*>self)
 
     def block_until_ready(self):
-        """The array itself: results are complete when they are returned."""
+        """The array itself, because results are complete when they are returned."""
         check_alive(self)
         return self
 
     def copy_to_host_async(self):
-        """Nothing: the memory is the host's."""
+        """Does nothing: the memory is already the host's."""
         check_alive(self)
 
     def on_device_size_in_bytes(self):
@@ -590,18 +588,18 @@ cdef class ArrayBase:
 
     @property
     def _sharding(self):
-        """How the array is laid out over devices; None for the single device of this process."""
+        """The array's layout over devices; None for the single device of this process."""
         return None if self.sharding == NULL else <object>self.sharding
 
 
 def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
-    """An array of type `aval` with the elements of an ndarray (of the physical dtype and shape, which with a
-    sharding is that of one shard).
+    """An array of type `aval` with the elements of an ndarray, which has the physical dtype and shape (with a sharding,
+    the shape of one shard).
 
-    Without `copy` the memory is shared, and the caller promises that nobody writes to it any more; then
-    `array` must be C-contiguous and aligned.
+    Without `copy` the memory is shared: the caller must ensure that nobody writes to it any more, and `array` must be
+    C-contiguous and aligned.
     """
-    cdef cnp.ndarray source = np.asarray(array)      # a NumPy scalar is an array without axes
+    cdef cnp.ndarray source = np.asarray(array)      # converts a NumPy scalar to an array without axes
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     cdef PyObject* op
     dtype, shape = local_type(aval, sharding)
@@ -625,7 +623,7 @@ def from_numpy(array not None, aval not None, bint copy=True, sharding=None):
 
 
 def checksum(array not None):
-    """A number of 64 bits for the elements of an ndarray, equal where their bytes are."""
+    """A 64-bit checksum of an ndarray's elements; equal if their bytes are equal."""
     cdef cnp.ndarray source = np.ascontiguousarray(array)
     cdef const unsigned char* data = <const unsigned char*>cnp.PyArray_DATA(source)
     cdef size_t nbytes = cnp.PyArray_NBYTES(source)
@@ -636,7 +634,7 @@ def checksum(array not None):
 
 
 def rewrap(ArrayBase array not None, aval not None, sharding=None):
-    """The same memory as an array of another type or sharding; both types have equally many bytes."""
+    """The same memory as an array of another type or sharding; both types must have the same number of bytes."""
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     old = <object>array.aval
     if local_bytes(old, array._sharding) != local_bytes(aval, sharding):
@@ -646,7 +644,7 @@ def rewrap(ArrayBase array not None, aval not None, sharding=None):
 
 
 cdef inline object take_reference(PyObject* op):
-    """The object whose only reference the caller holds."""
+    """Converts the caller's owned reference to an object."""
     result = <object>op
     Py_DECREF(result)
     return result

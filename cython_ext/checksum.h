@@ -1,5 +1,5 @@
-/* A number that tells contents of memory apart: four lanes of multiplications, so that it runs as fast as memory does.
-   It guards against mistakes, not against those who mean it. */
+/* A checksum of memory contents: four lanes of multiplications, so that it is limited by memory bandwidth only.
+   It detects mistakes, not deliberate collisions. */
 
 #ifndef MPIJAX_CHECKSUM_H
 #define MPIJAX_CHECKSUM_H

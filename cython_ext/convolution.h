@@ -2,13 +2,13 @@
 
    out[n, o, p] = sum over c and k of  lhs[n, c, p * stride + k * dilation] * rhs[o, c, k]
 
-   for every group. Layouts are element strides, so nothing is transposed; padding and gaps in lhs are there already.
-   The result's positions (n, p) are called columns, (c, k) the depth. There are two ways:
+   for every group. Layouts are element strides, so nothing is transposed; lhs already contains padding and dilation.
+   The result's positions (n, p) are called columns, (c, k) the depth. There are two methods:
 
-   - Products of matrices, for the types of BLAS. Of the patches of lhs only a panel that stays in cache is laid out at
-     a time, and multiplied with the kernel.
-   - Direct, for integers, and for floats where there are few output features: rows of the result are sums of multiples
-     of rows of lhs. */
+   - Matrix products, for the types of BLAS. Only a panel of lhs patches that fits in cache is packed at a time, and
+     multiplied with the kernel.
+   - Direct, for integers, and for floats with few output features: rows of the result are sums of multiples of rows of
+     lhs. */
 #ifndef MPIJAX_CONVOLUTION_H
 #define MPIJAX_CONVOLUTION_H
 
@@ -29,7 +29,7 @@ typedef void (*gemm_function)(const char *, const char *, const int64_t *, const
                               const void *, const int64_t *, const void *, const int64_t *, const void *, void *,
                               const int64_t *);
 
-/* An axis of the columns or the depth: how far apart its neighbours are. */
+/* An axis of the columns or the depth, with its strides. */
 typedef struct {
     int64_t size;
     int64_t own; /* in the result for a column axis, in the kernel for a depth axis */
@@ -42,12 +42,12 @@ typedef struct {
     int64_t rhs_output, out_output; /* strides of the output feature */
     int columns, depths;
     conv_axis column[MAX_AXES], depth[MAX_AXES];
-    int64_t J, K; /* how many columns there are, and how deep they are */
+    int64_t J, K; /* number of columns, size of the depth */
 } conv_shape;
 
 static inline int64_t conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Axes of more than one element by falling stride, those that are one in memory joined; the number of elements. */
+/* Sorts axes by decreasing stride, merges those contiguous in memory, drops size 1; returns the number of elements. */
 static int64_t conv_compact(conv_axis *axes, int *count) {
     int kept = 0;
     int64_t total = 1;
@@ -71,7 +71,7 @@ static int64_t conv_compact(conv_axis *axes, int *count) {
     return total;
 }
 
-/* How many elements of the innermost axes lie evenly spaced, and how far apart. */
+/* The number of elements of the innermost axes that are evenly spaced, and their stride. */
 static int64_t conv_run(const conv_axis *axes, int count, int64_t *stride) {
     int64_t run = 1;
     *stride = 1;
@@ -111,7 +111,7 @@ static void conv_read(const int64_t *w, conv_shape *s) {
     s->K = conv_compact(s->depth, &s->depths);
 }
 
-/* A place along axes: its index on each, and its offsets. */
+/* A position along axes: its index on each, and its offsets. */
 typedef struct {
     int64_t at[MAX_AXES], own, lhs;
 } conv_cursor;
@@ -144,8 +144,8 @@ typedef struct {
     int64_t first, count;
 } conv_piece;
 
-/* The elements [begin, end) along axes as pieces of elements `*stride` apart. Returns the end of what the pieces hold:
-   before `end` if there are too many. */
+/* The elements [begin, end) along axes as pieces of elements `*stride` apart. Returns the end of the elements covered,
+   which is before `end` if there are too many pieces. */
 static int64_t conv_pieces(const conv_axis *axes, int count, int64_t begin, int64_t end, conv_piece *pieces, int *number,
                            int64_t *stride) {
     *number = 0;
@@ -173,14 +173,14 @@ static int64_t conv_pieces(const conv_axis *axes, int count, int64_t begin, int6
     return begin;
 }
 
-/* Whether panels are laid out along columns: along the axis with neighbours in lhs, of two the longer one. */
+/* Whether panels are packed along columns: along the axis contiguous in lhs; if both are, along the longer one. */
 static int conv_along_columns(const conv_shape *s) {
     if (!s->columns || !s->depths) return s->columns > 0;
     const conv_axis *a = &s->column[s->columns - 1], *b = &s->depth[s->depths - 1];
     return a->lhs == b->lhs ? a->size >= b->size : a->lhs < b->lhs;
 }
 
-/* The size of a panel: equal parts of the depth, and as many columns as stay in cache. */
+/* The size of a panel: an equal share of the depth, and as many columns as fit in cache. */
 typedef struct {
     int64_t depth, columns;
 } conv_panel;
@@ -228,12 +228,12 @@ typedef double _Complex double_complex;
 #undef T
 #undef DIRECT
 
-/* Types as the first word names them; the first four are those of BLAS, in the order of conv_gemm. */
+/* Types, as numbered in the first word; the first four are those of BLAS, in the order of conv_gemm. */
 enum { CONV_F32, CONV_F64, CONV_C64, CONV_C128, CONV_U8, CONV_U16, CONV_U32, CONV_U64 };
 
 static gemm_function conv_gemm[4];
 
-/* Bytes of memory to work in. */
+/* Bytes of scratch memory. */
 static int64_t conv_scratch(const int64_t *words) {
     static const int sizes[] = {4, 8, 8, 16};
     conv_shape s;
@@ -245,7 +245,7 @@ static int64_t conv_scratch(const int64_t *words) {
 
 #define PRODUCTS(T) NAMED_AS(products, T)(&s, conv_gemm[words[0]], lhs, rhs, out, buffers[3])
 
-/* buffers: lhs, rhs, result, memory to work in. No array is empty. */
+/* buffers: lhs, rhs, result, scratch memory. No array is empty. */
 static void conv_run_all(void **buffers, const int64_t *words) {
     void *lhs = buffers[0], *rhs = buffers[1], *out = buffers[2];
     conv_shape s;

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Convolutions as machine code for the executor; `convolution.h` says how they are computed."""
+"""Convolutions as native code for the executor; `convolution.h` implements them."""
 
 from libc.stdint cimport int64_t
 
@@ -20,12 +20,12 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
 
 
 def address(blas):
-    """Where the function for the executor is. blas: addresses of the matrix products by name ("sgemm")."""
+    """The address of the function for the executor. blas: addresses of the matrix products by name ("sgemm")."""
     for i, name in enumerate(("sgemm", "dgemm", "cgemm", "zgemm")):
         conv_gemm[i] = <gemm_function><size_t>blas[name]
     return <size_t>&run
 
 
 def scratch(const int64_t[::1] words not None):
-    """How many bytes of memory a convolution works in."""
+    """Bytes of scratch memory that a convolution needs."""
     return conv_scratch(&words[0])

@@ -2,7 +2,7 @@
 
 #ifdef GEMM
 
-/* Elements of lhs for columns [j0, j0 + columns) and depth [k0, k0 + depth), laid out along one of the two. */
+/* Packs elements of lhs for columns [j0, j0 + columns) and depth [k0, k0 + depth), contiguous along one of the two. */
 static void NAMED(pack)(const conv_shape *s, const T *lhs, T *panel, int64_t j0, int64_t columns, int64_t k0,
                         int64_t depth, int along_columns) {
     const conv_axis *inner = along_columns ? s->column : s->depth, *outer = along_columns ? s->depth : s->column;
@@ -36,7 +36,7 @@ static void NAMED(products)(const conv_shape *s, gemm_function gemm, const T *lh
     int64_t O = s->outputs, J = s->J, K = s->K, depth_stride, column_stride;
     int64_t depth_run = conv_run(s->depth, s->depths, &depth_stride);
     int64_t run = conv_run(s->column, s->columns, &column_stride);
-    /* The kernel as a matrix: where it is, or packed with the depth as its faster axis. */
+    /* The kernel as a matrix: in place, or packed with the depth as its faster axis. */
     int whole = depth_run == K, depth_fast = 1;
     int64_t ldw = K;
     if (whole && (K == 1 || depth_stride == 1) && (O == 1 || s->rhs_output >= K)) ldw = O == 1 ? K : s->rhs_output;
@@ -45,7 +45,7 @@ static void NAMED(products)(const conv_shape *s, gemm_function gemm, const T *lh
     T *packed = scratch;
     if (!whole) scratch += O * K;
     conv_panel block = conv_panel_for(K, J, sizeof(T));
-    /* The result in its place if its columns are evenly spaced, else put there from a tile. */
+    /* The result is written in place if its columns are evenly spaced, else through a tile. */
     int features_fast = (s->out_output == 1 || O == 1) && column_stride >= O && (O > 1 || column_stride > 1);
     int in_place = (run == J || run >= 2 * LEAST_COLUMNS) &&
                    (features_fast || (column_stride == 1 && (O == 1 || s->out_output >= run)));
@@ -90,7 +90,7 @@ static void NAMED(products)(const conv_shape *s, gemm_function gemm, const T *lh
 #endif
 #ifdef DIRECT
 
-/* 1u: products of small unsigned integers would be of signed ones. */
+/* 1u: otherwise products of small unsigned integers would be computed as signed ones. */
 WIDE static void NAMED(add_row)(T *sum, const T *x, T w, int64_t n, int64_t stride) {
     if (stride == 1)
         for (int64_t m = 0; m < n; m++) sum[m] += 1u * w * x[m];
@@ -100,7 +100,7 @@ WIDE static void NAMED(add_row)(T *sum, const T *x, T w, int64_t n, int64_t stri
 
 static void NAMED(direct)(const conv_shape *given, const T *lhs, const T *rhs, T *out) {
     conv_shape s = *given;
-    /* Rows run along the axis of the columns with neighbours in lhs; s keeps the other axes. */
+    /* Rows run along the column axis that is contiguous in lhs; s keeps the other axes. */
     int best = 0;
     for (int i = 1; i < given->columns; i++)
         if (given->column[i].lhs <= given->column[best].lhs) best = i;

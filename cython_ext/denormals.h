@@ -1,8 +1,8 @@
-/* How the processor treats denormals: programs take them for zero, as XLA does, and what is outside does not see it.
+/* The processor's treatment of denormals: programs flush them to zero, as XLA does; code outside is unaffected.
 
-   Flush-to-zero (results) and denormals-are-zero (operands) are bits of a register that each thread has for itself:
-   MXCSR on x86, FPCR on aarch64. Elsewhere nothing is switched. float16 and bfloat16 are computed in float32, whose
-   normal numbers hold the denormals of float16. */
+   Flush-to-zero (results) and denormals-are-zero (operands) are bits of a register that each thread has: MXCSR on x86,
+   FPCR on aarch64. Other processors are left unchanged. float16 and bfloat16 are computed in float32, whose normal
+   numbers include the denormals of float16. */
 
 #ifndef MPIJAX_DENORMALS_H
 #define MPIJAX_DENORMALS_H
@@ -31,7 +31,7 @@ static inline void dn_write(uint64_t word) { (void)word; }
 /* The mode of this thread: DN_FLUSH, 0, or one of the two bits. */
 static inline uint64_t dn_mode(void) { return dn_register() & DN_FLUSH; }
 
-/* Switches this thread to a mode, where it has another one; returns the mode before. Flags and rounding stay. */
+/* Switches this thread to a mode if it has another one; returns the previous mode. Flags and rounding are unchanged. */
 static inline uint64_t dn_switch(uint64_t mode) {
     uint64_t word = dn_register();
     if ((word & DN_FLUSH) != mode) dn_write((word & ~DN_FLUSH) | mode);

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The way of a call: from Python arguments to a program, and from its results back.
+"""Call dispatch: from Python arguments to a program, and from its results back.
 
-A call of a jitted function with arrays that it has seen the types of takes no Python function: the types make
-the key, the key finds the program, the program runs, its results are put into the shape of the output.
+A call of a jitted function whose argument types are cached runs no Python code: the types form the key, the key finds
+the program, the program runs, and its results are put into the output's structure.
 """
 
 import numpy as np
@@ -18,15 +18,15 @@ from mpijax._ext.executor cimport Program
 from mpijax._ext.tree cimport PyTreeDef, flatten_into
 
 cdef enum:
-    MAX_FAST = 256          # leaves of the arguments and of the results on the quick way
+    MAX_FAST = 256          # maximum leaves of the arguments and of the results on the fast path
 
-cdef object state = None    # core.trace.state: the thread's current trace
+cdef object state = None    # core.trace.state: holds the thread's current trace
 cdef object eval_trace = None
-cdef object options = None  # core.option.values: its `trace_key` names the options in force
+cdef object options = None  # core.option.values: its `trace_key` identifies the current options
 
 
 def connect(trace_state, evaluation_trace, option_values):
-    """Say where the current trace and the options are kept."""
+    """Set the objects that hold the current trace and the options."""
     global state, eval_trace, options
     state, eval_trace, options = trace_state, evaluation_trace, option_values
 
@@ -36,8 +36,8 @@ cdef class Entry:
 
     cdef Program program
     cdef PyTreeDef out_tree
-    cdef bint single        # the result is one array
-    cdef object make_array  # (leaf, type) -> what the executor takes, for leaves that are no arrays
+    cdef bint single        # whether the result is one array
+    cdef object make_array  # (leaf, type) -> the executor's input, for leaves that are not arrays
     cdef list avals
 
     def __cinit__(self, Program program, PyTreeDef out_tree, list avals, make_array):
@@ -74,16 +74,16 @@ cdef class Entry:
 
 cdef extern from *:
     """
-    /* A reference the caller owns, as an object. */
+    /* Converts an owned reference to an object. */
     static PyObject *mj_take(PyObject *x) { return x; }
     """
     object take "mj_take"(PyObject* x)
 
 
 cdef object leaf_type(object leaf, object typeof):
-    """What a program for a leaf is found by: its type, which an object of the user's may make anew each time.
+    """The key of a leaf for finding a program: its type, which user-defined objects may create anew each time.
 
-    Of an array over devices, with its sharding and the options: they say which part of it this rank has.
+    For an array over devices, also its sharding and the options: they determine this rank's part of it.
     """
     if not is_array(<PyObject*>leaf):
         return typeof(leaf)
@@ -95,9 +95,9 @@ cdef object leaf_type(object leaf, object typeof):
 
 
 cdef class JitBase:
-    """Base of jitted functions: calls that were seen before go straight to their programs.
+    """Base of jitted functions: calls with cached types go straight to their programs.
 
-    Subclasses set `_plain` (no static arguments) and have `_slow_call(args, kwargs)` for everything else.
+    Subclasses set `_plain` (no static arguments) and define `_slow_call(args, kwargs)` for everything else.
     """
 
     cdef dict entries
@@ -112,7 +112,7 @@ cdef class JitBase:
         self.typeof = typeof
 
     def _remember(self, key, Program program, PyTreeDef out_tree, list avals, make_array):
-        """Keep a program for calls with this key."""
+        """Cache a program for calls with this key."""
         self.entries[key] = Entry(program, out_tree, avals, make_array)
 
     def _forget(self):
@@ -156,7 +156,7 @@ cdef class JitBase:
                 return self._slow_call(args, kwargs)
             found = PyDict_GetItemWithError(self.entries, key)
             if found != NULL:
-                entry = <Entry>found    # held: another thread may replace it while the program runs
+                entry = <Entry>found    # hold a reference: another thread may replace it while the program runs
                 return entry.run(leaves)
         return self._slow_call(args, kwargs)
 
@@ -164,12 +164,12 @@ cdef class JitBase:
 cdef enum:
     KEPT_SCALARS = 1024
 
-cdef dict scalars = {}      # numbers met before, as (type, what the executor takes)
+cdef dict scalars = {}      # cached numbers, as (type, executor input)
 cdef frozenset number_types = frozenset({float, int, np.float32, np.float64, np.int32, np.int64})
 
 
 cdef tuple known_scalar(object x, object typeof, object make_array):
-    """The type and memory of a number. Zeros (of either sign) and NaN are not found again by value."""
+    """The type and memory of a number. Zeros (of either sign) and NaN cannot be cached by value."""
     cdef tuple found
     if x != x or x == 0:
         aval = typeof(x)
@@ -185,7 +185,7 @@ cdef tuple known_scalar(object x, object typeof, object make_array):
 
 
 cdef class Eager:
-    """Operations outside of any trace, by primitive, types and parameters: programs with one result or several."""
+    """Runs operations outside of any trace; caches programs by primitive, types and parameters."""
 
     cdef dict programs
     cdef object typeof, miss, make_array

@@ -14,13 +14,13 @@ cdef extern from "share.h":
                                     int64_t grain) noexcept nogil
 
 # Runs a kernel over [0, extent), in parts of at least `grain` that begin at its multiples, on the threads of this rank.
-# Machine code that programs call divides its own work by this; within another kernel's part it is one call.
+# Native code that programs call divides its work with this; within another kernel's part it makes one call.
 cdef void on_threads(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain) noexcept nogil
 
 
-cdef struct Library:            # how many threads it has of its own; `mt_library` of `threads.h`
+cdef struct Library:            # the functions for a library's thread count; `mt_library` of `threads.h`
     int (*get)() noexcept nogil
-    void (*set)(int) noexcept nogil     # NULL: it has no such function
+    void (*set)(int) noexcept nogil     # NULL: the library has no such function
 
 # The same for kernels that call a library, which meanwhile uses one thread on each of ours.
 cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain,
@@ -34,26 +34,26 @@ cdef class Program:
     cdef readonly bint release_gil
     cdef uint64_t denormals     # the mode of `denormals.h` in which it runs
     cdef bint donates
-    cdef CommHalves* lanes      # where messages may go through lanes, which it leaves at its end and before Python
-    cdef bint pins              # arguments must outlive a `delete()` during the run
+    cdef CommHalves* lanes      # for messages through lanes; stopped at the end of a run and before calling Python
+    cdef bint pins              # whether arguments must survive a `delete()` during the run
     cdef int num_buffers
     cdef int num_outputs
     cdef int num_temps
     cdef int num_counters       # of loops
-    cdef int max_places         # pointers that one kernel takes, with its frame
-    cdef int table_words        # of a run's table: buffers, outputs, counters, pointers of a kernel
+    cdef int max_places         # maximum pointers of a kernel, with its frame
+    cdef int table_words        # size of a run's table: buffers, outputs, counters, pointers of a kernel
     cdef int arena_class        # of the arena's block, or -1
-    cdef void** template        # the part of the table that is the same in each run
+    cdef void** template        # the part of the table that is equal in each run
     cdef Instruction* instructions
     cdef InputEntry* inputs
     cdef OutputEntry* outputs
     cdef TempEntry* temps
     cdef ResultEntry* results
-    cdef list keep              # what the pointers above point into
+    cdef list keep              # owners of the memory that the pointers above refer to
     cdef object __weakref__
     cdef int64_t runs_left      # until `spec.when_warm` is called, or 0
-    cdef list kernels           # where the data of each kernel is, and its name, if it may get better code
-    cdef public object first    # called before the first run, and others until it returns; gives what to call after it
+    cdef list kernels           # data address and name of each kernel that may get better code
+    cdef public object first    # called before the first run; returns the function to call after that run
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.
     cdef int run_into(self, PyObject** args, PyObject** results) except -1

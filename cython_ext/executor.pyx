@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 """The executor: runs programs, which are lists of instructions over a table of buffers.
 
-`Program` loads a `ProgramSpec` (mpijax/compiler/steps/instructions.py says what the instructions mean) into C
-structures once. A run fills a table of pointers: arguments, new memory for results, one block for all
-temporaries. Then it walks the instructions. The table belongs to the run, so that programs can be run from several
-threads, and from within their own host calls.
+`Program` loads a `ProgramSpec` (mpijax/compiler/steps/instructions.py defines the instructions) into C structures once.
+A run fills a table of pointers: arguments, new memory for results, one block for all temporaries. Then it walks the
+instructions. The table belongs to the run, so several threads can run a program at the same time, and a program's host
+calls can run it recursively.
 """
 
 cimport cython
@@ -62,19 +62,19 @@ cdef extern from "denormals.h" nogil:
 
 cdef extern from * nogil:
     """
-    /* Another thread may meanwhile give the kernel better code. */
+    /* Another thread may give the kernel better code at the same time. */
     #define mj_code_of(kernel) __atomic_load_n(&(kernel)->call, __ATOMIC_RELAXED)
     """
     KernelFunction code_of "mj_code_of"(KernelData* kernel)
 
 cdef enum:
-    STACK_WORDS = 96    # tables up to this size live on the stack of `run_into`
+    STACK_WORDS = 96    # tables of at most this size are on the stack of `run_into`
 
 
 # ---- threads ----
 
 def set_num_threads(int n):
-    """Says how many threads kernels may use, the calling one included. Workers that run are not ended."""
+    """Sets the number of threads for kernels, including the calling one. Running workers are not ended."""
     global mt_threads
     if n < 1:
         raise ValueError(f"set_num_threads: at least 1, got {n}")
@@ -82,12 +82,12 @@ def set_num_threads(int n):
 
 
 def num_threads():
-    """How many threads kernels may use."""
+    """The number of threads for kernels."""
     return mt_threads
 
 
 def num_workers():
-    """How many threads besides the callers' have been started."""
+    """The number of worker threads started."""
     return mt_started
 
 
@@ -107,7 +107,7 @@ cdef inline char* at(void** table, Place p) noexcept nogil:
 
 
 cdef int execute(Program program, void** table, Exchanges* going) except -1 nogil:
-    """Walks the instructions. `table`: the run's words, as `Program` lays them out; going: exchanges in progress."""
+    """Walks the instructions. table: the run's words, as `Program` lays them out. going: exchanges in progress."""
     going.outside = dn_switch(program.denormals)
     walk(program, table, going)
     dn_switch(going.outside)
@@ -162,7 +162,7 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             kernel = <KernelData*>i.data
             for j in range(kernel.num_places):
                 ptrs[j] = at(table, kernel.places[j])
-            ptrs[kernel.num_places] = NULL      # the frame, which begins with the loop that goes on
+            ptrs[kernel.num_places] = NULL      # the frame, which starts with the loop to resume
             code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
             while ptrs[kernel.num_places] != NULL:
                 code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
@@ -269,7 +269,7 @@ cdef void run_gemm(GemmData* g, void** table) noexcept nogil:
 
 
 cdef void gemm_batch(GemmData* g, int axis, char* a, char* b, char* c) noexcept nogil:
-    """Row-major C = A B is column-major C' = B' A', so BLAS gets the operands in the other order."""
+    """Row-major C = A B is column-major C' = B' A', so BLAS gets the operands in reverse order."""
     cdef int64_t i, d = g.ndim
     if axis == d:
         g.call(&g.transb, &g.transa, &g.n, &g.m, &g.k, g.alpha, b, &g.ldb, a, &g.lda, g.beta, c, &g.ldc)
@@ -289,22 +289,22 @@ cdef void run_fill(FillData* f, void** table) noexcept nogil:
         return
     done = min(width, f.nbytes)
     memcpy(target, f.pattern, done)
-    while done < f.nbytes:      # double what is there
+    while done < f.nbytes:      # double the filled part
         memcpy(target + done, target, done if 2 * done <= f.nbytes else f.nbytes - done)
         done = 2 * done
 
 
-cdef struct Exchange:       # of a run, while it goes on
+cdef struct Exchange:       # one exchange of a run, while in progress
     CommData* comm
     Entry* entry
     CommArgs args
     CommFlight flight
 
 
-cdef struct Exchanges:      # of a run; finished in the order in which they started
+cdef struct Exchanges:      # the exchanges of a run; finished in the order in which they started
     uint32_t started
-    uint32_t count          # those in progress
-    uint64_t outside        # how this thread treats denormals outside of the run
+    uint32_t count          # number in progress
+    uint64_t outside        # this thread's denormal mode outside of the run
     Exchange[GOING] recent
 
 
@@ -324,7 +324,7 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
         program.lanes.settle()
     args.sendbuf = at(table, comm.send) if comm.send.buffer >= 0 else NULL
     args.recvbuf = at(table, comm.recv) if comm.recv.buffer >= 0 else NULL
-    # Operations through slots compare themselves; MPI would take the one for the other.
+    # Operations through slots compare themselves; MPI would match different operations with each other.
     if args.what != 0 and comm.sequence != 0 and (args.shared == NULL or (<int*>args.shared)[0] != SHARED_READY):
         peers = peers_of(comm.sequence)
         if peers != NULL and differs(record[0], comm.sequence, peers):
@@ -361,7 +361,7 @@ cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil
 
 
 cdef int start_comm(Program program, CommData* comm, void** table, Exchanges* going) except -1 nogil:
-    """Between this and `finish_comm` only kernels, products and copies run, and others start: nothing that raises."""
+    """Starts an exchange. Until `finish_comm`, only kernels, products, copies and other starts run; none raises."""
     cdef Exchange* x = &going.recent[going.started % GOING]
     cdef int code
     x.entry = begin_comm(program, comm, table, &x.args)
@@ -402,7 +402,7 @@ cdef void end_exchanges(Exchanges* going) noexcept nogil:
 
 
 cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchanges* going) noexcept nogil:
-    """Part by part, and messages move on between; where there are threads, in one."""
+    """Runs a kernel in parts, and advances messages between them; with several threads, in one."""
     cdef Exchange* x = oldest(going)
     cdef int64_t begin, end
     if mt_threads > 1 and kernel.extent >= 2 * kernel.grain:
@@ -420,7 +420,7 @@ cdef void run_kernel_meanwhile(KernelData* kernel, void** ptrs, Exchanges* going
 
 
 cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:
-    """Elements of each rank's block, and of this rank's own, from its rows; False where there is no room."""
+    """Converts rows to elements for each rank's block and this rank's own; False if there is not enough room."""
     cdef int32_t* counts = <int32_t*>at(table, rows.counts)
     cdef int64_t total = 0
     cdef int32_t r
@@ -440,7 +440,7 @@ cdef str line_of(uint32_t site):
     return provided.recorder.now(site).line
 
 
-# Errors are made in Python, which sees denormals; where it does not outside either, `run_into` sees to that.
+# Errors are created in Python code, which expects denormals; `run_into` restores the outer mode afterwards.
 
 cdef int raise_refused(uint32_t site) except -1:
     dn_switch(0)
@@ -499,7 +499,7 @@ cdef extern from *:
 
 
 cdef int call_host(HostData* data, void** table) except -1:
-    """Calls the function of a PythonCall on ndarrays over the buffers and stores what it returns."""
+    """Calls the function of a PythonCall on ndarrays over the buffers and stores its results."""
     call = <object>data.instruction
     cdef int i = 0
     cdef list arguments = [], targets = []
@@ -528,7 +528,7 @@ cdef int call_host(HostData* data, void** table) except -1:
 @cython.final
 @cython.no_gc_clear
 cdef class Program:
-    """A loaded `ProgramSpec`; `run(args)` gives the list of results."""
+    """A loaded `ProgramSpec`; `run(args)` returns the list of results."""
 
     def __init__(self, spec):
         if self.spec is not None:
@@ -538,7 +538,7 @@ cdef class Program:
         load_into(self, spec)
 
     def run(self, list args not None):
-        """The list of results of a run on arrays, or C-contiguous ndarrays, of exactly the argument types."""
+        """Runs on arrays, or C-contiguous ndarrays, of exactly the argument types; returns the list of results."""
         cdef PyObject* few[STACK_WORDS]
         cdef PyObject** results = few
         cdef Py_ssize_t k
@@ -613,9 +613,9 @@ cdef class Program:
                 after()
             give_results(self, args, made, results)
         finally:
-            if inside:          # after an error
+            if inside:          # an error occurred
                 dn_switch(going.outside)
-            if going.count:     # after an error: what is received goes into memory of this run
+            if going.count:     # an error occurred: pending receives write to memory of this run
                 with nogil:
                     end_exchanges(&going)
             if self.lanes != NULL:
@@ -641,13 +641,13 @@ cdef extern from "Python.h":
 
 
 cdef inline int hand_over(list target, Py_ssize_t k, PyObject* op) except -1:
-    """Puts an object into a new list, which takes the caller's reference."""
+    """Stores an object in a new list, which steals the caller's reference."""
     PyList_SET_ITEM(target, k, <object>op)
     return 0
 
 
 cdef void* unusual_input(Program program, Py_ssize_t i, PyObject* arg) except? NULL:
-    """The memory of an argument that is not simply an array: of an ndarray, or an error."""
+    """The memory of an argument that is not a plain array: of an ndarray, or an error."""
     cdef int64_t nbytes = program.inputs[i].nbytes
     x = <object>arg
     if isinstance(x, ArrayBase):
@@ -665,7 +665,7 @@ cdef void* unusual_input(Program program, Py_ssize_t i, PyObject* arg) except? N
 
 
 cdef int check_donations(Program program, PyObject** args) except -1:
-    """A donated array may be given once only: its memory is about to hold something else."""
+    """Checks that each donated array is passed once only, because its memory will be overwritten."""
     cdef OutputEntry* outputs = program.outputs
     cdef Py_ssize_t i
     cdef int j
@@ -696,7 +696,7 @@ cdef inline PyObject* make_output(OutputEntry* entry, PyObject** args, void** ta
 
 
 cdef PyObject* copy_of_donor(OutputEntry* entry, PyObject* donor) except NULL:
-    """For memory that cannot be taken over: the same bytes in new memory."""
+    """Copies a donor whose memory cannot be taken over into new memory."""
     cdef PyObject* op = new_array(entry.aval, entry.nbytes, entry.sharding)
     cdef void* origin
     cdef size_t nbytes = <object>(<object>donor).nbytes
@@ -711,7 +711,7 @@ cdef PyObject* copy_of_donor(OutputEntry* entry, PyObject* donor) except NULL:
 
 
 cdef int finish_donations(Program program, PyObject** args, int num_made) except -1:
-    """Donated arrays whose memory was not taken over are deleted like the others."""
+    """Deletes donated arrays whose memory was not taken over."""
     cdef OutputEntry* outputs = program.outputs
     cdef int j
     for j in range(num_made):
@@ -754,7 +754,7 @@ cdef inline int give_results(Program program, PyObject** args, PyObject** made, 
 
 
 cdef PyObject* other_result(ResultEntry* entry, PyObject** args, PyObject** made) except NULL:
-    """A new reference to a result that is an argument, a constant, or a buffer as another type."""
+    """A new reference to a result that is an argument, a constant, or a buffer with another type."""
     aval = <object>entry.aval
     sharding = None if entry.sharding == NULL else <object>entry.sharding
     if entry.kind == RESULT_CONST:

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Fourier transforms as machine code for the executor: pocketfft, by pointers to the loops of NumPy's ufuncs,
-with lines shared by the threads of this rank.
+"""Fourier transforms as native code for the executor: pocketfft, through pointers to the loops of NumPy's ufuncs.
+The threads of this rank share the lines.
 
 words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), bytes of a real number, the size of the stack, the number
-of axes that are transformed, their sizes in the operand, and in the result. buffers: operand, result, status. Where
-there is no memory for a copy of the operand, the status is 1.
+of transformed axes, their sizes in the operand, and in the result. buffers: operand, result, status. If there is no
+memory for a copy of the operand, the status is 1.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -29,9 +29,9 @@ cdef Loop loops[LOOPS][2]
 
 
 def install(ufuncs):
-    """Takes NumPy's ufuncs for the kinds and, last, for RFFT of odd sizes; ValueError unless they are as expected.
+    """Takes NumPy's ufuncs for the kinds, and last for RFFT of odd sizes; ValueError unless they are as expected.
 
-    Each takes an array and a factor. They have loops for several precisions, which stand one after the other.
+    Each takes an array and a factor. Their loops for several precisions are in one table.
     """
     cdef cnp.ufunc f
     cdef int k, t, i
@@ -48,7 +48,7 @@ def install(ufuncs):
 
 
 cdef struct Lines:
-    # x[before, n, behind] to out[before, count, behind], which may be the same: lines along n, `behind` of each block.
+    # From x[before, n, behind] to out[before, count, behind], which may be the same: lines along n, `behind` per block.
     LoopFunction call
     void* data
     double factor
@@ -60,12 +60,12 @@ cdef struct Lines:
 
 
 cdef enum:
-    LEAST_WORK = 4096       # numbers that a thread takes at least
+    LEAST_WORK = 4096       # minimum numbers per thread
     TOGETHER = 8            # neighbouring lines, which share lines of the cache
 
 
 cdef void some_lines(void** unused, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
-    """Transforms lines of all blocks, numbered one block after the other."""
+    """Transforms lines of all blocks; lines are numbered block by block."""
     cdef Lines* s = <Lines*>params
     cdef int64_t block, first, last
     if s.behind == 1:
@@ -81,7 +81,7 @@ cdef void some_lines(void** unused, int64_t* params, int64_t begin, int64_t end)
 
 
 cdef void transform(Lines* s, char* x, char* out, int64_t lines, int64_t line, int64_t out_line) noexcept nogil:
-    """Transforms so many lines, which begin so many bytes apart."""
+    """Transforms `lines` lines that begin `line` bytes apart."""
     cdef char* args[3]
     cdef cnp.npy_intp sizes[3]
     cdef cnp.npy_intp steps[5]
@@ -153,5 +153,5 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
 
 
 def address():
-    """Where the function for the executor is."""
+    """The address of the function for the executor."""
     return <size_t>&run

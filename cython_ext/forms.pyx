@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Tridiagonal, Hessenberg and Schur forms, eigenvalues and tridiagonal systems by LAPACK, on stacks of matrices.
 
-Kernels are called as those of `lapack.pyx` are. Where LAPACK fails, or there is no memory, results are NaN.
+Kernels have the interface of those in `lapack.pyx`. If LAPACK fails, or there is no memory, results are NaN.
 """
 
 from libc.float cimport DBL_EPSILON, DBL_MIN, FLT_EPSILON, FLT_MIN
@@ -31,7 +31,7 @@ def install(routines, threads_of_blas):
 
 cdef void eliminate(const item* dl, const item* d, const item* du, item* b, item* upper, int64_t n, int64_t columns,
                     double eps, double tiny) noexcept nogil:
-    """b becomes x. Pivots below the rounding errors of the largest element become as large. upper: room for 3 n."""
+    """Overwrites b with x. Pivots below the largest element's rounding error are raised to it. upper: room for 3 n."""
     cdef int64_t i, j, c
     cdef item below[3]
     cdef item held, factor
@@ -83,7 +83,7 @@ cdef void solve_perturbed(int64_t kind, char* dl, void* d, void* du, char* b, ch
 
 
 cdef void tridiagonal_solve(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """dl, d, du, b -> x; option: small pivots are replaced."""
+    """dl, d, du, b -> x; option: whether small pivots are replaced."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], columns = words[3], info
     cdef int64_t row = n * size, step = row * columns
@@ -176,7 +176,7 @@ cdef void hessenberg(void** buffers, int64_t* words, int64_t begin, int64_t end)
 
 cdef void call_gees(int64_t kind, char* job, int* n, void* a, char* values, void* vectors, void* work, int* lwork,
                     void* rwork, int* info) noexcept nogil:
-    """values: room for 2 n real numbers; rwork: for n of them, and for 1 where the length of `work` is asked for."""
+    """values: room for 2 n real numbers; rwork: for n of them, or for 1 in a query of the length of `work`."""
     cdef int chosen = 0
     if kind > 1:
         (<F15>table[GEES][kind])(job, <char*>"N", NULL, n, a, n, &chosen, values, vectors, n, work, lwork, rwork, NULL,
@@ -187,7 +187,7 @@ cdef void call_gees(int64_t kind, char* job, int* n, void* a, char* values, void
 
 
 cdef void schur(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a -> form, vectors, or the form alone; option: whether vectors are wanted."""
+    """a -> form, vectors, or only the form; option: whether vectors are requested."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind)
     cdef int n = words[2], info = 0, lwork = -1
     cdef int64_t step = <int64_t>n * n * size
@@ -265,7 +265,7 @@ ctypedef fused number:
 
 
 cdef void pair_up(number* out, const number* v, const number* imaginary, int64_t n) noexcept nogil:
-    """Complex out[n, n] from the columns of v[n, n] (column-major), of which two make a conjugate pair."""
+    """Complex out[n, n] from the columns of v[n, n] (column-major); two columns form a conjugate pair."""
     cdef int64_t i, j, first
     cdef number sign
     for j in range(n):
@@ -297,7 +297,7 @@ cdef void put_values(char* out, const char* w, int64_t n, int64_t kind) noexcept
 
 cdef void call_geev(int64_t kind, char* left, char* right, int* n, void* a, char* w, void* vl, void* vr, void* work,
                     int* lwork, void* rwork, int* info) noexcept nogil:
-    """w: room for 2 n real numbers; rwork: for 2 n of them, and for 1 where the length of `work` is asked for."""
+    """w: room for 2 n real numbers; rwork: for 2 n of them, or for 1 in a query of the length of `work`."""
     if kind > 1:
         (<F14>table[GEEV][kind])(left, right, n, a, n, w, vl, n, vr, n, work, lwork, rwork, info)
     else:
@@ -305,7 +305,7 @@ cdef void call_geev(int64_t kind, char* left, char* right, int* n, void* a, char
 
 
 cdef void eig(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a -> complex values, left vectors, right vectors, without those not wanted; options: whether either is."""
+    """a -> complex values, left vectors, right vectors, the vectors only if requested; options: whether each is."""
     cdef int64_t kind = words[0], k, s, size = bytes_of(kind), real = real_bytes(kind)
     cdef int n = words[2], info = 0, lwork = -1
     cdef int64_t step = <int64_t>n * n * size, whole = <int64_t>n * n * 2 * real
@@ -353,7 +353,7 @@ cdef void eig(void** buffers, int64_t* words, int64_t begin, int64_t end) noexce
     free(work)
 
 
-# ---- what programs call: kernels on whole stacks
+# ---- entry points for programs: kernels on whole stacks
 
 cdef void tridiagonal_solve_all(void** buffers, const int64_t* words) noexcept nogil:
     over_stack(tridiagonal_solve, buffers, words, &blas)
@@ -380,7 +380,7 @@ cdef void tridiagonal_eigh_all(void** buffers, const int64_t* words) noexcept no
 
 
 def addresses():
-    """Where the kernels are, by name."""
+    """The kernels' addresses, by name."""
     return {
         "tridiagonal_solve": <uintptr_t>&tridiagonal_solve_all, "tridiagonal": <uintptr_t>&tridiagonal_all,
         "hessenberg": <uintptr_t>&hessenberg_all, "schur": <uintptr_t>&schur_all, "eig": <uintptr_t>&eig_all,

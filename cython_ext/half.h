@@ -1,4 +1,4 @@
-/* float16 and bfloat16, which MPI lacks: datatypes and conversions; and handles of the reductions of `mpi_ops.h`. */
+/* float16 and bfloat16, which MPI lacks: datatypes and conversions; also handles of the reductions of `mpi_ops.h`. */
 
 #ifndef MPIJAX_HALF_H
 #define MPIJAX_HALF_H
@@ -23,15 +23,15 @@ static inline uint32_t mj_bits(float x) {
 
 static inline float mj_from_bf16(uint16_t h) { return mj_as_float((uint32_t)h << 16); }
 
-/* Round to nearest, ties to even; a NaN stays one although its low bits are cut. */
+/* Round to nearest, ties to even; a NaN stays NaN although its low bits are cut off. */
 static inline uint16_t mj_to_bf16(float x) {
     uint32_t bits = mj_bits(x);
     if (x != x) return (uint16_t)(bits >> 16) | 0x40;
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* Exponent and fraction move to their place in a float; the multiplication corrects the exponent's bias and
-   makes subnormals normal. Infinity and NaN, whose exponent is all ones, get float's. */
+/* Moves exponent and fraction to their places in a float; the multiplication corrects the exponent's bias and
+   normalizes subnormals. Infinity and NaN (exponent all ones) get float's exponent. */
 static inline float mj_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
     float x = mj_as_float(rest) * mj_as_float((254 - 15) << 23);
@@ -39,8 +39,8 @@ static inline float mj_from_f16(uint16_t h) {
     return mj_as_float(mj_bits(x) | sign);
 }
 
-/* Round to nearest, ties to even. Below 2^-14 the sum with 0.5 shifts the fraction so that the float adder
-   itself rounds at float16's last subnormal bit; the bits that 0.5 has itself are taken off again. */
+/* Round to nearest, ties to even. Below 2^-14, adding 0.5 shifts the fraction so that the float adder itself rounds at
+   float16's last subnormal bit; the bits of 0.5 are then subtracted. */
 static inline uint16_t mj_to_f16(float x) {
     uint32_t bits = mj_bits(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);

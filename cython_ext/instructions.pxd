@@ -1,4 +1,4 @@
-# What a loaded program is made of, in C: `loading.pyx` fills it in, `executor.pyx` runs it.
+# The C form of a loaded program: `loading.pyx` fills it in, `executor.pyx` runs it.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -12,35 +12,35 @@ cdef enum Opcode:
     OP_COPY
     OP_FILL
     OP_COMM
-    OP_COMM_START       # and go on; one at a time
-    OP_COMM_FINISH      # what was started last
+    OP_COMM_START       # starts an exchange without waiting
+    OP_COMM_FINISH      # finishes the oldest one
     OP_HOST_CALL
-    OP_RESUMABLE        # a kernel that leaves when there is better code, which goes on
-    OP_FOREIGN          # a kernel of the user's, which sees denormals
+    OP_RESUMABLE        # a kernel that returns if there is better code, which then resumes it
+    OP_FOREIGN          # a user's kernel, which runs with denormals
     OP_JUMP
-    OP_JUMP_UNLESS      # the byte at a place is not 0
-    OP_JUMP_TABLE       # by the int32 at a place
-    OP_TIME_TILES       # a loop, several turns at a time
-    OP_COUNT_START      # counter = count; jump if that is 0
-    OP_COUNT_NEXT       # counter -= 1; jump unless that is 0
+    OP_JUMP_UNLESS      # unless the byte at a place is nonzero
+    OP_JUMP_TABLE       # indexed by the int32 at a place
+    OP_TIME_TILES       # a loop, several iterations at a time
+    OP_COUNT_START      # counter = count; jump if it is 0
+    OP_COUNT_NEXT       # counter -= 1; jump unless it is 0
     OP_POINT
     OP_ADVANCE
     OP_SWAP
     OP_END
 
 
-cdef struct Place:      # of a byte: offset in a buffer
+cdef struct Place:      # the address of a byte: offset in a buffer
     int32_t buffer
     int64_t offset
 
 
 cdef struct Instruction:
     int32_t op          # Opcode
-    int32_t jump        # number of the instruction where control flow goes on
+    int32_t jump        # number of the instruction to jump to
     void* data          # one of the structures below; owned by the program
 
 
-# ---- what the operations need
+# ---- data of the operations
 
 ctypedef void (*KernelFunction)(void** ptrs, int64_t* params, int64_t begin, int64_t end) noexcept nogil
 
@@ -61,11 +61,11 @@ cdef struct KernelData:
 cdef struct GemmData:
     GemmFunction call
     char transa, transb
-    int64_t m, n, k, lda, ldb, ldc   # little-endian, so that a BLAS with 32-bit integers reads them too
+    int64_t m, n, k, lda, ldb, ldc   # little-endian, so a BLAS with 32-bit integers can read them too
     Place a, b, c
     int32_t ndim
     int64_t* batch      # sizes, then strides in bytes of a, b and c, each `ndim` long
-    double[2] alpha     # in the element type: floats where that is single
+    double[2] alpha     # in the element type: floats for single precision
     double[2] beta
 
 
@@ -82,18 +82,18 @@ cdef struct FillData:
     char[16] pattern
 
 
-cdef struct RowsData:       # counts that are read when the operation runs
+cdef struct RowsData:       # counts that are read at run time
     Place counts        # int32, one for each rank
     int32_t ranks
     int32_t rank
-    int64_t limit       # rows for which there is room in the buffer of all blocks
-    int64_t block       # and in that of this rank's block; -1: none
+    int64_t limit       # capacity in rows of the buffer of all blocks
+    int64_t block       # capacity in rows of the buffer of this rank's block; -1: none
     int64_t row         # elements of a row
-    int64_t* elements   # where the operation finds them, in elements
+    int64_t* elements   # the counts in elements, which the operation reads
 
 
 cdef enum:
-    GOING = 4           # exchanges of a run in progress at once, at most; a power of 2
+    GOING = 4           # maximum exchanges of a run in progress at once; a power of 2
 
 
 cdef struct CommData:
@@ -104,8 +104,8 @@ cdef struct CommData:
     RowsData* recvrows
     Place send          # buffer -1: none
     Place recv
-    uint32_t site       # of the record: what, where, on which communicator
-    uint32_t sequence   # of the record: which operations it is counted with
+    uint32_t site       # in the record: operation, line and communicator
+    uint32_t sequence   # in the record: the sequence in which it is counted
     int64_t nbytes
 
 
@@ -167,7 +167,7 @@ cdef struct PointerData:    # OP_ADVANCE, OP_SWAP
 
 cdef struct InputEntry:     # one per argument
     int32_t buffer
-    int64_t nbytes          # of an ndarray given here; -1: not checked
+    int64_t nbytes          # expected bytes of an ndarray; -1: not checked
 
 
 cdef struct OutputEntry:
@@ -192,7 +192,7 @@ cdef enum ResultKind:
 cdef struct ResultEntry:
     int32_t kind
     int32_t index           # number of the output, or of the argument
-    bint same_type          # the output's array itself; else another array over its memory
+    bint same_type          # whether it is the output's array itself; else a new array over its memory
     PyObject* aval
     PyObject* sharding
     PyObject* const_array

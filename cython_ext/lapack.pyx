@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""LAPACK on stacks of matrices, as machine code that programs call without Python's lock.
+"""LAPACK on stacks of matrices, as native code that programs call without the GIL.
 
-A kernel is `void f(void **buffers, const int64_t *words)`. buffers: operands and results, row-major; words: the kind
-of number (0 float32, 1 float64, 2 complex64, 3 complex128), the number of matrices, then sizes and options. LAPACK's
-matrices are column-major, so each is transposed on the way in and out. A matrix for which LAPACK fails becomes NaN.
-Where there is no memory for a copy, the results are NaN too. Small real matrices go several at a time through `small.h`
-first, which leaves few of them to LAPACK. The threads of the rank share the matrices of a stack.
+A kernel is `void f(void **buffers, const int64_t *words)`. buffers: operands and results, row-major. words: the kind of
+number (0 float32, 1 float64, 2 complex64, 3 complex128), the number of matrices, then sizes and options. LAPACK's
+matrices are column-major, so each is transposed on the way in and out. If LAPACK fails on a matrix, or there is no
+memory for a copy, the results are NaN. Small real matrices first go through `small.h`, several at a time, which leaves
+few of them to LAPACK. The threads of the rank share the matrices of a stack.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
@@ -18,7 +18,7 @@ from mpijax._ext.matrices cimport (
 )
 
 cdef extern from "small.h" nogil:
-    # Each returns a mask of the matrices that it left to LAPACK.
+    # Each returns a mask of the matrices that it leaves to LAPACK.
     int64_t small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack)
     int64_t small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t stack)
     uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, int symmetrize, void* out)
@@ -71,9 +71,9 @@ cdef void to_factor(void* out, const void* x, int64_t n, bint symmetrize, int64_
 
 
 cdef void cholesky(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a -> l, zero above the diagonal; words[4]: of the real (a + a^T) / 2.
+    """a -> l, zero above the diagonal; words[4]: whether to factor the real (a + a^T) / 2.
 
-    The lower triangle of a row-major matrix is the upper one of a column-major matrix: no transpose.
+    A row-major matrix's lower triangle is the column-major matrix's upper one, so nothing is transposed.
     """
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int n = words[2], info = 0
@@ -132,7 +132,7 @@ cdef void lu(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
 
 
 cdef void order_rows(const int32_t* pivots, int64_t few, int32_t* order, int64_t rows) noexcept nogil:
-    """The order of rows that the exchanges by pivots give; those with rows that are not there are left out."""
+    """The order of rows after the exchanges by pivots; exchanges with rows out of range are skipped."""
     cdef int64_t i
     cdef int32_t held
     for i in range(rows):
@@ -164,8 +164,8 @@ cdef void negate_imaginary(void* x, int64_t count, int64_t kind) noexcept nogil:
 cdef void triangular_solve(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
     """a, b -> x; options: left, lower, kind of transpose, unit diagonal.
 
-    Of row-major matrices read as column-major ones the sides and the triangles are exchanged. A conjugate without a
-    transpose is put on b and x instead.
+    Reading row-major matrices as column-major ones swaps the sides and the triangles. A conjugate without a transpose
+    is applied to b and x instead.
     """
     cdef int64_t kind = words[0], k, size = bytes_of(kind), conjugate = words[6] == 3
     cdef int rows = words[2], columns = words[3]
@@ -268,7 +268,7 @@ cdef void call_gesdd(int64_t kind, char* job, int* m, int* n, void* a, void* s, 
 
 
 cdef void svd(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a -> values, u, vh, or values alone; options: whether u and vh are wanted, whether they are square."""
+    """a -> values, u, vh, or only values; options: whether u and vh are requested, whether they are square."""
     cdef int64_t kind = words[0], k, size = bytes_of(kind), real = real_bytes(kind)
     cdef int m = words[2], n = words[3], info = 0, lwork = -1
     cdef int few = min(m, n), many = max(m, n)
@@ -333,7 +333,7 @@ cdef void svd(void** buffers, int64_t* words, int64_t begin, int64_t end) noexce
 
 
 cdef void fill_eyes(void* x, int64_t count, int64_t rows, int64_t columns, int64_t kind) noexcept nogil:
-    """Identities, as far as they go."""
+    """Fills (rectangular) identity matrices."""
     cdef int64_t k, i
     cdef char* one
     memset(x, 0, count * rows * columns * bytes_of(kind))
@@ -356,7 +356,7 @@ cdef void take_triangle(char* r, const char* a, int64_t rows, int64_t m, int64_t
 
 
 cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a -> q, r, and the order of columns if they are exchanged; options: square q, exchanges."""
+    """a -> q, r, and the order of columns if they are exchanged; options: whether q is square, whether to exchange."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind), real = real_bytes(kind)
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
     cdef int few = min(m, n), columns = m if words[4] else few
@@ -417,7 +417,7 @@ cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
     free(rwork)
 
 
-# ---- what programs call: kernels on whole stacks
+# ---- entry points for programs: kernels on whole stacks
 
 cdef void cholesky_all(void** buffers, const int64_t* words) noexcept nogil:
     over_stack(cholesky, buffers, words, &blas)
@@ -444,7 +444,7 @@ cdef void qr_all(void** buffers, const int64_t* words) noexcept nogil:
 
 
 def addresses():
-    """Where the kernels are, by name."""
+    """The kernels' addresses, by name."""
     return {
         "cholesky": <uintptr_t>&cholesky_all, "lu": <uintptr_t>&lu_all, "eigh": <uintptr_t>&eigh_all,
         "svd": <uintptr_t>&svd_all, "qr": <uintptr_t>&qr_all, "triangular_solve": <uintptr_t>&triangular_solve_all,

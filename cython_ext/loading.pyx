@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
-"""Loading: from a `ProgramSpec` (mpijax/runtime/machine/executable.py) to the C structures that the executor walks.
+"""Loads a `ProgramSpec` (mpijax/runtime/machine/executable.py) into the C structures that the executor walks.
 
-Control flow becomes jumps here. Everything is checked that would make a run read or write where it must not.
+Control flow becomes jumps. Loading checks everything that could make a run read or write out of bounds.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -64,7 +64,7 @@ cdef GemmFunction blas_function(name) except NULL:
 
 
 cdef int need_comm() except -1:
-    """Starts MPI, and gets the communication functions."""
+    """Starts MPI, and loads the communication functions."""
     global comm_table, comm_halves, comm_codes, note_site
     if comm_table == NULL:
         shims = provided.start().ext
@@ -103,7 +103,7 @@ cdef int fill_place(Program p, Place* place, object ref) except -1:
 # ---- buffers and results ----
 
 cdef int load_buffers(Program p, buffers, dict returned) except -1:
-    """returned: by buffer the result that is there."""
+    """returned: for each buffer that is a result, that result."""
     cdef int number
     cdef Py_ssize_t i
     cdef OutputEntry* output
@@ -112,7 +112,7 @@ cdef int load_buffers(Program p, buffers, dict returned) except -1:
         provided.Input, provided.Output, provided.Temp, provided.Const, provided.Pointer
     )
     kinds = [type(entry) for entry in buffers]
-    unread = len(buffers)                   # one word more: where the pointers of unread arguments go
+    unread = len(buffers)                   # one more word, for the pointers of unread arguments
     p.num_buffers = unread + 1
     p.template = <void**>block(p, p.num_buffers * sizeof(void*))
     p.inputs = <InputEntry*>block(p, p.num_inputs * sizeof(InputEntry))
@@ -154,7 +154,7 @@ cdef int load_buffers(Program p, buffers, dict returned) except -1:
 
 
 cdef object constant_of(entry):
-    """An array as it is, or an ndarray as it lies in memory."""
+    """The constant: an array unchanged, or an ndarray in its layout in memory."""
     if isinstance(entry.array, ArrayBase):
         return entry.array
     return np.asarray(entry.array, None if entry.value is None else entry.value.element, order="C")
@@ -166,7 +166,7 @@ cdef void* const_pointer(Program p, entry) except? NULL:
     if isinstance(value, ArrayBase):
         if (<ArrayBase>value).flags & DELETED:
             raise_deleted(<PyObject*>value)
-        (<ArrayBase>value).uses += 1         # stays although the user deletes the array
+        (<ArrayBase>value).uses += 1         # keeps the memory even if the user deletes the array
         return (<ArrayBase>value).ptr
     return cnp.PyArray_DATA(value)
 
@@ -180,7 +180,7 @@ cdef int load_results(Program p, results, dict returned) except -1:
         entry = &p.results[k]
         entry.aval = hold(p, result.aval)
         entry.sharding = hold(p, result.sharding)
-        if result.aval.dtype == FLOAT0:        # holds nothing: an ndarray, as everywhere
+        if result.aval.dtype == FLOAT0:        # has no elements: an ndarray, as everywhere
             entry.kind = RESULT_CONST
             entry.const_array = hold(p, np.zeros(result.aval.shape, FLOAT0))
         elif result.kind == "buffer":
@@ -235,7 +235,7 @@ cdef enum Kind:
     IS_GEMM
     IS_COPY
     IS_FILL
-    COMPUTES            # those above neither raise nor communicate: they may run while exchanges go on
+    COMPUTES            # those above neither raise nor communicate: they may run during exchanges
     IS_CALL
     IS_FINISH
     IS_PYTHON_CALL
@@ -245,7 +245,7 @@ cdef dict kinds_of_instructions = {}
 
 
 cdef dict kinds():
-    """By class of instruction its kind."""
+    """The kind of each class of instructions."""
     if not kinds_of_instructions:
         kinds_of_instructions.update({
             provided.Loop: IS_LOOP, provided.While: IS_WHILE, provided.Switch: IS_SWITCH, provided.Point: IS_POINT,
@@ -259,7 +259,7 @@ cdef dict kinds():
 cdef int flatten(Program p, instructions, list code, bint inside=False) except -1:
     """Appends [opcode, address of its data, target] for each instruction; control flow becomes jumps.
 
-    inside: whether an exchange goes on around all of them.
+    inside: whether an exchange is in progress around all of them.
     """
     cdef int going = 0, kind
     cdef bint starts
@@ -460,7 +460,7 @@ cdef size_t gemm_data(Program p, x) except 0:
         data.batch[d + axis] = x.a_strides[axis] * dtype.itemsize
         data.batch[2 * d + axis] = x.b_strides[axis] * dtype.itemsize
         data.batch[3 * d + axis] = x.c_strides[axis] * dtype.itemsize
-    memcpy(data.alpha, cnp.PyArray_DATA(np.ones(1, dtype)), dtype.itemsize)      # and beta is 0
+    memcpy(data.alpha, cnp.PyArray_DATA(np.ones(1, dtype)), dtype.itemsize)      # beta stays 0
     return <size_t>data
 
 
@@ -577,10 +577,10 @@ cdef size_t pointer_data(Program p, first, second, nbytes) except 0:
     return <size_t>data
 
 
-# ---- all of it ----
+# ---- whole programs ----
 
 def load_into(Program p not None, spec):
-    """Fills in a new program. Loads BLAS, or starts MPI, if instructions need them."""
+    """Loads a spec into a new program. Loads BLAS, and starts MPI, if instructions need them."""
     p.spec = spec
     p.keep = []
     p.num_inputs = spec.num_inputs
@@ -599,7 +599,7 @@ def load_into(Program p not None, spec):
 
 
 def rebind(Program p not None, addresses):
-    """Gives the kernels of a program other code, at `addresses`. Threads that run it meanwhile take either."""
+    """Gives the kernels of a program new code, at `addresses`. Threads that run it meanwhile use either."""
     p.keep.append(addresses)
     for data, name, leaves in p.kernels:
         set_code(<KernelData*><size_t>data, <KernelFunction><size_t>addresses[name])

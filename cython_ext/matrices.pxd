@@ -1,4 +1,4 @@
-"""Matrices of four kinds of numbers: 0 float32, 1 float64, 2 complex64, 3 complex128; and how LAPACK is called."""
+"""Matrices of four kinds of numbers (0 float32, 1 float64, 2 complex64, 3 complex128), and the interface to LAPACK."""
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport NAN, isfinite
@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 
 from mpijax._ext.executor cimport Library, on_threads_alone
 
-# LAPACK's routines, by how many arguments they take.
+# LAPACK's routines, by number of arguments.
 ctypedef void (*F5)(void*, void*, void*, void*, void*) noexcept nogil
 ctypedef void (*F6)(void*, void*, void*, void*, void*, void*) noexcept nogil
 ctypedef void (*F8)(void*, void*, void*, void*, void*, void*, void*, void*) noexcept nogil
@@ -20,13 +20,13 @@ ctypedef void (*F14)(void*, void*, void*, void*, void*, void*, void*, void*, voi
 ctypedef void (*F15)(void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,
                      void*, void*, void*) noexcept nogil
 
-ctypedef void* Kinds[4]         # of a routine
+ctypedef void* Kinds[4]         # one routine for each kind
 
 
 cdef inline int take_routines(Kinds* table, Library* blas, routines, threads_of_blas) except -1:
     """Fills a table from capsules of functions: for each routine those of the four kinds, or of the two real ones.
 
-    threads_of_blas: addresses of the functions that get and set how many threads BLAS uses, or 0 and 0.
+    threads_of_blas: addresses of the functions that get and set BLAS's thread count, or 0 and 0.
     """
     blas.get = <int (*)() noexcept nogil><size_t>threads_of_blas[0]
     blas.set = <void (*)(int) noexcept nogil><size_t>threads_of_blas[1]
@@ -36,21 +36,21 @@ cdef inline int take_routines(Kinds* table, Library* blas, routines, threads_of_
     return 0
 
 
-# A kernel's work on the matrices `begin` to `end` of a stack.
+# A kernel that processes the matrices `begin` to `end` of a stack.
 ctypedef void (*StackKernel)(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil
 
 cdef enum:
-    LEAST_WORK = 65536      # products of numbers that a thread takes at least
-    SMALL_TOGETHER = 16     # matrices that `small.h` takes at a time, at most
-    SMALL_SIZE = 64         # elements of a matrix up to which it may
-    FEW = 16                # matrices: of fewer large ones each is shared by the threads of BLAS
-    LARGE = 128             # rows or columns beyond which a matrix is large
+    LEAST_WORK = 65536      # minimum multiplications per thread
+    SMALL_TOGETHER = 16     # maximum matrices that `small.h` takes at a time
+    SMALL_SIZE = 64         # maximum elements of a matrix for `small.h`
+    FEW = 16                # with fewer large matrices, BLAS's threads share each one
+    LARGE = 128             # rows or columns above which a matrix is large
 
 
 cdef inline void over_stack(
     StackKernel kernel, void** buffers, const int64_t* words, const Library* blas
 ) noexcept nogil:
-    """Runs a kernel on a stack, whose matrices the threads of this rank share. BLAS then uses one on each."""
+    """Runs a kernel on a stack; the threads of this rank share its matrices. BLAS then uses one thread on each."""
     cdef int64_t count = words[1], rows = words[2], columns = words[3], grain
     if count < 2 or rows * columns == 0 or (count < FEW and max(rows, columns) > LARGE):
         kernel(buffers, <int64_t*>words, 0, count)
@@ -94,7 +94,7 @@ cdef inline void move_tiles(item* out, const item* x, int64_t rows, int64_t colu
 
 
 cdef inline void transpose(void* out, const void* x, int64_t rows, int64_t columns, int64_t size) noexcept nogil:
-    """out[columns, rows] from x[rows, columns], row-major both."""
+    """out[columns, rows] from x[rows, columns], both row-major."""
     if size == 4:
         move_tiles(<float*>out, <const float*>x, rows, columns)
     elif size == 8:
@@ -104,7 +104,7 @@ cdef inline void transpose(void* out, const void* x, int64_t rows, int64_t colum
 
 
 cdef inline void fill_nan(void* x, int64_t count, int64_t kind) noexcept nogil:
-    """NaN in place of `count` numbers; NaN + NaN i of complex ones."""
+    """Replaces `count` numbers by NaN; complex ones by NaN + NaN i."""
     cdef int64_t i, n = count * (2 if kind > 1 else 1)
     for i in range(n):
         if kind & 1:
@@ -132,7 +132,7 @@ cdef inline bint triangle_finite(const void* x, int64_t n, bint lower, int64_t k
 
 
 cdef inline int length_of(const void* work, int64_t kind) noexcept nogil:
-    """What LAPACK answers to the question for the length of its workspace."""
+    """The answer to a query for the length of LAPACK's workspace."""
     return <int>((<double*>work)[0] if kind & 1 else (<float*>work)[0])
 
 

@@ -1,13 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Communication shims: C functions, one per operation, that compiled programs call without the GIL.
 
-`comm_table`, a capsule called "mpijax.comm_table", holds C functions ``int f(CommArgs*)``,
-indexed by the operation codes of ``comm.pxd``; each returns an MPI error code. `call` runs one from
-Python. MPI's handles travel as integers (`move_type`, `reduction`, `handle` of mpi4py's objects). What a
-call means on ranks that are not the root, and for equal send and receive buffers, is said in ``mpi_calls.h``.
+`comm_table`, a capsule named "mpijax.comm_table", holds C functions ``int f(CommArgs*)``, indexed by the operation
+codes of ``comm.pxd``; each returns an MPI error code. `call` runs one from Python. MPI handles are passed as integers
+(`move_type`, `reduction`, and `handle` for mpi4py's objects). ``mpi_calls.h`` defines the results on ranks other than
+the root, and with equal send and receive buffers.
 
-Importing this module needs the MPI library to be loaded, by ``mpi4py.MPI``: go through
-`mpijax.runtime.mpi.mpi_start`.
+Importing this module requires that ``mpi4py.MPI`` has loaded the MPI library: use `mpijax.runtime.mpi.mpi_start`.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -171,7 +170,7 @@ cdef extern from * nogil:
     """
     #include <dlfcn.h>
 
-    /* The address of `name` as the loaded shared object in file `path` sees it; NULL if it is not loaded. */
+    /* The address of `name` as seen from the loaded shared object `path`; NULL if it is not loaded. */
     static void *mj_symbol_in(const char *path, const char *name) {
         void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
         void *address = library == NULL ? NULL : dlsym(library, name);
@@ -249,7 +248,7 @@ cdef int _sendrecv(CommArgs *a) noexcept nogil:
 
 
 cdef int _leave_lanes(CommArgs *a) noexcept nogil:
-    """Before a message that goes by MPI alone, and of which others may come through lanes."""
+    """Before a message that only MPI can carry; a receive must also stop lanes that could bring the message."""
     cdef int code = MPI_SUCCESS
     if a.op != COMM_SEND:
         code = mj_lanes_leave()
@@ -332,7 +331,7 @@ comm_table = PyCapsule_New(<void *>table, "mpijax.comm_table", NULL)
 
 # ---- in two halves ----
 
-cdef int[<int>COMM_OPS] transfer_kind       # what an operation is in slots; -1: MPI's alone
+cdef int[<int>COMM_OPS] transfer_kind       # the operation's kind in slots; -1: only MPI has it
 for op in range(COMM_OPS):
     transfer_kind[op] = -1
 transfer_kind[<int>COMM_BARRIER] = MJ_BARRIER
@@ -350,7 +349,7 @@ transfer_kind[<int>COMM_EXSCAN] = MJ_EXSCAN
 
 
 cdef int _start(CommArgs *a, CommFlight *flight) noexcept nogil:
-    """Through shared memory or with MPI's non-blocking call if that is how it goes, else all of it."""
+    """Starts an operation through shared memory or with MPI's non-blocking call; otherwise runs all of it."""
     cdef Flight *f = <Flight *>flight
     cdef Shared *shared = <Shared *>a.shared
     cdef int code = MPI_SUCCESS
@@ -390,7 +389,7 @@ cdef int _start_transfer(Flight *f, CommArgs *a) noexcept nogil:
 
 
 cdef int64_t _block_bytes(CommArgs *a) noexcept nogil:
-    """Of what every rank sends, or sends to each, or gets: the same on all ranks."""
+    """Bytes that every rank sends, or sends to each, or receives: equal on all ranks."""
     if a.op == COMM_BARRIER:
         return 0
     if a.op == COMM_SCATTER:
@@ -399,7 +398,7 @@ cdef int64_t _block_bytes(CommArgs *a) noexcept nogil:
 
 
 cdef void _start_message(Flight *f, CommArgs *a, Rings *rings) noexcept nogil:
-    """Counts are bytes."""
+    """Starts a message through rings; counts are bytes."""
     if a.op != COMM_RECV and a.dest >= 0:
         mj_ring_send(&rings.to[a.dest], a.sendbuf, a.sendcount, a.sendtag)
     if a.op != COMM_SEND and a.source >= 0:
@@ -443,9 +442,9 @@ if sizeof(Flight) > sizeof(CommFlight):
 
 
 cdef void* shared_for(CommArgs* a) noexcept nogil:
-    """A communicator's slots or rings, for operations that go through them; else NULL. Not collective.
+    """A communicator's slots or rings, for operations that use them; else NULL. Not collective.
 
-    Of messages (`paired`) any size: the first makes the rings.
+    Messages with `paired` use rings whatever their size: the first message creates the rings.
     """
     if a.paired:
         return mj_rings_for(MJ_COMM(a.comm))
@@ -455,7 +454,7 @@ cdef void* shared_for(CommArgs* a) noexcept nogil:
 
 
 def set_sharing(bint value):
-    """Whether operations among ranks of one node go through shared memory. For all ranks alike; the value before."""
+    """Sets whether operations among ranks of one node use shared memory, alike on all ranks; returns the old value."""
     global mj_sharing
     before = mj_sharing
     mj_sharing = value
@@ -463,9 +462,9 @@ def set_sharing(bint value):
 
 
 def set_sleeping(bint value):
-    """Whether ranks that wait in shared memory sleep, on nodes where they share cores; the value before.
+    """Sets whether ranks that wait in shared memory sleep, on nodes where they share cores; returns the old value.
 
-    For all ranks of a node alike. It holds for communicators that have not communicated yet.
+    Must be equal on all ranks of a node. Applies to communicators that have not communicated yet.
     """
     global mj_sleeps
     before = mj_sleeps
@@ -474,7 +473,7 @@ def set_sleeping(bint value):
 
 
 def set_node(ranks, int size):
-    """Which ranks of COMM_WORLD, of so many, are on this node."""
+    """Sets the ranks of COMM_WORLD that are on this node. size: of COMM_WORLD."""
     global mj_node_rank
     mj_node_rank = <int*>realloc(mj_node_rank, size * sizeof(int))
     if mj_node_rank == NULL:
@@ -486,7 +485,7 @@ def set_node(ranks, int size):
 
 
 def open_lanes(intptr_t node):
-    """Let messages among the ranks of `node`, which are on one node, go through memory. Gives whether they do.
+    """Let messages among the ranks of `node`, which are on one node, use shared memory. Returns whether they do.
 
     Collective, before the first message.
     """
@@ -495,31 +494,31 @@ def open_lanes(intptr_t node):
 
 
 def rank_here(intptr_t comm, int rank):
-    """Which rank of this node a rank of a communicator is; -1: it is on another one, or none."""
+    """The rank on this node of a communicator's rank; -1 if it is on another node or does not exist."""
     return mj_rank_here(MJ_COMM(comm), rank)
 
 
 def lane_group(intptr_t comm):
-    """Which communicator it is to lanes, the same number on all of its ranks; 0: its messages go by MPI."""
+    """The communicator's number for lanes, equal on all of its ranks; 0 if its messages go through MPI."""
     cdef Group* group = mj_group_of(MJ_COMM(comm))
     return 0 if group == NULL else group.number
 
 
 def set_lane_group(intptr_t comm, uint64_t number):
-    """The number of a communicator; duplicates of it get others. For all ranks alike."""
+    """Sets the number of a communicator, alike on all ranks; its duplicates get other numbers."""
     _check(mj_set_group(MJ_COMM(comm), number))
 
 
 def next_lane_group(intptr_t parent):
-    """The number for a communicator that is made of another one, in whatever way; 0: it has none. For all ranks of
-    `parent` alike, and in the order in which they make communicators."""
+    """The number for a communicator made from `parent`, in whatever way; 0: it gets none. All ranks of `parent` must
+    call it alike, and make communicators in the same order."""
     cdef Group* group = mj_group_of(MJ_COMM(parent))
     return 0 if group == NULL else mj_next_group(group)
 
 
 def set_lane_patience(int64_t patience, int64_t rest):
-    """For tests: nanoseconds after which messages that nobody reads go by MPI: before their sender waits for something
-    else, and while it waits for a message. Gives those of before."""
+    """For tests: sets the nanoseconds after which unread messages are sent by MPI: before their sender waits for
+    something else, and while it waits for a message. Returns the old values."""
     global mj_lane_patience, mj_lane_rest
     before = mj_lane_patience, mj_lane_rest
     mj_lane_patience, mj_lane_rest = patience, rest
@@ -527,7 +526,7 @@ def set_lane_patience(int64_t patience, int64_t rest):
 
 
 def lane_messages():
-    """How many messages this rank has received through lanes."""
+    """The number of messages that this rank has received through lanes."""
     return mj_lane_messages
 
 
@@ -569,7 +568,7 @@ TAG_KINDS = {"tangent": MJ_TANGENT, "cotangent": MJ_COTANGENT}
 
 
 def tag_of(int tag, str kind):
-    """The tag of the tangent, the cotangent or (any other kind) the value of a message that has this tag, or any."""
+    """The tag of the tangent, the cotangent or (any other kind) the value of a message with this tag, or any tag."""
     return mj_tag_of_kind(tag, TAG_KINDS.get(kind, MJ_VALUE))
 
 
@@ -579,7 +578,7 @@ def last_tag():
 
 
 def value_tag(int tag):
-    """(the tag of a message of values, whether it is a derivative of it that has the tag given)"""
+    """(the tag of the message of values, whether the given tag is that of its derivative)"""
     return mj_value_tag(tag), mj_kind(tag) != MJ_VALUE
 
 
@@ -600,10 +599,10 @@ def handle(item):
 
 
 cdef class Attribute:
-    """Objects that communicators keep, one each. `then` is called with the object when its communicator is freed."""
+    """Attaches one object to each communicator. then: called with the object when its communicator is freed."""
 
     cdef int key
-    cdef object then    # MPI has it as long as there are communicators
+    cdef object then    # MPI holds it as long as there are communicators
 
     def __init__(self, then):
         self.then = then
@@ -611,19 +610,19 @@ cdef class Attribute:
         Py_INCREF(then)
 
     def get(self, comm):
-        """The object of a communicator of mpi4py's; None if it has none."""
+        """The object of an mpi4py communicator; None if it has none."""
         cdef void* value
         _check(mj_attribute(MJ_COMM(handle(comm)), self.key, &value))
         return None if value == NULL else <object>value
 
     def set(self, comm, value):
-        """Let a communicator that has none keep an object."""
+        """Attach an object to a communicator that has none."""
         Py_INCREF(value)
         _check(MPI_Comm_set_attr(MJ_COMM(handle(comm)), self.key, <void*>value))
 
 
 def move_type():
-    """The datatype of operations that only move data: bytes, so that every dtype can be moved."""
+    """The datatype of operations that only move data: bytes, which work for every dtype."""
     return MJ_INT(MPI_BYTE)
 
 
@@ -657,7 +656,7 @@ _BUILTIN = {
 }
 _NAMES = {handle: name for name, handle in _BUILTIN.items()}
 
-# Arithmetic on truth values is logic; the bitwise and the logical operations are the same for them.
+# Arithmetic on bools is logic; for them, bitwise and logical operations are the same.
 _OF_BOOL = {
     "sum": "lor", "max": "lor", "lor": "lor", "bor": "lor",
     "prod": "land", "min": "land", "land": "land", "band": "land",
@@ -681,10 +680,10 @@ def reduction_name(op):
 
 
 def reduction(op, dtype):
-    """(datatype, operation): the handles to reduce arrays of `dtype` (a name or a numpy dtype) by `op`.
+    """(datatype, operation): the handles for reducing arrays of `dtype` (a name or a numpy dtype) by `op`.
 
-    `op` is a name ('sum', 'prod', 'max', 'min', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor') or an operation
-    of mpi4py. Needs MPI to run. Raises TypeError where the dtype has no such reduction.
+    `op` is a name ('sum', 'prod', 'max', 'min', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor') or an mpi4py operation.
+    MPI must run. Raises TypeError if the dtype has no such reduction.
     """
     cdef str type_name = dtype if isinstance(dtype, str) else dtype.name
     name = reduction_name(op)
@@ -723,10 +722,10 @@ cdef int _make_operations() except -1:
     return 0
 
 
-# ---- how to wait, how to split; which library ----
+# ---- waiting, splitting, and the library ----
 
 def set_yielding(bint value):
-    """Whether waiting ranks hand their core over: for nodes with more ranks than cores."""
+    """Sets whether waiting ranks yield their core: for nodes with more ranks than cores."""
     global mj_yielding
     mj_yielding = value
 
@@ -736,7 +735,7 @@ def yielding():
 
 
 def set_crowded(bint value):
-    """Whether ranks that hand their core over sleep the longer the longer they wait: for many ranks on a core."""
+    """Sets whether ranks that yield their core sleep longer the longer they wait: for many ranks per core."""
     global mj_crowded
     mj_crowded = value
 
@@ -747,7 +746,7 @@ def large_counts():
 
 
 def set_chunk(int64_t elements):
-    """For tests: the longest message, in elements, that is sent as one. Gives the former value."""
+    """For tests: sets the maximum elements of a message that is sent in one part. Returns the old value."""
     global mj_chunk
     before = mj_chunk
     mj_chunk = elements
@@ -755,7 +754,7 @@ def set_chunk(int64_t elements):
 
 
 def same_library(str path):
-    """Whether the shared object `path`, e.g. mpi4py's, calls the MPI library that this module calls."""
+    """Whether the shared object `path`, such as mpi4py's, calls the same MPI library as this module."""
     cdef bytes name = path.encode()
     cdef void *theirs = mj_symbol_in(name, b"MPI_Allreduce")
     return theirs == NULL or theirs == <void *>&MPI_Allreduce
@@ -767,9 +766,9 @@ def library_path():
 
 
 def leave_properly(intptr_t comm, intptr_t world, bint finalizes, bint meets):
-    """When the process ends, note its status and (`finalizes`) leave MPI, or end the job if the status is not 0.
+    """At process exit, record the status and (`finalizes`) finalize MPI, or end the job if the status is not 0.
 
-    meets: every rank of `comm` finalizes in this way, so they wait for each other before they do. Then they tell of
+    meets: whether every rank of `comm` finalizes in this way, so that they wait for each other first. Then they report
     messages on `world` that nobody has received, unless `looked` has been called.
     """
     if mj_leave_properly(MJ_COMM(comm), MJ_COMM(world), finalizes, meets, region_place()) != 0:
@@ -777,7 +776,7 @@ def leave_properly(intptr_t comm, intptr_t world, bint finalizes, bint meets):
 
 
 def looked():
-    """This rank has told of a message that it leaves."""
+    """Record that this rank has reported its unreceived messages."""
     global mj_exit_looked
     mj_exit_looked = True
 
@@ -787,10 +786,10 @@ def looked():
 def call(str op, intptr_t comm, send=None, recv=None, *,
          int64_t send_count=0, intptr_t send_type=0, recv_count=None, recv_type=None, intptr_t reduction=0,
          int root=0, int dest=0, int source=0, int send_tag=0, int recv_tag=0):
-    """Runs one operation on contiguous buffers (``array.view('u1')`` for dtypes that export no buffer).
+    """Runs one operation on contiguous buffers (``array.view('u1')`` for dtypes without a buffer interface).
 
-    Counts are in elements of the datatype, as in ``comm.pxd``; the receive side is like the send side where
-    nothing else is said. Raises RuntimeError with MPI's text.
+    Counts are in elements of the datatype, as in ``comm.pxd``; the receive side defaults to the send side. Raises
+    RuntimeError with MPI's text.
     """
     cdef CommArgs args
     cdef CommFlight flight
@@ -817,7 +816,7 @@ def call(str op, intptr_t comm, send=None, recv=None, *,
             PyObject_GetBuffer(recv, &views[1], PyBUF_WRITABLE)
         args.sendbuf = views[0].buf
         args.recvbuf = views[1].buf
-        if args.op != COMM_SENDRECV:    # here a message, which other ranks need not know of
+        if args.op != COMM_SENDRECV:    # a message here involves two ranks, so it does not use shared memory
             args.shared = shared_for(&args)
         with nogil:
             code = _start(&args, &flight)

@@ -1,7 +1,7 @@
-/* Python objects that communicators keep until they are freed.
+/* Python objects attached to communicators until these are freed.
 
-   mpi4py has attributes too. Its function for a freed communicator asks MPI for the topology, which MPICH 5.0 keeps among
-   the attributes: those are being freed, and a second attribute ended in memory that was gone. */
+   mpi4py has attributes too. Its callback for a freed communicator asks MPI for the topology, which MPICH 5.0 stores
+   as an attribute. These are being freed at that time, and a second attribute caused a use after free. */
 
 #ifndef MPIJAX_MPI_ATTRIBUTE_H
 #define MPIJAX_MPI_ATTRIBUTE_H
@@ -30,7 +30,7 @@ static int mj_attribute_key(void *then, int *key) {
     return MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, mj_attribute_freed, key, then);
 }
 
-/* The object, borrowed; NULL if there is none. */
+/* The object (borrowed reference); NULL if there is none. */
 static int mj_attribute(MPI_Comm comm, int key, void **value) {
     int found = 0;
     int code = MPI_Comm_get_attr(comm, key, value, &found);

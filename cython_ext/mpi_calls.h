@@ -1,10 +1,10 @@
 /* MPI calls with 64-bit counts, and with a way of waiting that suits the node.
 
-   Counts: the _c functions of MPI-4 where the library has them. Elsewhere (or with MPIJAX_SMALL_COUNTS, for
-   tests) messages of more than mj_chunk elements are sent in parts, or as one element of a derived type where
-   each rank has a block.
+   Counts: the _c functions of MPI-4 if the library has them. Otherwise (or with MPIJAX_SMALL_COUNTS, for tests),
+   messages of more than mj_chunk elements are sent in parts; if each rank has a block, each block is one element of a
+   derived type.
 
-   Waiting: where ranks outnumber cores, calls are made in their non-blocking form (`mpi_wait.h`). */
+   Waiting: if ranks outnumber cores, calls use their non-blocking form (`mpi_wait.h`). */
 
 #ifndef MPIJAX_MPI_CALLS_H
 #define MPIJAX_MPI_CALLS_H
@@ -34,7 +34,7 @@ static int64_t mj_chunk = INT_MAX;
 #define MJ_OP(handle) ((MPI_Op)(intptr_t)(handle))
 #define MJ_INT(handle) ((intptr_t)(handle))
 
-/* Calls `blocking`, or `nonblocking` (the same arguments, then a request) and waits. */
+/* Calls `blocking`; or calls `nonblocking` (the same arguments, then a request) and waits. */
 #define MJ_RUN(blocking, nonblocking, ...)                        \
     do {                                                          \
         if (!mj_yielding) return MJ(blocking)(__VA_ARGS__);       \
@@ -43,7 +43,7 @@ static int64_t mj_chunk = INT_MAX;
         return rc_ != MPI_SUCCESS ? rc_ : mj_wait(&request_);     \
     } while (0)
 
-/* Runs `call` for consecutive parts [at, at + part) of n elements; once for n = 0: all ranks must call. */
+/* Runs `call` for consecutive parts [at, at + part) of n elements; also once for n = 0, because all ranks must call. */
 #define MJ_PARTS(n, call)                                         \
     do {                                                          \
         int64_t at = 0;                                           \
@@ -56,13 +56,13 @@ static int64_t mj_chunk = INT_MAX;
         return MPI_SUCCESS;                                       \
     } while (0)
 
-/* The address of element `at` of a buffer; MPI_IN_PLACE stays what it is. */
+/* The address of element `at` of a buffer; MPI_IN_PLACE is unchanged. */
 static inline void *mj_at(const void *buffer, int64_t at, int64_t size) {
     if (buffer == MPI_IN_PLACE || buffer == NULL) return (void *)buffer;
     return (char *)buffer + at * size;
 }
 
-/* Bytes of one element of a datatype; the types used here have no gaps. */
+/* Bytes of one element of a datatype; the types used here are contiguous. */
 static inline int64_t mj_size(MPI_Datatype type) {
     int size = 0;
     MPI_Type_size(type, &size);
@@ -71,7 +71,7 @@ static inline int64_t mj_size(MPI_Datatype type) {
 
 #include "mpi_self.h"
 
-/* ---- element by element: any part of the message can go on its own ---- */
+/* ---- elementwise operations: a message can be split anywhere ---- */
 
 static int mj_allreduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
     MJ_RUN(MPI_Allreduce, MPI_Iallreduce, s, r, (mj_count)n, t, op, c);
@@ -87,7 +87,7 @@ static int mj_reduce_part(const void *s, void *r, int64_t n, MPI_Datatype t, MPI
                           MPI_Comm c) {
     MJ_RUN(MPI_Reduce, MPI_Ireduce, s, r, (mj_count)n, t, op, root, c);
 }
-/* The other ranks keep what they sent: their result is `s`. */
+/* Ranks other than the root get their own operand `s` as the result. */
 static int mj_reduce(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c) {
     int rank;
     int64_t size = mj_size(t);
@@ -118,7 +118,7 @@ static int mj_exscan_parts(const void *s, void *r, int64_t n, MPI_Datatype t, MP
     if (s == r) s = MPI_IN_PLACE;
     MJ_PARTS(n, mj_exscan_part(mj_at(s, at, size), mj_at(r, at, size), part, t, op, c));
 }
-/* MPI leaves the first rank's result undefined; here it is zero, so that no program reads chance values. */
+/* MPI leaves the first rank's result undefined; here it is zero, so that no program reads uninitialized memory. */
 static int mj_exscan(const void *s, void *r, int64_t n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
     int rank, rc = mj_exscan_parts(s, r, n, t, op, c);
     MPI_Comm_rank(c, &rank);
@@ -160,7 +160,7 @@ static int mj_recv_parts(void *r, int64_t n, MPI_Datatype t, int source, int tag
     int64_t size = mj_size(t);
     MJ_PARTS(n, mj_recv_part(mj_at(r, at, size), part, t, source, tag, c, status, any_length));
 }
-/* `status`, or NULL: is filled in, and messages may then be shorter; of a message in parts it tells of the last. */
+/* status: filled in if not NULL; messages may then be shorter. For a message in parts it describes the last part. */
 static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_Comm c, MPI_Status *status) {
     MPI_Status own;
     int any = tag < 0 ? MPI_ANY_TAG : tag, any_length = status != NULL, rc;
@@ -170,7 +170,7 @@ static int mj_recv(void *r, int64_t n, MPI_Datatype t, int source, int tag, MPI_
     return rc != MPI_SUCCESS ? rc : mj_check_kind(tag, status->MPI_TAG);
 }
 
-/* One part each way at a time; a side whose message has fewer parts leaves its half of the exchange out. */
+/* One part each way at a time; a side with fewer parts omits its half of the remaining exchanges. */
 static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int stag, void *r, int64_t rn,
                        MPI_Datatype rt, int source, int rtag, MPI_Comm c, MPI_Status *status) {
     int64_t ssize = mj_size(st), rsize = mj_size(rt), sat = 0, rat = 0;
@@ -212,9 +212,9 @@ static int mj_sendrecv(const void *s, int64_t sn, MPI_Datatype st, int dest, int
     return rc != MPI_SUCCESS ? rc : mj_check_kind(rtag, status->MPI_TAG);
 }
 
-/* ---- block by block: n elements for or from every rank ---- */
+/* ---- blockwise operations: n elements for or from every rank ---- */
 
-/* A type of n elements, for blocks that are too long for an int count. */
+/* A type of n elements, for blocks that exceed an int count. */
 static int mj_block_type(int64_t n, MPI_Datatype t, MPI_Datatype *block) {
     MPI_Datatype parts[2] = {MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
     int64_t whole = n / mj_chunk, rest = n % mj_chunk;
@@ -228,7 +228,7 @@ static int mj_block_type(int64_t n, MPI_Datatype t, MPI_Datatype *block) {
     return rc != MPI_SUCCESS ? rc : MPI_Type_commit(block);
 }
 
-/* Makes (n, t) an int count and a type: unchanged, or one block of a derived type, freed after `call`. */
+/* Makes (n, t) an int count and a type: unchanged, or one block of a derived type that is freed after `call`. */
 #define MJ_BLOCKS(n, t, call)                                     \
     do {                                                          \
         if ((n) <= mj_chunk) return call;                         \
@@ -280,7 +280,7 @@ static int mj_reduce_scatter(const void *s, void *r, int64_t n, MPI_Datatype t, 
     int64_t bytes = n * mj_size(t);
     MPI_Comm_size(c, &ranks);
     MPI_Comm_rank(c, &rank);
-    /* Block 0 comes first: in place, the result replaces it. */
+    /* Block 0 is reduced first: in place, the result overwrites it. */
     for (int to = 0; rc == MPI_SUCCESS && to < ranks; to++)
         rc = mj_reduce((const char *)s + to * bytes, to == rank ? r : NULL, n, t, op, to, c);
     return rc;
@@ -294,7 +294,7 @@ typedef MPI_Aint mj_place;
 typedef int mj_place;
 #endif
 
-/* Counts and where the blocks begin, in the types of the MPI calls, in one piece of memory to be freed. */
+/* Counts and displacements of the blocks, in the types of the MPI calls, in one allocation that the caller frees. */
 static int mj_layout(const int64_t *lengths, MPI_Comm c, mj_count **counts, mj_place **places) {
     int ranks;
     int64_t at = 0;
@@ -383,7 +383,7 @@ static int mj_reduce_scatterv(const void *s, void *r, const int64_t *lengths, MP
     int rank;
     char nothing = 0;
     MPI_Comm_rank(c, &rank);
-    /* An empty result has no memory of its own: it may have the address of the operand, which MPI forbids. */
+    /* An empty result has no memory: its pointer may equal the operand's, which MPI forbids. */
     if (lengths[rank] == 0) r = &nothing;
     MJ_WITH_LAYOUT(lengths, c, ((void)places, mj_reduce_scatterv_run(s, r, counts, t, op, c)));
 }

@@ -1,7 +1,7 @@
-/* Operations in two halves: what starts one returns before it is done, what finishes it waits.
+/* Operations in two halves: the start returns before the operation is done, the finish waits.
 
-   MPI's non-blocking calls do not match blocking ones on other ranks. So which form an operation takes must depend on
-   nothing but the operation, its size and its communicator; only where it is finished is free. */
+   MPI's non-blocking calls do not match blocking ones on other ranks. So the choice of the form must depend only on the
+   operation, its size and its communicator. Only the place of the finish is free. */
 
 #ifndef MPIJAX_MPI_EARLY_H
 #define MPIJAX_MPI_EARLY_H
@@ -9,15 +9,15 @@
 #include "mpi_ring.h"
 #include "mpi_slots.h"
 
-/* An operation between its halves. */
+/* An operation between start and finish. */
 typedef struct {
     enum { MJ_DONE, MJ_THROUGH_SLOTS, MJ_THROUGH_RING, MJ_REQUESTED } way;
-    int asked, code;                /* the tag of what is received; the first error */
-    void *r;                        /* where a message is received, or NULL, and how much */
+    int asked, code;                /* the tag of the receive; the first error */
+    void *r;                        /* the receive buffer of a message, or NULL, and its size */
     int64_t rn;
     MPI_Datatype rt;
     MPI_Request requests[2];
-    mj_ring_end *from;                   /* of what comes through a ring; rn: bytes */
+    mj_ring_end *from;                   /* for a message through a ring; rn: bytes */
     mj_transfer transfer;
 } mj_flight;
 
@@ -73,7 +73,7 @@ static void mj_done(mj_flight *f, int i, int code, const MPI_Status *status) {
     if (f->code == MPI_SUCCESS) f->code = code;
 }
 
-/* MPI moves messages on only in its own calls. */
+/* MPI makes progress on messages only inside its calls. */
 static void mj_advance(mj_flight *f) {
     MPI_Status status;
     int done = 0;

@@ -1,5 +1,5 @@
-/* How a process leaves MPI: not before it is known with which status, so that a rank which fails by sys.exit(3)
-   ends the job with 3 instead of waiting in MPI_Finalize for ranks that wait for it. */
+/* Leaves MPI when the exit status is known: a rank that fails with sys.exit(3) ends the job with status 3 instead of
+   waiting in MPI_Finalize for ranks that wait for it. */
 
 #ifndef MPIJAX_MPI_EXIT_H
 #define MPIJAX_MPI_EXIT_H
@@ -9,21 +9,21 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Milliseconds that ranks have to end by themselves after one has failed. */
+/* Milliseconds that the other ranks have to end by themselves after one has failed. */
 #define MJ_GRACE 5000
 
-/* Microseconds for the launcher to read what a rank says before it ends the job. */
+/* Microseconds for the launcher to read a rank's output before the job ends. */
 #define MJ_READING 200000
 
 static MPI_Comm mj_exit_comm = MPI_COMM_NULL;
 static MPI_Comm mj_exit_world = MPI_COMM_NULL;  /* that of messages */
 static int mj_exit_finalizes, mj_exit_meets, mj_exit_rank;
-static int mj_exit_looked;      /* whether this rank has told of a message that it leaves */
+static int mj_exit_looked;      /* whether this rank has reported its unreceived messages */
 static pid_t mj_exit_pid;
 static mj_region **mj_exit_region;
 
-/* MPI_Finalize frees the attributes of COMM_SELF before anything else. Other ranks find that this one has ended; and this
-   one cannot begin an operation any more, because its record from now on says that it is in the middle of one. */
+/* MPI_Finalize frees the attributes of COMM_SELF first. Other ranks then see that this one has ended. This rank can no
+   longer begin an operation, because its record now always shows one in progress. */
 static int mj_finalizing(MPI_Comm comm, int key, void *attribute, void *unused) {
     static mj_region closed = {.exclusive = 1, .started = 1};
     (void)comm, (void)key, (void)attribute, (void)unused;
@@ -39,11 +39,11 @@ static int mj_watch_finalize(void) {
     return rc == MPI_SUCCESS ? MPI_Comm_free_keyval(&key) : rc;
 }
 
-/* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes before. differs: whether ranks have
-   run different collectives on the communicator of all ranks, which has the first sequence: between nodes nothing else
-   compares them. */
+/* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes first. differs: whether ranks
+   have run different collectives on the communicator of all ranks, which has the first sequence; between nodes nothing
+   else compares them. */
 static int mj_meet(long limit, int *differs) {
-    static uint64_t digests[2];     /* this rank's and its complement: the least of both say whether all are equal */
+    static uint64_t digests[2];     /* this rank's digest and its complement: their minima show whether all are equal */
     mj_sequence *s = &(*mj_exit_region)->sequences[1];
     MPI_Request request;
     int done = 0;
@@ -63,7 +63,7 @@ static int mj_meet(long limit, int *differs) {
     return 0;
 }
 
-/* Tells of a message that has come after the program's end: its sender has ended later. All ranks are here. */
+/* Reports a message that arrived after the program's end, because its sender ended later. All ranks are here. */
 static void mj_look_for_messages(void) {
     MPI_Status found;
     int flag = 0, bytes = 0;
@@ -74,8 +74,8 @@ static void mj_look_for_messages(void) {
             "`send` without `recv`\n", mj_exit_rank, found.MPI_SOURCE, bytes);
 }
 
-/* MPI's library ends the process, in the middle of an operation, for errors that it does not return: most often because
-   ranks of other nodes send other sizes. Its text has no line. */
+/* Reports the line when MPI's library ends the process inside an operation, for errors that it does not return. The
+   most frequent cause is ranks of other nodes that send other sizes. MPI's own text has no line. */
 static void mj_say_where(mj_region *region) {
     mj_entry *last = &region->ring[atomic_load(&region->started) & (MJ_RING - 1)];
     mj_site *site = &region->sites[last->site % MJ_SITES];
@@ -103,7 +103,7 @@ static void mj_at_exit(int status, void *unused) {
         fprintf(stderr, "[rank %d] mpijax: the program has ended while another of its threads communicates: ending the job. "
                 "Let the thread end before (join it; a daemon thread goes on to the last)\n", mj_exit_rank);
         fflush(stderr);
-        _exit(1);       /* MPI must not be called while the thread is in it */
+        _exit(1);       /* the thread is inside MPI, so no MPI call is allowed */
     }
     if (mj_exit_meets && !mj_meet(status == 0 ? -1 : MJ_GRACE, &differs) && status != 0) {
         fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, and the other ranks go on: ending the job\n",
@@ -116,7 +116,7 @@ static void mj_at_exit(int status, void *unused) {
             fprintf(stderr, "[rank 0] mpijax: the program has ended, and its ranks have run different collectives, or not in the "
                     "same order, on the communicator of all ranks. What they received is wrong: ending the job\n");
         fflush(stderr);
-        usleep(mj_exit_rank == 0 ? MJ_READING : 4 * MJ_READING);    /* launchers drop what they have not read */
+        usleep(mj_exit_rank == 0 ? MJ_READING : 4 * MJ_READING);    /* launchers drop unread output */
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     if (mj_exit_meets && status == 0) mj_look_for_messages();
@@ -124,7 +124,7 @@ static void mj_at_exit(int status, void *unused) {
     MPI_Finalize();
 }
 
-/* meets: all ranks leave this way, so that they can wait for each other. 0 if that will be done. */
+/* meets: whether all ranks leave this way, so that they can wait for each other. Returns 0 on success. */
 static int mj_leave_properly(MPI_Comm comm, MPI_Comm world, int finalizes, int meets, mj_region **region) {
     mj_exit_comm = comm;
     mj_exit_world = world;

@@ -1,76 +1,77 @@
-/* Lanes: rings (mpi_ring.h) between ranks of a node, for messages of programs whose other side may be a call of MPI.
+/* Lanes: rings (mpi_ring.h) between ranks of a node, for messages of programs whose other side may be an MPI call.
 
-   A lane leads from one rank to another. Nobody uses it unless both agree, and then only while both are inside a run of
-   a compiled program, so that each message is received as MPI would have it, whatever mpi4py does before and after.
-   The time in which it is in use is a session:
+   A lane leads from one rank to another. It is used only if both ranks agree, and only while both are inside a run of a
+   compiled program. So each message is received as MPI requires, whatever mpi4py calls come before and after.
+   The time in which a lane is in use is a session:
 
-   sender      receiver    what is done                                                           then
-   by MPI      by MPI      a message of this communicator has come by MPI in this run: it offers  by MPI, on offer
-   by MPI      on offer    the sender sends one of the tags received so: it takes the offer,
+   sender      receiver    event                                                                  then
+   by MPI      by MPI      a message of this communicator arrived by MPI in this run: the
+                           receiver offers the lane                                               by MPI, on offer
+   by MPI      on offer    the sender sends a tag that was received so: it takes the offer,
                            sends a fence by MPI, and puts the message into the lane               by lane, on offer
-   by MPI      on offer    the receiver takes the offer back: it leaves its run, calls Python,
-                           receives what may come from somewhere else, or waited for too long     by MPI, by MPI
-   by lane     on offer    the fence is the next that MPI has: what was sent by MPI before, in
+   by MPI      on offer    the receiver withdraws the offer: it leaves its run, calls Python,
+                           receives from another source, or has waited too long                   by MPI, by MPI
+   by lane     on offer    the fence is MPI's next message: everything sent by MPI before, in
                            this run or by mpi4py, has been received                               by lane, by lane
    by lane     by lane     the receiver reads the next message (`mj_ring_pass`)                   by lane, by lane
    by lane     by lane     the receiver ends the session, for one of the reasons above            by lane, left
-   by lane     any         the sender ends it: it leaves its run, calls Python, sends what is too
-                           long or has another tag, or lost its patience; what is unread it sends
-                           again by MPI, and says that it has (`gone`)                            by MPI, as before
-   by MPI      by lane     the receiver finds that the sender has gone                            by MPI, by MPI
+   by lane     any         the sender ends it: it leaves its run, calls Python, sends a message
+                           that is too long or has another tag, or its patience is over; it
+                           sends unread messages again by MPI and sets `gone`                     by MPI, as before
+   by MPI      by lane     the receiver sees that the sender has gone                             by MPI, by MPI
    by MPI      left        the same, when it would offer again                                    by MPI, by MPI
 
-   Who ends a session sets the lowest bit of the count of messages read: none is read once it is set, so each is either
-   read or sent again. A receiver that holds an offer which has been taken reads the fence before it leaves. The next
-   session goes on with the count of the last, so that no message is taken for one of before. tests/runtime/test_lane_model.py
-   explores this.
+   The rank that ends a session sets the lowest bit of the count of messages read. No message is read once it is set, so
+   each one is either read or sent again. A receiver whose offer has been taken reads the fence before it leaves. The
+   next session continues the count of the last one, so no message is mistaken for an earlier one.
+   tests/runtime/test_lane_model.py explores this.
 
-   Offers rest on this: a receive of mpi4py that was posted before the run and could take a message of the lane would have
-   taken the one after which the lane was offered.
+   Offers are safe for this reason: a receive that mpi4py posted before the run, and that could take a message of the
+   lane, would have taken the message after which the lane was offered.
 
-   Before a sender waits for anything else it lets its messages be read or sends them by MPI, and while it waits for a
-   message it does so with those that nobody has read for a while, or whose reader has left: nobody waits for long for one
-   that lies where MPI does not see it.
+   Before a sender waits for anything else, it waits until its messages are read, or sends them by MPI. While it waits
+   for a message, it sends those by MPI that nobody has read for a while, or whose reader has left. So no rank waits
+   long for a message that MPI does not see.
 
-   One thread of a rank at a time uses lanes; the messages of others go by MPI. */
+   Only one thread of a rank at a time uses lanes; other threads' messages go by MPI. */
 
 #ifndef MPIJAX_MPI_LANES_H
 #define MPIJAX_MPI_LANES_H
 
 #include "mpi_early.h"
 
-#define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is taken back */
-#define MJ_LANE_TAGS 4              /* different ones in a session */
-#define MJ_LANE_ENDS 4              /* sessions in a run that the sender ends before it takes no more */
-#define MJ_LANE_LOOKS 16            /* looks into a lane from one look at the others to the next */
-#define MJ_POSTED (1 << 14)         /* bytes of the longest message of which a copy is kept */
+#define MJ_LANE_TRIES 16            /* messages in a run after which an offer that nobody takes is withdrawn */
+#define MJ_LANE_TAGS 4              /* different tags in a session */
+#define MJ_LANE_ENDS 4              /* sessions that the sender may end in a run before it takes no more */
+#define MJ_LANE_LOOKS 16            /* polls of a lane between two polls of the others */
+#define MJ_POSTED (1 << 14)         /* maximum bytes of a message of which a copy is kept */
 
 enum { MJ_LANE_SHUT, MJ_LANE_OFFERED, MJ_LANE_TAKEN, MJ_LANE_STATES };
 
-/* Lines by who writes them. */
+/* Cache lines, grouped by their writer. */
 typedef struct {
-    _Atomic uint64_t state;         /* and the session's number, times MJ_LANE_STATES: the receiver's, but the sender takes */
-    uint64_t group;                 /* the receiver's, before it offers */
-    _Atomic uint32_t tags;          /* how many, of these; the receiver's */
+    _Atomic uint64_t state;         /* plus session * MJ_LANE_STATES; the receiver's, but the sender takes */
+    uint64_t group;                 /* the receiver's, written before it offers */
+    _Atomic uint32_t tags;          /* the number of tags below; the receiver's */
     int32_t tag[MJ_LANE_TAGS];
     char unused1[MJ_LINE - 20 - 4 * MJ_LANE_TAGS];
     _Atomic uint64_t left;          /* the receiver's: the last session that it has ended */
     char unused2[MJ_LINE - 8];
-    _Atomic uint64_t gone;          /* the sender's: the last session after which it has sent again what was unread */
-    uint64_t sent;                  /* the sender's: all messages that it has put, before it is gone */
+    _Atomic uint64_t gone;          /* the sender's: the last session whose unread messages it has sent again */
+    uint64_t sent;                  /* the sender's: total messages put, written before `gone` */
     char unused3[MJ_LINE - 16];
     mj_ring ring;
 } mj_lane;
 
-/* This rank's side of the lane to another rank, and of the one from it. */
+/* This rank's state of the lane to another rank, and of the lane from it. */
 typedef struct {
     mj_lane *lane;
     MPI_Comm comm;
     int rank;                       /* the receiver's in `comm` */
-    int active, count, ends;        /* whether it is taken; in this run: messages sent, sessions ended before */
+    int active, count, ends;        /* whether it is taken; in this run: messages sent, sessions ended */
     uint64_t session;
     mj_ring_end end;
-    int64_t since;                  /* when it was seen that some messages are unread */
+    int64_t since;                  /* when unread messages were first seen */
 } mj_lane_out;
 
 typedef struct {
@@ -78,30 +79,30 @@ typedef struct {
     MPI_Comm comm;
     int rank;                       /* the sender's in `comm` */
     enum { MJ_BY_MPI, MJ_ON_OFFER, MJ_BY_LANE, MJ_LEFT } mode;   /* left: ended here, perhaps not yet by the sender */
-    int count;                      /* messages received by MPI in this run, while a lane could have brought them */
+    int count;                      /* messages received by MPI in this run that could have used a lane */
     uint64_t session;
     mj_ring_end end;
 } mj_lane_in;
 
-static int mj_lane_ranks = 0;       /* of this node; 0: there are no lanes */
+static int mj_lane_ranks = 0;       /* ranks of this node; 0: there are no lanes */
 static mj_lane_out *mj_outs = NULL;
 static mj_lane_in *mj_ins = NULL;
-static int mj_lanes_taken = 0;      /* by this rank, which may have left messages in them */
+static int mj_lanes_taken = 0;      /* lanes taken by this rank, which may contain unread messages */
 static int64_t mj_lane_messages = 0;    /* received through lanes */
 
-/* Nanoseconds that a sender waits for a reader before it sends by MPI instead; and, of one that waits for a message. */
+/* Nanoseconds that a sender waits for a reader before it sends by MPI; the same while it waits for a message. */
 static int64_t mj_lane_patience = 20000, mj_lane_rest = 1000000;
 
 static atomic_flag mj_lanes_busy = ATOMIC_FLAG_INIT;
 static _Thread_local int mj_lanes_are_mine = 0;
 
-/* Whether this thread is the one that uses lanes, from now to the end of its run. */
+/* Whether this thread is the one that uses lanes, until the end of its run. */
 static inline int mj_lanes_mine(void) {
     if (!mj_lanes_are_mine) mj_lanes_are_mine = !atomic_flag_test_and_set(&mj_lanes_busy);
     return mj_lanes_are_mine;
 }
 
-/* Makes lanes from each to each rank of a communicator of one node, unless they cannot share memory. */
+/* Makes lanes between all ranks of a communicator of one node, unless they cannot share memory. */
 static int mj_lanes_open(MPI_Comm node) {
     static mj_shared shared;
     mj_lane *all;
@@ -124,7 +125,7 @@ static int mj_lanes_open(MPI_Comm node) {
     return MPI_SUCCESS;
 }
 
-/* What the sender says by MPI when it takes a lane; its tag is one of values that nobody uses. */
+/* The tag of the fence that the sender sends by MPI when it takes a lane; no value uses it. */
 static int mj_fence_tag(void) {
     int values = mj_last_tag() - 2 * mj_tags();
     return values > 8 * MJ_TAGS ? values / 2 + 7919 : values;
@@ -134,8 +135,8 @@ static inline uint64_t mj_lane_state(uint64_t session, int what) { return sessio
 
 /* ---- communicators ---- */
 
-/* What tells one from all others: the same on all of its ranks. It is made from that of the communicator of which it was
-   made, and from how many had been made before: all ranks make them in the same order, so nothing is sent. */
+/* A number that identifies a communicator, equal on all of its ranks. It is computed from the parent's number and the
+   count of communicators made from the parent: all ranks make them in the same order, so nothing is sent. */
 typedef struct {
     uint64_t number, made;
 } mj_group;
@@ -150,7 +151,7 @@ static int mj_group_freed(MPI_Comm comm, int key, void *group, void *unused) {
     return MPI_SUCCESS;
 }
 
-/* A duplicate is another communicator. */
+/* A duplicate counts as a new communicator. */
 static int mj_group_copied(MPI_Comm comm, int key, void *unused, void *parent, void *copy, int *kept) {
     mj_group *group = calloc(1, sizeof(mj_group));
     (void)comm, (void)key, (void)unused;
@@ -160,7 +161,7 @@ static int mj_group_copied(MPI_Comm comm, int key, void *unused, void *parent, v
     return MPI_SUCCESS;
 }
 
-/* NULL for one whose messages go by MPI. */
+/* NULL for a communicator whose messages go by MPI. */
 static mj_group *mj_group_of(MPI_Comm comm) {
     mj_group *group = NULL;
     int found = 0;
@@ -187,7 +188,7 @@ static inline int mj_lane_is_left(mj_lane_out *out) {
     return atomic_load_explicit(&out->lane->left, memory_order_acquire) == out->session;
 }
 
-/* Ends a session: what has not been read goes by MPI. */
+/* Ends a session: unread messages are sent again by MPI. */
 static int mj_lane_end(mj_lane_out *out) {
     mj_lane *lane = out->lane;
     int rc = MPI_SUCCESS;
@@ -204,7 +205,7 @@ static int mj_lane_end(mj_lane_out *out) {
     return rc;
 }
 
-/* Whether messages have lain in the lane for long; for a rank that looks again and again. */
+/* Whether messages have been unread in the lane for long; for a rank that polls. */
 static int mj_lane_rests(mj_lane_out *out) {
     uint64_t before = out->end.seen, unread = mj_ring_unread(&out->end);
     if (unread == 0 || out->end.seen > before || out->since == 0) {
@@ -214,7 +215,7 @@ static int mj_lane_rests(mj_lane_out *out) {
     return mj_now() - out->since > mj_lane_rest;
 }
 
-/* Ends the sessions that their receivers have left, or do not go on with; for those who wait. */
+/* Ends sessions whose receivers have left or do not continue; called while waiting. */
 static int mj_lanes_look(void) {
     int rc = MPI_SUCCESS;
     for (int to = 0; mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++) {
@@ -224,7 +225,7 @@ static int mj_lanes_look(void) {
     return rc;
 }
 
-/* Whether all messages but `unread` are read before the sender loses its patience. */
+/* Whether at most `unread` messages remain unread before the sender's patience is over. */
 static int mj_lane_is_read(mj_lane_out *out, uint64_t unread) {
     int64_t began = 0;
     for (int looks = 1;; looks++) {
@@ -237,7 +238,7 @@ static int mj_lane_is_read(mj_lane_out *out, uint64_t unread) {
     }
 }
 
-/* Before this rank may wait: what it has put into lanes is read, or goes by MPI. */
+/* Before this rank may block: waits until its messages in lanes are read, or sends them by MPI. */
 static int mj_lanes_settle(void) {
     int rc = MPI_SUCCESS;
     for (int to = 0; mj_lanes_are_mine && mj_lanes_taken > 0 && rc == MPI_SUCCESS && to < mj_lane_ranks; to++)
@@ -253,7 +254,7 @@ static inline int mj_lane_has(mj_lane *lane, int tag) {
     return 0;
 }
 
-/* Takes the lane if it is on offer for such messages. */
+/* Takes the lane if it is offered for such messages. */
 static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MPI_Comm c, int *rc) {
     mj_lane *lane = out->lane;
     uint64_t state = atomic_load_explicit(&lane->state, memory_order_acquire), session = state / MJ_LANE_STATES;
@@ -267,13 +268,13 @@ static int mj_lane_takes(mj_lane_out *out, uint64_t group, int dest, int tag, MP
     return 1;
 }
 
-/* Whether the message goes through the lane; if so it has gone. */
+/* Puts the message into the lane if it may go there; returns whether it did. */
 static int mj_lane_put(mj_lane_out *out, uint64_t group, const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c,
                        int *rc) {
     mj_lane *lane = out->lane;
     if (!out->active && (nbytes > MJ_SLOT || !mj_lane_takes(out, group, dest, tag, c, rc))) return 0;
     if (*rc != MPI_SUCCESS) return 1;
-    if (lane->group != group) return 0;     /* of another communicator: there is no order between them */
+    if (lane->group != group) return 0;     /* another communicator: their messages have no mutual order */
     if (nbytes > MJ_SLOT || !mj_lane_has(lane, tag) || mj_lane_is_left(out)
         || (out->end.count - out->end.seen >= MJ_SLOTS && !mj_lane_is_read(out, MJ_SLOTS - 1))) {
         *rc = mj_lane_end(out);
@@ -289,7 +290,7 @@ static inline int mj_lane_is_gone(mj_lane_in *in) {
     return atomic_load_explicit(&in->lane->gone, memory_order_acquire) == in->session;
 }
 
-/* After a message with this tag has come by MPI. */
+/* Offers the lane, after a message with this tag has arrived by MPI. */
 static void mj_lane_offer(mj_lane_in *in, uint64_t group, int source, int tag, MPI_Comm c) {
     mj_lane *lane = in->lane;
     uint32_t tags = in->count > 1 && lane->group == group ? atomic_load_explicit(&lane->tags, memory_order_relaxed) : 0;
@@ -301,13 +302,13 @@ static void mj_lane_offer(mj_lane_in *in, uint64_t group, int source, int tag, M
     }
     if (in->mode == MJ_ON_OFFER) return;
     lane->group = group;
-    in->end.count = lane->sent;     /* what was unread then has come by MPI */
+    in->end.count = lane->sent;     /* messages unread before this have arrived by MPI */
     atomic_store(&lane->ring.read, 2 * in->end.count);
     atomic_store(&lane->state, mj_lane_state(++in->session, MJ_LANE_OFFERED));
     in->mode = MJ_ON_OFFER, in->rank = source, in->comm = c;
 }
 
-/* By MPI; ends sessions that others leave meanwhile. */
+/* Waits for a request of MPI; meanwhile ends sessions that others leave. */
 static int mj_lane_wait(MPI_Request *request, MPI_Status *status) {
     int done = 0, rc = MPI_SUCCESS;
     if (mj_lanes_taken == 0) return MPI_Wait(request, status);
@@ -328,7 +329,7 @@ static int mj_take_fence(mj_lane_in *in) {
     return rc;
 }
 
-/* Takes an offer back, or ends a session: from now on messages come by MPI. */
+/* Withdraws an offer, or ends a session: from now on messages arrive by MPI. */
 static int mj_lane_leave(mj_lane_in *in) {
     mj_lane *lane = in->lane;
     uint64_t offered = mj_lane_state(in->session, MJ_LANE_OFFERED);
@@ -347,7 +348,7 @@ static int mj_lane_leave(mj_lane_in *in) {
     return rc;
 }
 
-/* Whether the next message was in the lane, and has been received. Else the session is over, and MPI brings it. */
+/* Receives the next message from the lane; returns 0 if the session has ended and the message comes by MPI. */
 static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *rc) {
     mj_message *m;
     for (int64_t looks = 1; (m = mj_ring_next(&in->end)) == NULL; looks++) {
@@ -356,7 +357,7 @@ static int mj_lane_take(mj_lane_in *in, void *r, int64_t nbytes, int tag, int *r
         if (mj_lane_is_gone(in)) break;
         if ((*rc = mj_lanes_look()) != MPI_SUCCESS) return 0;
     }
-    if (m != NULL && tag >= 0 && tag != m->tag) {       /* the one that is asked for comes later */
+    if (m != NULL && tag >= 0 && tag != m->tag) {       /* the requested message comes later */
         *rc = mj_lane_leave(in);
         return 0;
     }
@@ -380,7 +381,7 @@ static int mj_lane_probe(mj_lane_in *in, int tag, MPI_Status *status, int *rc) {
     return come;
 }
 
-/* Waits until MPI has the next message, or the fence before it: whether it is MPI's. */
+/* Waits until MPI has the next message, or the fence before it; returns whether the message comes by MPI. */
 static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
     MPI_Status first, other;
     int any = tag < 0 ? MPI_ANY_TAG : tag, fence = mj_fence_tag();
@@ -389,7 +390,7 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
         if (atomic_load_explicit(&in->lane->state, memory_order_acquire) != taken) {
             if (mj_lane_probe(in, any, &first, rc) && first.MPI_TAG != fence) return 1;     /* it was taken meanwhile */
         } else if (mj_lane_probe(in, MPI_ANY_TAG, &first, rc)) {
-            /* The first may have a tag that nobody asks for now. Libraries keep the order in which a rank sends. */
+            /* The first may have a tag that is not requested now. MPI keeps the order in which a rank sends. */
             int fenced = first.MPI_TAG == fence || mj_lane_probe(in, fence, &other, rc);
             if (first.MPI_TAG != fence && mj_lane_probe(in, any, &other, rc)) return 1;
             if (fenced && *rc == MPI_SUCCESS) {
@@ -398,14 +399,14 @@ static int mj_lane_is_by_mpi(mj_lane_in *in, int tag, int *rc) {
             }
         }
         if (looks % MJ_LANE_LOOKS == 0 && *rc == MPI_SUCCESS) *rc = mj_lanes_look();
-        if (looks >= MJ_SPINS) mj_hand_over(looks - MJ_SPINS);     /* it has looked into MPI */
+        if (looks >= MJ_SPINS) mj_hand_over(looks - MJ_SPINS);     /* probing has already advanced MPI */
     }
     return 1;
 }
 
 /* ---- both ---- */
 
-/* Takes all offers back, and ends all sessions in which this rank receives. */
+/* Withdraws all offers, and ends all sessions in which this rank receives. */
 static int mj_lanes_leave(void) {
     int rc = MPI_SUCCESS;
     for (int from = 0; mj_lanes_are_mine && rc == MPI_SUCCESS && from < mj_lane_ranks; from++)
@@ -413,7 +414,7 @@ static int mj_lanes_leave(void) {
     return rc;
 }
 
-/* At the end of a run, and before it calls Python: no lane is in use. */
+/* At the end of a run, and before a call of Python: stops the use of all lanes. */
 static int mj_lanes_stop(void) {
     int rc = mj_lanes_leave();
     if (!mj_lanes_are_mine) return rc;
@@ -431,13 +432,13 @@ static int mj_lanes_stop(void) {
     return rc;
 }
 
-/* ---- messages of bytes in a program. to, from: who that is on this node, or -1; group: which communicator ---- */
+/* ---- messages of bytes in a program. to, from: the peer's rank on this node, or -1; group: the communicator ---- */
 
 static int mj_lane_send(int to, uint64_t group, const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c, int early) {
     int rc = MPI_SUCCESS;
     if (to >= 0 && mj_lane_put(&mj_outs[to], group, s, nbytes, dest, tag, c, &rc)) return rc;
     if (to >= 0) mj_outs[to].count++;
-    if (rc == MPI_SUCCESS && nbytes > MJ_POSTED) rc = mj_lanes_settle();    /* it may wait for its receiver */
+    if (rc == MPI_SUCCESS && nbytes > MJ_POSTED) rc = mj_lanes_settle();    /* the send may block */
     if (rc != MPI_SUCCESS) return rc;
     return early || (mj_lanes_taken && nbytes <= MJ_POSTED) ? mj_post(s, nbytes, dest, tag, c)
                                                            : mj_send(s, nbytes, MPI_BYTE, dest, tag, c);
@@ -456,7 +457,7 @@ static int mj_lane_recv(int from, uint64_t group, void *r, int64_t nbytes, int s
     if (rc == MPI_SUCCESS) rc = mj_check_length(r, nbytes, MPI_BYTE, &status, 0);
     if (rc == MPI_SUCCESS) rc = mj_check_kind(tag, status.MPI_TAG);
     if (rc != MPI_SUCCESS || in == NULL) return rc;
-    if (in->mode == MJ_BY_LANE) return MPI_SUCCESS;     /* of another communicator */
+    if (in->mode == MJ_BY_LANE) return MPI_SUCCESS;     /* the lane serves another communicator */
     if (++in->count > MJ_LANE_TRIES) return mj_lane_leave(in);
     mj_lane_offer(in, group, source, status.MPI_TAG, c);
     return MPI_SUCCESS;
@@ -470,7 +471,7 @@ static int mj_lane_sendrecv(int to, int from, uint64_t group, const void *s, int
     if (sn <= MJ_POSTED) {
         rc = mj_lane_send(to, group, s, sn, dest, stag, c, 1);
     } else {
-        if (to >= 0 && mj_lane_put(&mj_outs[to], group, s, sn, dest, stag, c, &rc)) return rc;  /* only ends the session */
+        if (to >= 0 && mj_lane_put(&mj_outs[to], group, s, sn, dest, stag, c, &rc)) return rc;  /* too long for it */
         if (s == r && (copy = malloc((size_t)sn)) == NULL) return MPI_ERR_NO_MEM;
         if (s == r) s = memcpy(copy, s, (size_t)sn);
         rc = MJ(MPI_Isend)(s, (mj_count)sn, MPI_BYTE, dest, stag, c, &request);

@@ -1,7 +1,7 @@
-/* Memory that the ranks of a communicator share, where all of them are on one node.
+/* Memory shared by the ranks of a communicator, if all of them are on one node.
 
-   It is a file without a name, and it is zero. The first operation that needs it
-   makes it: all ranks are in that operation. It goes with the communicator. */
+   It is an unlinked file, initially zero. The first operation that needs it creates it, because all ranks are in that
+   operation. It is freed with the communicator. */
 
 #ifndef MPIJAX_MPI_MEMORY_H
 #define MPIJAX_MPI_MEMORY_H
@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #define MJ_LINE 128                 /* bytes that processors fetch together */
-#define MJ_SPINS 400                /* looks at a word before a rank lets others run: 10 to 20 microseconds */
-#define MJ_POLLING_RANKS 16         /* more ranks than this do not wait by looks */
+#define MJ_SPINS 400                /* polls of a word before a rank yields its core: 10 to 20 microseconds */
+#define MJ_POLLING_RANKS 16         /* more ranks than this do not wait by polling */
 
-/* Between two looks at a word that another rank writes: a processor that looks as fast as it can goes on later. */
+/* Pauses between two polls of a word that another rank writes: polling at full speed delays the poller. */
 static inline void mj_look_again(int64_t looks) {
     if (looks >= MJ_SPINS) mj_pause(looks - MJ_SPINS);
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ static inline void mj_look_again(int64_t looks) {
 #endif
 }
 
-/* How a communicator's memory begins, as this rank sees it. */
+/* The head of a communicator's shared memory, as this rank sees it. */
 typedef struct {
     enum { MJ_NEW, MJ_READY, MJ_NONE } state;   /* first: the executor reads it */
     int rank, size;
@@ -36,20 +36,20 @@ typedef struct {
     size_t nbytes;
 } mj_shared;
 
-static int mj_sharing = 0;              /* whether ranks of a node communicate through memory; the same on all of the job */
-static int mj_sleeps = 0;               /* whether ranks of this node that wait in memory sleep: they share cores */
-static int *mj_node_rank = NULL;        /* by rank of COMM_WORLD: which rank of this node that is, or -1 */
+static int mj_sharing = 0;              /* whether ranks of a node communicate through memory; equal on all ranks */
+static int mj_sleeps = 0;               /* whether waiting ranks of this node sleep, because they share cores */
+static int *mj_node_rank = NULL;        /* by rank of COMM_WORLD: its rank on this node, or -1 */
 
 static int mj_shared_freed(MPI_Comm comm, int key, void *attribute, void *unused) {
     mj_shared *shared = attribute;
     (void)comm, (void)key, (void)unused;
     if (shared->memory != NULL) munmap(shared->memory, shared->nbytes);
     shared->memory = NULL;
-    shared->state = MJ_NONE;            /* it stays: programs point to it */
+    shared->state = MJ_NONE;            /* not freed: programs still point to it */
     return MPI_SUCCESS;
 }
 
-/* Which rank of this node a rank of a communicator is; -1: it is on another one, or none. */
+/* The rank on this node of a communicator's rank; -1 if it is on another node or does not exist. */
 static int mj_rank_here(MPI_Comm comm, int rank) {
     MPI_Group group, world;
     int known, other = MPI_UNDEFINED;
@@ -61,15 +61,15 @@ static int mj_rank_here(MPI_Comm comm, int rank) {
     return known ? mj_node_rank[other] : -1;
 }
 
-/* Whether all ranks of the communicator are on this node: they all find the same. */
+/* Whether all ranks of the communicator are on this node; all of them get the same answer. */
 static int mj_all_here(MPI_Comm comm, int size) {
     int rank = 0;
     while (rank < size && mj_rank_here(comm, rank) >= 0) rank++;
     return rank == size;
 }
 
-/* What a communicator keeps under a key, `nbytes` that begin with an mj_shared, not made yet; NULL for one whose ranks
-   cannot share memory. Not collective. */
+/* The communicator's attribute under a key: `nbytes` that start with an mj_shared, created without memory on first use;
+   NULL if its ranks cannot share memory. Not collective. */
 static void *mj_shared_of(MPI_Comm comm, int *key, size_t nbytes, int most) {
     int inter = 0, size = 0, found = 0;
     mj_shared *shared = NULL;
@@ -91,12 +91,12 @@ static void *mj_shared_of(MPI_Comm comm, int *key, size_t nbytes, int most) {
     return shared->state == MJ_NONE ? NULL : shared;
 }
 
-/* A file without a name, so that a job which is killed leaves none: the other ranks open it by the process that has it. */
+/* An unlinked file, so that a killed job leaves none; the other ranks open it through the process that has it. */
 typedef struct {
     long long process, file, device, inode;
 } mj_nameless;
 
-/* Of the first rank: makes the file; -1 if it cannot. */
+/* On the first rank: makes the file; -1 on failure. */
 static int mj_make_file(mj_nameless *place, size_t nbytes) {
     char name[64];
     struct stat found;
@@ -105,7 +105,7 @@ static int mj_make_file(mj_nameless *place, size_t nbytes) {
     file = mkostemp(name, O_CLOEXEC);
     if (file < 0) return -1;
     unlink(name);
-    if (posix_fallocate(file, 0, (off_t)nbytes) != 0 || fstat(file, &found) != 0) {   /* a full disk says so here */
+    if (posix_fallocate(file, 0, (off_t)nbytes) != 0 || fstat(file, &found) != 0) {   /* fails here on a full disk */
         close(file);
         return -1;
     }
@@ -113,14 +113,14 @@ static int mj_make_file(mj_nameless *place, size_t nbytes) {
     return file;
 }
 
-/* Of another rank: that file; -1 if it is not to be seen from here. */
+/* On the other ranks: opens that file; -1 if it is not visible from here. */
 static int mj_open_file(const mj_nameless *place) {
     char name[64];
     struct stat found;
     int file;
     if (place->process == 0) return -1;
     snprintf(name, sizeof name, "/proc/%lld/fd/%lld", place->process, place->file);
-    if (stat(name, &found) != 0 || !S_ISREG(found.st_mode)) return -1;   /* another machine's number may mean a pipe */
+    if (stat(name, &found) != 0 || !S_ISREG(found.st_mode)) return -1;   /* on another machine the path may be a pipe */
     file = open(name, O_RDWR | O_CLOEXEC);
     if (file < 0 || (fstat(file, &found) == 0 && (long long)found.st_dev == place->device &&
                      (long long)found.st_ino == place->inode && found.st_uid == geteuid())) return file;
@@ -128,7 +128,7 @@ static int mj_open_file(const mj_nameless *place) {
     return -1;
 }
 
-/* Makes the memory, unless one rank cannot: then messages do. Collective over the ranks of the communicator. */
+/* Makes the memory, or falls back to MPI if any rank cannot. Collective over the ranks of the communicator. */
 static int mj_shared_open(mj_shared *shared, MPI_Comm comm, size_t nbytes) {
     mj_nameless place = {0};
     int file = shared->rank == 0 ? mj_make_file(&place, nbytes) : -1, mapped = 0;

@@ -1,11 +1,11 @@
 /* Reductions that MPI lacks or does not define as JAX does.
 
    - float16 and bfloat16: each combination of two ranks' values is computed in float and rounded to the type
-     (through memory, `mpi_slots.h`, sums and products are rounded once).
-   - sums of 8- and 16-bit integers wrap around; vectorised sums of Open MPI saturate.
-   - max and min of floating-point numbers propagate NaN; MPI leaves open what its own do.
+     (through shared memory, `mpi_slots.h`, sums and products are rounded once).
+   - Sums of 8- and 16-bit integers wrap around; Open MPI's vectorized sums saturate.
+   - max and min of floating-point numbers propagate NaN; MPI leaves that undefined.
 
-   MPI hands a user operation the datatype, which tells the element type: hence MJ_F16 and MJ_BF16. */
+   MPI passes a user operation the datatype, from which it gets the element type: hence MJ_F16 and MJ_BF16. */
 
 #ifndef MPIJAX_MPI_OPS_H
 #define MPIJAX_MPI_OPS_H
@@ -18,7 +18,7 @@ static inline double mj_same_d(double x) { return x; }
 
 #define MJ_ADD(a, b) ((a) + (b))
 #define MJ_MUL(a, b) ((a) * (b))
-/* NaN if either is; +0 counts as greater than -0, so that the order of the ranks does not matter. */
+/* NaN if either operand is NaN; +0 is greater than -0, so that the order of ranks does not matter. */
 #define MJ_MAXIMUM(a, b) \
     ((a) > (b) || (a) != (a) ? (a) : (b) > (a) || (b) != (b) ? (b) : signbit(a) ? (b) : (a))
 #define MJ_MINIMUM(a, b) \
@@ -42,7 +42,7 @@ static inline double mj_same_d(double x) { return x; }
     else if (*type == MPI_FLOAT) MJ_LOOP(float, float, mj_same_f, mj_same_f, combine); \
     else MJ_LOOP(double, double, mj_same_d, mj_same_d, combine)
 
-/* Unsigned arithmetic wraps, and has the bits of the signed result. */
+/* Unsigned arithmetic wraps, and gives the bits of the signed result. */
 #define MJ_SMALL_INTEGERS(combine)                                \
     else if (*type == MPI_INT8_T || *type == MPI_UINT8_T)         \
         MJ_LOOP(uint8_t, unsigned, (unsigned), (uint8_t), combine); \
@@ -59,7 +59,7 @@ MJ_OPERATION(mj_prod, MJ_HALVES(MJ_MUL))
 MJ_OPERATION(mj_max, MJ_HALVES(MJ_MAXIMUM); MJ_FLOATS(MJ_MAXIMUM))
 MJ_OPERATION(mj_min, MJ_HALVES(MJ_MINIMUM); MJ_FLOATS(MJ_MINIMUM))
 
-/* Makes the datatypes and operations; once, after MPI has started. */
+/* Makes the datatypes and operations; called once, after MPI has started. */
 static int mj_make_operations(void) {
     MPI_Datatype *types[2] = {&MJ_F16, &MJ_BF16};
     for (int i = 0; i < 2; i++) {

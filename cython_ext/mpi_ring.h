@@ -1,13 +1,13 @@
-/* Messages from one rank of a node to another through memory: a ring with room for a few of them.
+/* Messages between two ranks of a node through shared memory: a ring with a few slots.
 
-   The sender waits while all are unread, the receiver until there is one. A message and what tells that it has come lie
-   together, and the sender looks seldom at what has been read: where two cores are far from each other, each line that goes
-   from one to the other takes as long as the message. Messages are counted for as long as there is the ring, so that none
-   is taken for one of before.
+   The sender waits while all slots are unread, the receiver until there is a message. A message and its arrival flag
+   are adjacent, and the sender rarely checks what has been read: if two cores are far apart, each cache line that moves
+   between them takes as long as the message. Messages are counted over the lifetime of the ring, so none is mistaken
+   for an earlier one.
 
-   Here are the rings of a communicator for exchanges in which it is known what the other side calls (`halo_exchange`): both
-   ends use them from the first message on. Rings whose ends must agree to use them, because the other side may call MPI
-   itself, are lanes (mpi_lanes.h). */
+   This file has the rings of a communicator for exchanges in which the other side's call is known (`halo_exchange`):
+   both ends use them from the first message on. In lanes (mpi_lanes.h) the two ends must first agree, because the other
+   side may call MPI itself. */
 
 #ifndef MPIJAX_MPI_RING_H
 #define MPIJAX_MPI_RING_H
@@ -16,26 +16,26 @@
 #include "mpi_memory.h"
 #include <stdatomic.h>
 
-#define MJ_SLOT (1 << 13)           /* bytes of the longest message */
-#define MJ_SLOTS 8                  /* messages that can be unread; a power of 2 */
+#define MJ_SLOT (1 << 13)           /* maximum bytes of a message */
+#define MJ_SLOTS 8                  /* maximum number of unread messages; a power of 2 */
 
 typedef struct {
-    _Atomic uint64_t number;        /* which one it is, from 1 on: written last */
+    _Atomic uint64_t number;        /* the message's number, from 1 on; written last */
     int64_t nbytes, tag;
     char data[MJ_SLOT];
     char unused[MJ_LINE - 3 * sizeof(uint64_t)];
 } mj_message;
 
 typedef struct {
-    _Atomic uint64_t read;          /* the receiver's: twice the messages read, and 1 where no more are (mpi_lanes.h) */
+    _Atomic uint64_t read;          /* the receiver's: twice the messages read, plus 1 at the end (mpi_lanes.h) */
     char unused[MJ_LINE - sizeof(uint64_t)];
     mj_message slots[MJ_SLOTS];
 } mj_ring;
 
-/* One side of it. */
+/* One end of a ring. */
 typedef struct {
     mj_ring *ring;
-    uint64_t count, seen;           /* messages put, or taken; the sender's: of those, known to be read */
+    uint64_t count, seen;           /* messages put, or taken; for the sender: those known to be read */
 } mj_ring_end;
 
 static inline uint64_t mj_ring_unread(mj_ring_end *e) {
@@ -43,7 +43,7 @@ static inline uint64_t mj_ring_unread(mj_ring_end *e) {
     return e->count - e->seen;
 }
 
-/* There is room: fewer than MJ_SLOTS are unread. */
+/* Puts a message; the caller has checked that fewer than MJ_SLOTS are unread. */
 static inline void mj_ring_put(mj_ring_end *e, const void *data, int64_t nbytes, int tag) {
     mj_message *slot = &e->ring->slots[e->count % MJ_SLOTS];
     slot->nbytes = nbytes, slot->tag = tag;
@@ -51,13 +51,13 @@ static inline void mj_ring_put(mj_ring_end *e, const void *data, int64_t nbytes,
     atomic_store_explicit(&slot->number, ++e->count, memory_order_release);
 }
 
-/* The next message, or NULL: it has not come. */
+/* The next message, or NULL if it has not arrived. */
 static inline mj_message *mj_ring_next(mj_ring_end *e) {
     mj_message *slot = &e->ring->slots[e->count % MJ_SLOTS];
     return atomic_load_explicit(&slot->number, memory_order_acquire) == e->count + 1 ? slot : NULL;
 }
 
-/* Whether the next message, which has been copied, was read: not if the sender has ended that before. */
+/* Marks the next message, which has been copied, as read; fails if the sender has ended the session before. */
 static inline int mj_ring_pass(mj_ring_end *e) {
     uint64_t read = 2 * e->count;
     if (!atomic_compare_exchange_strong(&e->ring->read, &read, read + 2)) return 0;
@@ -65,13 +65,13 @@ static inline int mj_ring_pass(mj_ring_end *e) {
     return 1;
 }
 
-/* What came in place of what was asked for: its length, and whether it is a derivative. */
+/* Checks the received message against the request: its length, and whether it is a derivative. */
 static inline int mj_check_message(mj_message *m, int64_t nbytes, int tag) {
     if (m->nbytes > nbytes) return MPI_ERR_TRUNCATE;
     return m->nbytes < nbytes ? mj_too_short() : mj_check_kind(tag, (int)m->tag);
 }
 
-/* ---- a communicator's rings, from each rank to each ---- */
+/* ---- a communicator's rings, between all pairs of ranks ---- */
 
 typedef struct {
     mj_shared shared;
@@ -80,7 +80,7 @@ typedef struct {
 
 static int mj_rings_key = MPI_KEYVAL_INVALID;
 
-/* NULL where messages are MPI's. Not collective; the same on all ranks. */
+/* NULL if messages go by MPI. Not collective; equal on all ranks. */
 static mj_rings *mj_rings_for(MPI_Comm comm) {
     return mj_sleeps ? NULL : mj_shared_of(comm, &mj_rings_key, sizeof(mj_rings), MJ_POLLING_RANKS);
 }

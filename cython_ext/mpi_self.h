@@ -1,7 +1,7 @@
-/* Messages that a rank keeps until they are received, so that it does not wait.
+/* Messages of which a rank keeps a copy until they are received, so that it does not block.
 
-   Those of a rank to itself: nobody else can end its waiting, and a receive for which nothing has been sent is an error.
-   Small ones to others that leave before the program's order would let them (mpijax/compiler/steps/posting.py). */
+   Messages of a rank to itself: only this rank could receive them, and a receive without a matching send is an error.
+   Small messages to others that are hoisted above their place in the program (mpijax/compiler/steps/posting.py). */
 
 #ifndef MPIJAX_MPI_SELF_H
 #define MPIJAX_MPI_SELF_H
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Looks before a message of this rank to itself counts as not sent: libraries may hand it over a little later. Where
-   threads may communicate at once another one might still send it; then a look is a millisecond long. */
+/* Polls before a message of this rank to itself counts as not sent, because libraries may deliver it slightly late. If
+   threads may communicate at the same time, another one might still send it; each poll then takes a millisecond. */
 #define MJ_LOOKS 64
 #define MJ_LOOKS_FOR_THREADS 5000
 
@@ -23,20 +23,20 @@ typedef struct mj_kept {
     char data[];
 } mj_kept;
 
-/* How many are kept before those that have been received are looked for: a look costs as much as a message. */
+/* The number kept before received ones are freed: testing costs as much as a message. */
 #define MJ_KEPT 16
 
-static atomic_flag mj_kept_busy = ATOMIC_FLAG_INIT;    /* where threads communicate at once */
+static atomic_flag mj_kept_busy = ATOMIC_FLAG_INIT;    /* for threads that communicate at the same time */
 static mj_kept *mj_kept_messages = NULL;
 static int mj_kept_count = 0;
-static int mj_has_kept = 0;      /* whether there ever was one to this rank */
+static int mj_has_kept = 0;      /* whether there ever was a message to this rank */
 
 static int mj_is_this_rank(int rank, MPI_Comm c) {
     int own;
     return rank >= 0 && MPI_Comm_rank(c, &own) == MPI_SUCCESS && own == rank;
 }
 
-/* The error code of a receive that would wait for ever. */
+/* The error code of a receive that would block forever. */
 static int mj_not_sent(int tag) {
     static int value = 0, derivative = 0;
     if (mj_kind(tag) != MJ_VALUE)
@@ -45,7 +45,7 @@ static int mj_not_sent(int tag) {
     return mj_own_error(&value, "this rank waits for a message that it has not sent to itself, for ever");
 }
 
-/* Whether a receive would wait for ever: for a message of this rank, which has sent none. */
+/* Whether a receive would block forever: it waits for a message of this rank, which has sent none. */
 static int mj_waits_in_vain(int source, int tag, MPI_Comm c) {
     const struct timespec millisecond = {0, 1000000};
     int size, level, looks, come = 0;
@@ -101,13 +101,13 @@ static int mj_send_kept(const void *s, mj_count n, int64_t size, MPI_Datatype t,
     return MPI_SUCCESS;
 }
 
-/* To this rank. */
+/* Sends to this rank without blocking. */
 static int mj_keep(const void *s, mj_count n, int64_t size, MPI_Datatype t, int rank, int tag, MPI_Comm c) {
     mj_has_kept = 1;
     return mj_send_kept(s, n, size, t, rank, tag, c);
 }
 
-/* A small message of bytes to another rank. */
+/* Sends a small message of bytes to another rank without blocking. */
 static int mj_post(const void *s, int64_t nbytes, int dest, int tag, MPI_Comm c) {
     return mj_send_kept(s, (mj_count)nbytes, 1, MPI_BYTE, dest, tag, c);
 }
@@ -117,8 +117,8 @@ static int mj_copy_bytes(const void *s, int64_t nbytes, void *r) {
     return MPI_SUCCESS;
 }
 
-/* Whether a message to `dest` with `stag` is what a receive from `source` with `rtag` gets, being on this rank: both
-   ends are here, and nothing sent to this rank before waits to be received. */
+/* Whether a receive from `source` with `rtag` matches a message to `dest` with `stag` on this rank: both ends are here,
+   and no earlier message to this rank is unreceived. */
 static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c) {
     int earlier = 0, any = rtag < 0 ? MPI_ANY_TAG : rtag;
     if (dest != source || (rtag >= 0 && rtag != stag) || !mj_is_this_rank(dest, c)) return 0;
@@ -133,7 +133,7 @@ static int mj_too_short(void) {
                                   "gives a status, which tells it)");
 }
 
-/* Of n elements in r, those that have come: fewer are an error, unless the caller is told by a status of its own. */
+/* Checks how many of n elements have arrived: fewer are an error, unless the caller passes a status. */
 static int mj_check_length(void *r, int64_t n, MPI_Datatype t, const MPI_Status *status, int any_length) {
     int64_t size = mj_size(t);
     mj_count came;
@@ -144,7 +144,7 @@ static int mj_check_length(void *r, int64_t n, MPI_Datatype t, const MPI_Status 
     return MPI_SUCCESS;
 }
 
-/* Such a message is a copy. With more than one rank, libraries send it through the transport. */
+/* Copies a message of a rank to itself. With more than one rank, libraries would send it through the transport. */
 static int mj_copy_to_itself(const void *s, int64_t sn, MPI_Datatype st, int rank, int stag, void *r, int64_t rn,
                              MPI_Datatype rt, MPI_Status *status) {
     int64_t nbytes = sn * mj_size(st);

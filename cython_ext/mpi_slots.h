@@ -1,13 +1,13 @@
-/* Collectives among ranks of one node through memory that they share, without messages.
+/* Collectives among ranks of one node through shared memory, without messages.
 
-   Each rank has a slot. An operation goes in rounds: a rank puts a part of its operand into its slot, arrives, waits for
-   those whose parts it needs, and takes them. Slots are double: a rank puts once all have arrived in the round before, and
-   so have taken what was in this half. Reductions combine in the order of the ranks, whatever the size, so all ranks have
-   the same bits, and a program has them in every run.
+   Each rank has a slot. An operation runs in rounds: a rank puts a part of its operand into its slot, signals its
+   arrival, waits for the ranks whose parts it needs, and takes these. Slots have two halves: a rank puts once all have
+   arrived in the previous round, and so have taken the earlier contents of this half. Reductions combine in rank order,
+   whatever the size. So all ranks have the same bits, in every run.
 
-   How a rank waits depends on the node. Where every rank has a core, it looks at the flags of those that it waits for. Where
-   ranks share cores (mj_sleeps), the last that arrives wakes all: a rank hands its core over a few times, then sleeps in the
-   kernel. MPI's collectives take log(ranks) such steps, and their ranks poll. */
+   The way of waiting depends on the node. If every rank has a core, it polls the flags of the ranks that it waits for.
+   If ranks share cores (mj_sleeps), the last rank to arrive wakes all: a rank yields its core a few times, then sleeps
+   in the kernel. MPI's collectives take log(ranks) such steps, and their ranks poll. */
 
 #ifndef MPIJAX_MPI_SLOTS_H
 #define MPIJAX_MPI_SLOTS_H
@@ -18,29 +18,29 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#define MJ_PART (1 << 18)           /* bytes of a slot: it stays in the second-level cache */
-#define MJ_SLEEPING_PART (1 << 13)  /* where ranks sleep; an operation is one round there */
-#define MJ_MOVED (1 << 17)          /* bytes above which MPI moves what a rank sends with one copy instead of two */
+#define MJ_PART (1 << 18)           /* bytes of a slot, which fit in the L2 cache */
+#define MJ_SLEEPING_PART (1 << 13)  /* the same if ranks sleep; an operation is then one round */
+#define MJ_MOVED (1 << 17)          /* bytes above which MPI is used, because it copies once instead of twice */
 #define MJ_SHARED_WORK (1 << 13)    /* bytes above which more than two ranks divide the work of a reduction */
-#define MJ_TILE 256                 /* elements that are combined for all ranks before the next */
-#define MJ_HANDOVERS 4              /* times that a rank hands its core over before it sleeps */
+#define MJ_TILE 256                 /* elements that are combined over all ranks at a time */
+#define MJ_HANDOVERS 4              /* how often a rank yields its core before it sleeps */
 #define MJ_NAP 200000               /* nanoseconds of the first sleep; each is twice as long, up to MJ_LONG_NAP */
 #define MJ_LONG_NAP 2000000
 
-/* Of one rank. A round by its parity: `call` is the same on all ranks, and `what`, unless it is 0 on one: or somebody is
-   wrong. */
+/* One rank's flag. Indexed by the parity of the round: `call` must be equal on all ranks, and so must `what`, unless it
+   is 0 on one of them; otherwise their operations differ. */
 typedef struct {
-    _Atomic uint64_t ticks;         /* how often this rank has arrived */
+    _Atomic uint64_t ticks;         /* the number of this rank's arrivals */
     uint64_t call[2], what[2];
     char unused[MJ_LINE - 5 * sizeof(uint64_t)];
 } mj_flag;
 
-/* What sleeping ranks look at. */
+/* The words that sleeping ranks wait on. */
 typedef struct {
     _Atomic uint32_t arrived;       /* ranks that have arrived for the next turn */
     char unused1[MJ_LINE - 4];
-    _Atomic uint32_t turn;          /* for which all have arrived; waited for */
-    _Atomic uint32_t asleep;        /* ranks to be woken */
+    _Atomic uint32_t turn;          /* the last turn for which all have arrived; the futex */
+    _Atomic uint32_t asleep;        /* ranks to wake */
     char unused2[MJ_LINE - 8];
     mj_flag flags[];
 } mj_meeting;
@@ -50,7 +50,7 @@ typedef struct {
     mj_shared shared;
     int sleeps;
     uint64_t ticks;                 /* this rank's flag */
-    uint64_t round;                 /* which of the two halves is next */
+    uint64_t round;                 /* determines which half is next */
     int64_t part;                   /* bytes of a half */
     mj_meeting *meeting;
     char *halves;
@@ -59,27 +59,27 @@ typedef struct {
 enum { MJ_BARRIER, MJ_BCAST, MJ_SHIFT, MJ_SCATTER, MJ_GATHER, MJ_ALLGATHER, MJ_ALLTOALL, MJ_ALLREDUCE, MJ_REDUCE,
        MJ_REDUCE_SCATTER, MJ_SCAN, MJ_EXSCAN };
 
-/* One operation through them; `mj_slots_start` sets the second half. */
+/* One operation through slots; `mj_slots_start` sets the members after `op`. */
 typedef struct mj_transfer {
     mj_slots *slots;
     int kind, root, source, dest;
     const char *s;
     char *r;
     int64_t n;              /* bytes of a block */
-    uint64_t what;          /* a number of the operation and the shape that is the same on all ranks; or 0 */
+    uint64_t what;          /* a number for operation and shape, equal on all ranks; or 0 */
     MPI_Datatype type;
     MPI_Op op;
-    int blocks;             /* that a rank puts */
-    int64_t step, at;       /* bytes of a block in a round; done */
+    int blocks;             /* blocks that a rank puts */
+    int64_t step, at;       /* bytes of a block in a round; bytes done */
     uint64_t call;
 } mj_transfer;
 
 static int mj_slots_key = MPI_KEYVAL_INVALID;
 
-/* Whether a rank that puts, puts a block for each rank. */
+/* Whether a rank that puts data puts one block for each rank. */
 static inline int mj_has_blocks(int kind) { return kind == MJ_SCATTER || kind == MJ_ALLTOALL || kind == MJ_REDUCE_SCATTER; }
 
-/* The slots for an operation with blocks of so many bytes, or NULL: it is MPI's. Not collective; the same on all ranks. */
+/* The slots for an operation with blocks of `nbytes`; NULL if MPI runs it. Not collective; equal on all ranks. */
 static mj_slots *mj_slots_for(MPI_Comm comm, int kind, int64_t nbytes) {
     mj_slots *slots = mj_shared_of(comm, &mj_slots_key, sizeof(mj_slots), mj_sleeps ? INT_MAX : MJ_POLLING_RANKS);
     int large = kind == MJ_ALLREDUCE || kind == MJ_REDUCE_SCATTER;
@@ -105,7 +105,7 @@ static inline char *mj_place_of(mj_slots *slots, int rank) {
     return slots->halves + (2 * rank + (int64_t)(slots->round & 1)) * slots->part;
 }
 
-/* ---- to arrive, and to wait for others ---- */
+/* ---- arriving, and waiting for others ---- */
 
 static inline long mj_futex(_Atomic uint32_t *at, int what, uint32_t value, const struct timespec *limit) {
     return syscall(SYS_futex, (uint32_t *)at, what, value, limit, NULL, 0);
@@ -123,7 +123,7 @@ static inline void mj_arrive(mj_slots *slots) {
     }
 }
 
-/* Sleeps until all ranks have arrived; every now and then lets MPI go on with what it has in hand, as its calls would. */
+/* Sleeps until all ranks have arrived; regularly lets MPI make progress, as its own calls would. */
 static MJ_SELDOM void mj_sleep_through(mj_slots *slots) {
     mj_meeting *m = slots->meeting;
     uint32_t before = (uint32_t)slots->ticks - 1;
@@ -141,7 +141,7 @@ static MJ_SELDOM void mj_sleep_through(mj_slots *slots) {
     }
 }
 
-/* Waits until a rank has arrived as often as this one; where ranks sleep, until all have. */
+/* Waits until a rank has arrived as often as this one; if ranks sleep, until all have. */
 static inline void mj_await(mj_slots *slots, int rank) {
     _Atomic uint64_t *ticks = &slots->meeting->flags[rank].ticks;
     if (slots->sleeps) mj_sleep_through(slots);
@@ -159,7 +159,7 @@ static inline int mj_is_another(mj_transfer *x, int rank) {
     return its->call[half] != x->call || (what != x->what && what != 0 && x->what != 0);
 }
 
-/* Waits for a rank's part in this round; an error if it does another operation. Sleeping ranks have met all. */
+/* Waits for a rank's part in this round; an error if it runs another operation. Sleeping ranks have waited for all. */
 static inline int mj_await_part(mj_transfer *x, int rank) {
     static int another = 0;
     int differs;
@@ -173,13 +173,13 @@ static inline int mj_await_part(mj_transfer *x, int rank) {
 
 /* ---- combining: result = part of rank 0 (op) part of rank 1 (op) ... (op) part of rank `last` ---- */
 
-/* A rank's part, `offset` bytes into its half. What is this rank's own is nearer where it comes from. */
+/* A rank's part, `offset` bytes into its half; this rank's own part is read from its operand, which is closer. */
 static inline const char *mj_part(mj_transfer *x, int rank, int64_t offset) {
     if (rank == x->slots->shared.rank && x->kind != MJ_REDUCE_SCATTER && x->s != x->r) return x->s + x->at + offset;
     return mj_place_of(x->slots, rank) + offset;
 }
 
-/* In `wide`, rounded once to `store`. */
+/* Computes in `wide`, rounds once to `store`. */
 #define MJ_COMBINE(store, wide, load, round, combine)                                          \
     do {                                                                                       \
         wide tile[sizeof(store) < sizeof(wide) ? MJ_TILE : 1];                                 \
@@ -216,7 +216,7 @@ static int mj_merge(mj_transfer *x, char *result, int64_t offset, int64_t bytes,
     return rc;
 }
 
-/* More than two ranks: each combines its share, and all take the shares of all. */
+/* For more than two ranks: each combines its share, and all copy the shares of all. */
 static int mj_merge_together(mj_transfer *x, char *result, int64_t bytes) {
     mj_slots *slots = x->slots;
     int own = slots->shared.rank, ranks = slots->shared.size;
@@ -224,7 +224,7 @@ static int mj_merge_together(mj_transfer *x, char *result, int64_t bytes) {
 #define MJ_SHARE(rank) (count * (rank) / ranks * size)
     int64_t begin = MJ_SHARE(own), end = MJ_SHARE(own + 1);
     int rc = mj_merge(x, result + begin, begin, end - begin, ranks - 1);
-    memcpy(mj_place_of(slots, own) + begin, result + begin, (size_t)(end - begin));   /* nobody else reads this there */
+    memcpy(mj_place_of(slots, own) + begin, result + begin, (size_t)(end - begin));   /* no other rank reads this */
     mj_arrive(slots);
     for (int rank = 0; rank < ranks; rank++) {
         mj_await(slots, rank);
@@ -246,7 +246,7 @@ static void mj_put(mj_transfer *x, int64_t m) {
     mj_slots *slots = x->slots;
     int own = slots->shared.rank;
     mj_flag *flag = &slots->meeting->flags[own];
-    mj_await_all(slots);      /* of the round before: so they have read the one before that */
+    mj_await_all(slots);      /* for the previous round: so they have read the one before it */
     slots->round++;
     for (int i = 0; m > 0 && mj_puts(x) && i < x->blocks; i++)
         if (i != own || x->kind != MJ_ALLTOALL)
@@ -260,7 +260,7 @@ static inline void mj_move(char *to, const char *from, int64_t m) {
     if (to != from && m > 0) memcpy(to, from, (size_t)m);
 }
 
-/* What one rank has put. */
+/* Takes one rank's part. */
 static int mj_take_from(mj_transfer *x, int from, int64_t m) {
     int own = x->slots->shared.rank, scatters = x->kind == MJ_SCATTER, rc;
     if (from < 0) return MPI_SUCCESS;
@@ -270,7 +270,7 @@ static int mj_take_from(mj_transfer *x, int from, int64_t m) {
     return MPI_SUCCESS;
 }
 
-/* A block of each rank's, in their order. */
+/* Takes a block from each rank, in rank order. */
 static int mj_take_blocks(mj_transfer *x, int64_t m) {
     mj_slots *slots = x->slots;
     int own = slots->shared.rank, rc, all = x->kind == MJ_ALLTOALL;
@@ -288,7 +288,7 @@ static int mj_take(mj_transfer *x, int64_t m) {
     char *to = x->r + x->at;
     if (kind == MJ_BCAST || kind == MJ_SCATTER || kind == MJ_SHIFT)
         return mj_take_from(x, kind == MJ_SHIFT ? x->source : x->root, m);
-    if (kind == MJ_REDUCE && own != x->root) {       /* it keeps what it has sent */
+    if (kind == MJ_REDUCE && own != x->root) {       /* its result is its operand */
         if (x->r != NULL) mj_move(to, x->s + x->at, m);
         return MPI_SUCCESS;
     }
@@ -298,7 +298,7 @@ static int mj_take(mj_transfer *x, int64_t m) {
     for (int rank = 0; rank <= last; rank++)
         if ((rc = mj_await_part(x, rank)) != MPI_SUCCESS) return rc;
     if (kind == MJ_BARRIER || m == 0) return MPI_SUCCESS;
-    if (last < 0) memset(to, 0, (size_t)m);          /* nobody is before the first; so no program reads chance values */
+    if (last < 0) memset(to, 0, (size_t)m);          /* exscan on the first rank: never uninitialized memory */
     else if (kind == MJ_ALLREDUCE && last > 1 && m >= MJ_SHARED_WORK && !x->slots->sleeps) return mj_merge_together(x, to, m);
     else return mj_merge(x, to, kind == MJ_REDUCE_SCATTER ? own * x->step : 0, m, last);
     return MPI_SUCCESS;
@@ -306,7 +306,7 @@ static int mj_take(mj_transfer *x, int64_t m) {
 
 static inline int64_t mj_left(mj_transfer *x) { return x->n - x->at < x->step ? x->n - x->at : x->step; }
 
-/* Shows the first part to the others, and returns. */
+/* Puts the first part into the slot, and returns. */
 static int mj_slots_start(mj_transfer *x) {
     if (x->root < 0 || x->root >= x->slots->shared.size) return MPI_ERR_ROOT;
     x->blocks = mj_has_blocks(x->kind) ? x->slots->shared.size : 1;

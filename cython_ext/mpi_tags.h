@@ -1,19 +1,19 @@
-/* Tags of messages that carry derivatives: apart from those of values, so that a rank which differentiates its end of a
-   message never takes a value for its derivative, where the other rank does not differentiate. */
+/* Tags of messages that carry derivatives. They differ from those of values, so that a rank which differentiates its
+   end of a message never receives a value as the derivative if the other rank does not differentiate. */
 
 #ifndef MPIJAX_MPI_TAGS_H
 #define MPIJAX_MPI_TAGS_H
 
 #include <mpi.h>
 
-/* What a message carries. */
+/* The content of a message. */
 enum { MJ_VALUE, MJ_TANGENT, MJ_COTANGENT, MJ_KINDS };
 
-/* What a derivative is received with where its value is received with any tag. */
+/* The tags for receiving a derivative whose value is received with any tag. */
 #define MJ_ANY_TANGENT -1000001
 #define MJ_ANY_COTANGENT -1000002
 
-/* Tags of values that have one for tangents and one for cotangents; those above, which nobody uses, keep their own. */
+/* Tags of values below this have one tag for tangents and one for cotangents; larger ones, not used, keep theirs. */
 #define MJ_TAGS (1 << 20)
 
 static int mj_last_tag(void) {
@@ -29,27 +29,27 @@ static int mj_tags(void) {
     return part < MJ_TAGS ? part : MJ_TAGS;
 }
 
-/* The kind of message that has a tag: the highest tags are for tangents, those below for cotangents. */
+/* The kind of message with this tag: the highest tags are for tangents, those below for cotangents. */
 static int mj_kind(int tag) {
     int below = mj_last_tag() - tag;
     if (tag < 0) return tag == MJ_ANY_TANGENT ? MJ_TANGENT : tag == MJ_ANY_COTANGENT ? MJ_COTANGENT : MJ_VALUE;
     return below < mj_tags() ? MJ_TANGENT : below < 2 * mj_tags() ? MJ_COTANGENT : MJ_VALUE;
 }
 
-/* The tag of what belongs to a message of values with that tag. */
+/* The tag of the derivative of a message of values with this tag. */
 static int mj_tag_of_kind(int tag, int kind) {
     if (kind == MJ_VALUE) return tag;
     if (tag < 0) return kind == MJ_TANGENT ? MJ_ANY_TANGENT : MJ_ANY_COTANGENT;
     return tag >= mj_tags() ? tag : mj_last_tag() - (kind - 1) * mj_tags() - tag;
 }
 
-/* The tag of the message of values to which one with this tag belongs. */
+/* The tag of the message of values that belongs to a message with this tag. */
 static int mj_value_tag(int tag) {
     int kind = mj_kind(tag);
     return kind == MJ_VALUE ? tag : mj_last_tag() - (kind - 1) * mj_tags() - tag;
 }
 
-/* An error code with a text of its own; `code` keeps it. */
+/* An error code with its own text; `code` caches it. */
 static int mj_own_error(int *code, const char *text) {
     int class;
     if (*code == 0) {
@@ -60,7 +60,7 @@ static int mj_own_error(int *code, const char *text) {
     return *code;
 }
 
-/* Of a message with the tag `came`, where one with the tag `asked` was expected: an error unless they are of a kind. */
+/* Compares the received tag `came` with the expected tag `asked`: an error unless both are of the same kind. */
 static int mj_check_kind(int asked, int came) {
     static int derivative = 0, value = 0;
     if (came < 0 || mj_kind(asked) == mj_kind(came)) return MPI_SUCCESS;

@@ -1,10 +1,10 @@
-/* How a rank waits for MPI.
+/* The way a rank waits for MPI.
 
-   MPI libraries poll without yielding. With more ranks than cores (mj_yielding) the rank that polls keeps the other,
-   for which it waits, off the core for a whole time slice. Then calls are made in their non-blocking form, and the
-   core is handed over between tests. A rank that has waited long sleeps between tests, since on a busy machine handing
-   over means handing over to somebody else, for a time slice. It sleeps the longer the longer it has waited, and longest
-   where many ranks share a core (mj_crowded), which their tests alone would fill. */
+   MPI libraries poll without yielding. With more ranks than cores (mj_yielding), a polling rank keeps the rank that it
+   waits for off the core for a whole time slice. Calls then use their non-blocking form, and the core is yielded
+   between tests. A rank that has waited long sleeps between tests, since on a busy machine yielding gives the core to
+   another process for a time slice. The longer it has waited, the longer it sleeps; longest if many ranks share a core
+   (mj_crowded), which their tests alone would keep busy. */
 
 #ifndef MPIJAX_MPI_WAIT_H
 #define MPIJAX_MPI_WAIT_H
@@ -14,11 +14,11 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds that a rank with a core of its own looks before it sleeps between looks. */
+/* Nanoseconds that a rank with its own core polls before it sleeps between polls. */
 #define MJ_AWAKE 4000000
 
-/* Tests before another rank sleeps between them; nanoseconds of a sleep, at least and at most, and at most of one with a core
-   of its own or a few ranks beside it, which others may need for their messages. */
+/* Tests before other ranks sleep between them; minimum and maximum nanoseconds of a sleep; and the maximum for a rank
+   with its own core or few neighbours, which other ranks may need for their messages. */
 #define MJ_TESTS 64
 #define MJ_SLEEP 10000
 #define MJ_LONG_SLEEP 1000000
@@ -35,22 +35,22 @@ static int64_t mj_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Lets MPI go on with what it has in hand, such as a message for which another rank waits before it comes. A look at
-   MPI_COMM_SELF would not: MPICH looks at its messages alone. */
+/* Lets MPI make progress, for example on a message for which another rank waits. Probing MPI_COMM_SELF would not do:
+   MPICH only checks its messages. */
 static void mj_progress(void) {
     int ignored;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &ignored, MPI_STATUS_IGNORE);
 }
 
-/* Sleeps for a part of the time since `began`, within bounds: what a rank waits for it sees at most a sixtieth later, and a
-   crowded one an eighth. Processes and the other thread of its core have the time. */
+/* Sleeps for a fraction of the time since `began`, within bounds: a rank notices an event at most a sixtieth later than
+   it waited, a crowded one an eighth. Other processes and the core's other hardware thread use that time. */
 static void mj_sleep_since(int64_t began) {
     int64_t part = (mj_now() - began) / (mj_crowded ? 8 : 64), most = mj_crowded ? MJ_LONG_SLEEP : MJ_MIDDLE_SLEEP;
     struct timespec sleep = {0, part < MJ_SLEEP ? MJ_SLEEP : part < most ? part : most};
     nanosleep(&sleep, NULL);
 }
 
-/* Lets others run, as the turn that this is of one waiting; the first is number 0. */
+/* Lets others run. turn: how often this wait has done so; the first is number 0. */
 static MJ_SELDOM void mj_hand_over(int64_t turn) {
     static _Thread_local int64_t began;
     if (turn == 0) began = mj_now();
@@ -58,7 +58,7 @@ static MJ_SELDOM void mj_hand_over(int64_t turn) {
     else mj_sleep_since(began);
 }
 
-/* Between looks of a rank that has looked for long. */
+/* Pauses between polls of a rank that has polled for long. */
 static MJ_SELDOM void mj_pause(int64_t turn) {
     mj_progress();
     mj_hand_over(turn);

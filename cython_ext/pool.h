@@ -1,9 +1,9 @@
 /* Memory of arrays: 64-byte aligned blocks from free lists by size class.
 
-   Fresh memory costs page faults, so blocks are kept for the next array of about the same size. What is kept
-   never makes the process larger than its arrays once were, MP_SLACK aside.
+   Fresh memory costs page faults, so freed blocks are kept for the next array of about the same size. Kept blocks never
+   make the process larger than its arrays once were, except for MP_SLACK.
 
-   All functions run with the GIL held, which is the lock of this state. */
+   All functions run with the GIL held, which protects this state. */
 
 #ifndef MPIJAX_POOL_H
 #define MPIJAX_POOL_H
@@ -16,9 +16,9 @@
 #define MP_ALIGN 64
 #define MP_FINE 8                   /* classes of 64, 128, ... 512 bytes; above, four to each doubling */
 #define MP_CLASSES (MP_FINE + 4 * 54) /* of all sizes below 2^63 */
-#define MP_HUGE ((size_t)4 << 20)   /* from here on mappings of their own, in huge pages if possible */
+#define MP_HUGE ((size_t)4 << 20)   /* larger blocks are separate mappings, in huge pages if possible */
 #define MP_PAGE ((size_t)2 << 20)
-#define MP_STAGGER ((size_t)64 << 10) /* from here on blocks begin at different places of a page */
+#define MP_STAGGER ((size_t)64 << 10) /* larger blocks begin at varying offsets in a page */
 #define MP_SMALL_PAGE ((size_t)4096)
 #define MP_SLACK ((size_t)64 << 20)
 
@@ -43,8 +43,8 @@ static inline size_t mp_class_bytes(int c) {
     return ((size_t)(4 + quarter + 1) << (log2 - 2)) * MP_ALIGN;
 }
 
-/* A mapping that begins on a huge page. Without
-   MAP_NORESERVE, so that the system refuses at once what it can never give. */
+/* A mapping aligned to a huge page. It does not set MAP_NORESERVE, so that the system immediately refuses memory that
+   it cannot provide. */
 static void *mp_map(size_t nbytes) {
     size_t padded = nbytes + MP_PAGE;
     char *start = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -56,10 +56,10 @@ static void *mp_map(size_t nbytes) {
     return block;
 }
 
-/* Where in its page the next large block begins. A processor compares only the low 12 bits of addresses to see whether
-   a load needs what a store before it wrote: a kernel that reads neighbours in one array and writes another one that
-   begins at the same place of a page waits for stores it does not need, and is up to four times slower. Of the 64 lines
-   of a page the golden ratio's multiples keep any few in a row far from each other. */
+/* The offset in its page at which the next large block begins. A processor compares only the low 12 bits of addresses
+   to check whether a load depends on an earlier store. If a kernel reads neighbours in one array and writes another one
+   with the same offset in a page, its loads wait for unrelated stores, and it is up to four times slower. Multiples of
+   the golden ratio keep any few consecutive offsets far apart among the 64 lines of a page. */
 static inline size_t mp_next_stagger(void) {
     static size_t line;
     line = (line + 25) % (MP_SMALL_PAGE / MP_ALIGN);
@@ -84,7 +84,7 @@ static void mp_return_block(void *block, size_t nbytes) {
     else free(start);
 }
 
-/* Gives kept blocks back to the system, the largest first, until at most `limit` bytes are kept. */
+/* Returns kept blocks to the system, the largest first, until at most `limit` bytes are kept. */
 static void mp_trim(size_t limit) {
     for (int c = MP_CLASSES - 1; c >= 0 && mp_kept > limit; c--) {
         size_t bytes = mp_class_bytes(c);
@@ -99,11 +99,11 @@ static void mp_trim(size_t limit) {
 
 static inline size_t mp_keep_limit(void) { return mp_peak - mp_live + MP_SLACK; }
 
-/* The slow half of mp_alloc: no block of the class is at hand. NULL if there is no memory. */
+/* The slow path of mp_alloc: the class has no free block. NULL if there is no memory. */
 static void *mp_alloc_fresh(int c) {
     size_t bytes = mp_class_bytes(c);
     void *block = mp_fresh_block(bytes);
-    if (block == NULL) { /* what is kept may make room */
+    if (block == NULL) { /* freeing kept blocks may make room */
         mp_trim(0);
         block = mp_fresh_block(bytes);
         if (block == NULL) return NULL;
@@ -112,7 +112,7 @@ static void *mp_alloc_fresh(int c) {
     return block;
 }
 
-/* A block of class `c`, not initialised. */
+/* An uninitialised block of class `c`. */
 static inline void *mp_alloc(int c) {
     mp_block *block = mp_free_lists[c];
     size_t bytes = mp_class_bytes(c);

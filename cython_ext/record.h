@@ -1,8 +1,8 @@
-/* The record of communication: a region of memory in which a rank notes each operation when it begins and ends.
+/* The record of communication: a memory region in which a rank notes the begin and end of each operation.
 
-   Regions of the ranks of one node lie in one shared file, so that any of them can be read by all, also while
-   its rank hangs or after it was killed. Only the rank itself writes its region; readers bear with an entry
-   that is being written. mpijax/runtime/reports/recorder.py describes the same layout to NumPy. */
+   The regions of a node's ranks are one shared file, so all of them can read any region, also while its rank hangs or
+   after it was killed. Only the rank itself writes its region; readers tolerate an entry that is being written.
+   mpijax/runtime/reports/recorder.py describes the same layout to NumPy. */
 
 #ifndef MPIJAX_RECORD_H
 #define MPIJAX_RECORD_H
@@ -21,11 +21,11 @@
 #include <x86intrin.h>
 #endif
 
-#define MJ_RING 1024        /* operations that are kept; a power of 2 */
-#define MJ_SITES 512        /* places in programs that are kept */
+#define MJ_RING 1024        /* number of operations kept; a power of 2 */
+#define MJ_SITES 512        /* number of places in programs kept */
 #define MJ_COUNTS 512       /* sequences of operations that are counted: a few for each communicator */
-#define MJ_DIGESTS 32       /* digests of a sequence that are kept; a power of 2 */
-#define MJ_MEMBERS 8192     /* words that say which ranks the groups have */
+#define MJ_DIGESTS 32       /* number of digests kept for a sequence; a power of 2 */
+#define MJ_MEMBERS 8192     /* words for the lists of the groups' ranks */
 
 typedef struct {
     uint64_t begin, end;    /* ticks; end 0: not finished */
@@ -35,7 +35,7 @@ typedef struct {
 
 typedef struct {
     uint64_t id, count;     /* id: equal on all ranks; count: operations begun */
-    uint64_t digests[MJ_DIGESTS];   /* digests[n % MJ_DIGESTS]: of what the first n operations were */
+    uint64_t digests[MJ_DIGESTS];   /* digests[n % MJ_DIGESTS]: digest of the first n operations */
 } mj_sequence;
 
 typedef struct {
@@ -44,11 +44,11 @@ typedef struct {
 } mj_site;
 
 typedef struct {
-    _Atomic uint64_t started, finished; /* operations; an operation is in progress where they differ */
-    int32_t state;                      /* 0 not begun, 1 runs, 2 the interpreter has ended */
+    _Atomic uint64_t started, finished; /* operations; one is in progress if these differ */
+    int32_t state;                      /* 0 not begun, 1 running, 2 the interpreter has ended */
     int32_t status;                     /* exit status, once it has ended */
-    uint32_t dumps;                     /* how many times other ranks asked for this record in a file */
-    int32_t exclusive;                  /* whether two threads must not communicate at once */
+    uint32_t dumps;                     /* how often other ranks requested this record in a file */
+    int32_t exclusive;                  /* whether two threads must not communicate at the same time */
     char unused[32];
     mj_sequence sequences[MJ_COUNTS];
     mj_site sites[MJ_SITES];
@@ -56,7 +56,7 @@ typedef struct {
     uint32_t members[MJ_MEMBERS];       /* of each group: its id as two words, the number of ranks, the ranks; 0 at the end */
 } mj_region;
 
-/* A counter that all cores of a node share and that takes a few nanoseconds to read. */
+/* A counter shared by all cores of a node; reading it takes a few nanoseconds. */
 static inline uint64_t mj_ticks(void) {
 #if defined(__x86_64__)
     return __rdtsc();
@@ -71,17 +71,17 @@ static inline uint64_t mj_ticks(void) {
 #endif
 }
 
-/* Whether the last operation, which goes on, is a collective of the same sequence: two threads that make those at once do
-   not know which belong together, also where MPI allows threads. Of three sequences the first are collectives, and the
-   third agreements on them; sequence 0 is of many communicators. */
+/* Whether the operation in progress is a collective of the same sequence: MPI cannot match collectives that two threads
+   run at the same time on one communicator, even if it allows threads. Of each three sequences the first is for
+   collectives and the third for agreements on them; sequence 0 covers many communicators. */
 static inline int mj_mixes(mj_region *r, uint64_t last, uint32_t sequence) {
     uint32_t site = r->ring[last & (MJ_RING - 1)].site;
     mj_site *found = &r->sites[site % MJ_SITES];
     return sequence != 0 && sequence % 3 != 2 && found->site == site && found->sequence == sequence;
 }
 
-/* Notes that an operation begins. NULL if another thread is in the middle of one and must be alone. what: the same on all
-   ranks that do it. */
+/* Notes that an operation begins. NULL if another thread is inside one and must be alone. what: equal on all ranks that
+   run it. */
 static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence, int64_t nbytes, uint32_t what) {
     mj_sequence *s = &r->sequences[sequence];
     uint64_t count = s->count + 1;
@@ -101,18 +101,18 @@ static inline mj_entry *mj_begin(mj_region *r, uint32_t site, uint32_t sequence,
     return e;
 }
 
-/* ---- ranks of this node that do a sequence too, to be compared before MPI takes one operation for another ---- */
+/* ---- ranks of this node that share a sequence; they are compared before MPI mismatches operations ---- */
 
-#define MJ_PEERS 16         /* of a sequence, at most: those at distances 1, 2, 4, ... on both sides */
+#define MJ_PEERS 16         /* maximum per sequence: those at distances 1, 2, 4, ... on both sides */
 
 typedef struct {
     uint64_t id;
     uint32_t count;
     mj_region *regions[MJ_PEERS];
-    mj_sequence *found[MJ_PEERS];   /* the sequence in the region, once it is known */
+    mj_sequence *found[MJ_PEERS];   /* the sequence in the region, once found */
 } mj_peers;
 
-/* Where a rank counts the sequence with that id: in most cases at the same place as this rank. NULL: it has none yet. */
+/* A rank's counter of the sequence with that id: usually at the same index as this rank's. NULL: it has none yet. */
 static mj_sequence *mj_find_sequence(mj_region *r, uint32_t likely, uint64_t id) {
     if (r->sequences[likely].id == id) return &r->sequences[likely];
     for (int i = 1; i < MJ_COUNTS; i++)
@@ -120,8 +120,8 @@ static mj_sequence *mj_find_sequence(mj_region *r, uint32_t likely, uint64_t id)
     return NULL;
 }
 
-/* Whether a peer has done something else up to the operation that this rank has just begun. Of two ranks that differ
-   the one that comes later sees it, because each has noted its operation before it looks. */
+/* Whether a peer has diverged up to the operation that this rank has just begun. Of two ranks that differ, the later
+   one detects it, because each notes its operation before it compares. */
 static inline int mj_differs(mj_region *r, uint32_t sequence, mj_peers *peers) {
     const mj_sequence *own = &r->sequences[sequence];
     uint64_t n = own->count, digest = own->digests[n & (MJ_DIGESTS - 1)];
@@ -141,13 +141,13 @@ static inline int mj_differs(mj_region *r, uint32_t sequence, mj_peers *peers) {
     return 0;
 }
 
-/* The last operation goes on by itself: its rank does not wait for it. */
+/* The operation continues in the background: its rank does not wait for it. */
 static inline void mj_leave(mj_region *r) {
     atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed),
                           memory_order_release);
 }
 
-/* From now on the rank waits for the operation that it has left. */
+/* The rank waits again for the operation that it has left. */
 static inline void mj_return(mj_region *r, mj_entry *e) {
     e->begin = mj_ticks();
     atomic_store_explicit(&r->finished, atomic_load_explicit(&r->started, memory_order_relaxed) - 1,
@@ -160,7 +160,7 @@ static inline void mj_end(mj_region *r, mj_entry *e) {
                           memory_order_release);
 }
 
-/* ---- signals: a handler counts them and wakes who waits; Python's own handlers run only between its
+/* ---- signals: a handler counts them and wakes the waiting thread; Python's own handlers run only between its
    instructions, so not while a rank waits inside MPI ---- */
 
 #define MJ_SIGNALS 65
@@ -179,7 +179,7 @@ static void mj_on_signal(int number, siginfo_t *info, void *context) {
     errno = saved;
 }
 
-/* Counts a signal from now on, and passes it to the handler that it had. 0, or an errno. */
+/* Counts a signal from now on, and passes it to its previous handler. Returns 0, or an errno. */
 static int mj_watch_signal(int number) {
     struct sigaction action;
     if (sigaction(number, NULL, &action) != 0) return errno;
@@ -190,7 +190,7 @@ static int mj_watch_signal(int number) {
     return sigaction(number, &action, NULL) == 0 ? 0 : errno;
 }
 
-/* Sleeps until somebody posts, or some time has passed, or a signal comes. */
+/* Sleeps until a post, the timeout, or a signal. */
 static int mj_await_post(sem_t *posted, double seconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -200,7 +200,7 @@ static int mj_await_post(sem_t *posted, double seconds) {
     return sem_timedwait(posted, &until);
 }
 
-/* ---- a reminder: a thread that says something while a call does not return, also one that keeps the GIL ---- */
+/* ---- a reminder: a thread that prints a warning while a call does not return, even if it holds the GIL ---- */
 
 static sem_t mj_returned;
 static pthread_t mj_reminding;
@@ -219,7 +219,7 @@ static void *mj_remind(void *unused) {
     }
 }
 
-/* text: has a place for the seconds that have passed. 0, or an errno. */
+/* text: has a placeholder for the elapsed seconds. Returns 0, or an errno. */
 static int mj_start_reminding(double seconds, const char *text) {
     mj_patience = seconds;
     snprintf(mj_reminder, sizeof mj_reminder, "%s", text);

@@ -22,9 +22,9 @@ cdef extern from "record.h" nogil:
     bint differs "mj_differs"(Region* region, uint32_t sequence, Peers* peers)
 
 
-# Where the pointer to this rank's region is; the region moves once, when MPI has started.
+# The location of the pointer to this rank's region; the region moves once, when MPI has started.
 cdef Region** region_place() noexcept nogil
 
 
-# The ranks of this node that do a sequence of operations too; NULL if none are known.
+# The ranks of this node that run the same sequence of operations; NULL if none are known.
 cdef Peers* peers_of(uint32_t sequence) noexcept nogil

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""This rank's record of communication (``record.h``): where it is, notes from Python, signals that ask for it.
+"""This rank's record of communication (``record.h``): its memory, notes from Python, and signals that request it.
 
-Also how far its compiled loops have come, for progress bars.
+Also the progress of compiled loops, for progress bars.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -37,7 +37,7 @@ cdef extern from "step_notes.h" nogil:
 cdef extern from "Python.h":
     int Py_AtExit(void (*)() noexcept nogil)
 
-cdef Region alone                   # of a process that shares its record with nobody
+cdef Region alone                   # for a process that shares its record with nobody
 cdef Region* region = &alone
 cdef Py_buffer memory               # keeps the shared memory mapped
 cdef bint watched = False
@@ -64,9 +64,9 @@ cdef Peers* peers_of(uint32_t sequence) noexcept nogil:
 
 
 def set_peers(uint32_t sequence, uint64_t id, buffer, places):
-    """Compare a sequence of this rank with those of other ones, before it hands an operation to MPI.
+    """Compare a sequence of this rank with those of other ranks, before each operation is passed to MPI.
 
-    buffer: the regions of this node's ranks, which stay where they are; places: which of them.
+    buffer: the regions of this node's ranks, at a fixed address. places: the indices of the ranks to compare.
     """
     cdef Py_buffer regions
     cdef Peers* found = peers[sequence]
@@ -94,7 +94,7 @@ def own_region():
 
 
 def move(buffer):
-    """From now on the record is kept in `buffer`, which stays alive; nothing has been recorded so far."""
+    """Keep the record in `buffer` from now on, which must stay alive; nothing may have been recorded before."""
     global region, watched
     PyObject_GetBuffer(buffer, &memory, PyBUF_WRITABLE)
     if memory.len < <Py_ssize_t>sizeof(Region):
@@ -107,12 +107,12 @@ def move(buffer):
 
 
 def ticks():
-    """The counter in which times are recorded."""
+    """The counter with which times are recorded."""
     return mj_ticks()
 
 
 def step_notes_address():
-    """The address of the kernel that notes when a step begins or ends."""
+    """The address of the kernel that notes the begin and end of steps."""
     global mj_notes, mj_steps
     if mj_notes == NULL:
         mj_steps = <Step*>calloc(MJ_STEPS, sizeof(Step))
@@ -123,22 +123,22 @@ def step_notes_address():
 
 
 def step_notes():
-    """(how many notes there have been, the last of them as bytes: ticks, thread and what is noted, of 8 bytes each;
-    note n is the one at n % `NOTES`)"""
+    """(number of notes so far, the last of them as bytes: ticks, thread and note, 8 bytes each; note n is at index
+    n % `NOTES`)"""
     if mj_notes == NULL:
         return 0, b""
     return mj_noted, (<char*>mj_notes)[:MJ_NOTES * sizeof(Note)]
 
 
 def step_sums(int count):
-    """(ticks, calls) of each of the first steps, at most `STEPS` of them."""
+    """(ticks, calls) of each of the first `count` steps, at most `STEPS`."""
     if mj_steps == NULL:
         return []
     return [(mj_steps[i].ticks, mj_steps[i].calls) for i in range(min(count, MJ_STEPS))]
 
 
 def begin(uint32_t site, uint32_t sequence, int64_t nbytes):
-    """Note that Python begins an operation. False if another thread is in the middle of one."""
+    """Note that Python begins an operation. False if another thread is inside one."""
     global noted
     noted = begin_operation(region, site, sequence, nbytes, 0)
     return noted != NULL
@@ -151,45 +151,45 @@ def end():
 
 
 def watch_signal(int number):
-    """Count a signal from now on, in place of its default action or before its handler."""
+    """Count a signal from now on, instead of its default action or before its handler."""
     cdef int code = mj_watch_signal(number)
     if code != 0:
         raise OSError(code, f"signal {number} cannot be watched")
 
 
 def signals(int number):
-    """How many times a watched signal has come."""
+    """The number of times that a watched signal has arrived."""
     return mj_signal_counts[number]
 
 
 def wait(double seconds):
-    """Sleep, without the GIL, until a watched signal comes or the time is over."""
+    """Sleep, without the GIL, until a watched signal or the timeout."""
     with nogil:
         mj_await_post(&mj_wake, seconds)
 
 
 def start_reminding(double seconds, str text):
-    """Write `text % seconds` to stderr once they have passed, and again after twice that time, and so on."""
+    """Write `text % seconds` to stderr after `seconds`, again after twice that time, and so on."""
     cdef int code = mj_start_reminding(seconds, text.encode())
     if code != 0:
         raise OSError(code, "no thread can be started")
 
 
 def stop_reminding():
-    """What `start_reminding` was waiting for has come."""
+    """Stop the reminder, because the call has returned."""
     mj_stop_reminding()
 
 
 cdef void _note_part(void** buffers, const int64_t* words) noexcept nogil:
-    """Machine code of a program (`core.lowering.NativeCode`): a loop begins the part that is its operand."""
+    """Native code of a program (`core.lowering.NativeCode`): notes that a loop begins the part in its operand."""
     parts_begun[words[0] % LOOPS] = (<int32_t*>buffers[0])[0]
 
 
 def note_part_address():
-    """Where the function is."""
+    """The address of the function."""
     return <uintptr_t>&_note_part
 
 
 def part_begun(int loop):
-    """The part that the loop of that number, modulo 64, has begun last."""
+    """The part that the loop with this number (modulo 64) has begun last."""
     return parts_begun[loop % LOOPS]

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Householder reflections by LAPACK, on stacks of matrices: what makes them, and products with them.
+"""Householder reflections by LAPACK, on stacks of matrices: makes them, and multiplies by them.
 
-Kernels are called as those of `lapack.pyx` are. Reflections lie below the diagonal of a matrix a, their factors: taus.
+Kernels have the interface of those in `lapack.pyx`. Reflections are stored below the diagonal of a matrix a, and their
+factors in taus.
 """
 
 from libc.stdint cimport int32_t, int64_t, uintptr_t
@@ -63,7 +64,7 @@ cdef int32_t is_set(const char* integer, int64_t size) noexcept nogil:
 
 
 cdef void geqp3(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    """a, which columns go first -> a, the order of columns counted from 1, taus; option: bytes of the integers."""
+    """a, flags of leading columns -> a, the order of columns (from 1), taus; option: bytes of the integers."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind), wide = words[4]
     cdef int m = words[2], n = words[3], info = 0, question = -1, lwork
     cdef int64_t few = min(m, n), step = <int64_t>m * n * size, found
@@ -162,7 +163,7 @@ cdef void ormqr(void** buffers, int64_t* words, int64_t begin, int64_t end) noex
     free(work)
 
 
-# ---- what programs call: kernels on whole stacks
+# ---- entry points for programs: kernels on whole stacks
 
 cdef void geqrf_all(void** buffers, const int64_t* words) noexcept nogil:
     over_stack(geqrf, buffers, words, &blas)
@@ -181,7 +182,7 @@ cdef void householder_product_all(void** buffers, const int64_t* words) noexcept
 
 
 def addresses():
-    """Where the kernels are, by name."""
+    """The kernels' addresses, by name."""
     return {
         "geqrf": <uintptr_t>&geqrf_all, "geqp3": <uintptr_t>&geqp3_all, "ormqr": <uintptr_t>&ormqr_all,
         "householder_product": <uintptr_t>&householder_product_all,

@@ -1,8 +1,8 @@
-/* Many searches in one long sorted row, on processors with AVX2: by trees of blocks of eight elements.
+/* Many searches in one long sorted row, on processors with AVX2: trees of blocks of eight elements.
 
-   The last elements of the blocks of a row are a shorter row; of that one the same, and so on. How many elements stand
-   before a query is found from the shortest row down: blocks that are wholly before it are those whose last element is,
-   and in the next block eight elements are compared at once. The row itself is not copied. */
+   The last elements of a row's blocks form a shorter row; the same is repeated on that. The number of elements before a
+   query is found from the shortest row down: a block is wholly before the query if its last element is; in the next
+   block eight elements are compared at once. The row itself is not copied. */
 #ifndef MPIJAX_SEARCH_TREE_H
 #define MPIJAX_SEARCH_TREE_H
 
@@ -13,12 +13,12 @@
 #include <immintrin.h>
 
 #define TREE_BLOCK 8
-#define TREE_LEVELS 22 /* of 2^63 elements */
+#define TREE_LEVELS 22 /* enough for 2^63 elements */
 #define TREE_TOGETHER 8
 #define TREE_TARGET __attribute__((target("avx2,bmi,popcnt")))
 #define TREE_INLINE static inline __attribute__((always_inline)) TREE_TARGET
 
-/* How many of the eight elements from x on stand before a query. */
+/* The number of the eight elements from x on that are before a query. */
 #define TREE_PLACES(mask) _mm_popcnt_u32((unsigned)(mask))
 #define TREE_FLOATS(name, OP)                                                                                        \
     TREE_INLINE int64_t tree_f32_##name(const float *x, float q) {                                                   \
@@ -54,7 +54,7 @@ TREE_INLINE int64_t tree_i64_right(const int64_t *x, int64_t q) {
     return TREE_BLOCK - tree_above_i64(tree_load(x), key) - tree_above_i64(tree_load(x + 4), key);
 }
 
-/* A row's tree. The last block of the row, filled up, begins `held`; the shorter rows stand behind it. */
+/* A row's tree. `held` starts with the row's last block, padded; the shorter rows follow. */
 typedef struct {
     int64_t sizes[TREE_LEVELS];
     const void *level[TREE_LEVELS];
@@ -62,7 +62,7 @@ typedef struct {
     int levels;
 } search_tree_of;
 
-/* BEFORE(block, query) as above; LARGEST fills up blocks. To build a tree: whether there was memory. */
+/* BEFORE(block, query) as above; LARGEST pads blocks. Building returns whether there was memory. */
 #define TREE(name, T, BEFORE, LARGEST)                                                                               \
     static int name##_build(const void *row, int64_t n, search_tree_of *tree) {                                      \
         int64_t total = 0, *sizes = tree->sizes;                                                                     \

@@ -1,7 +1,7 @@
-/* How many elements of a sorted row stand before each of some queries.
+/* The number of elements of a sorted row before each query.
 
-   Rows are bisected without branches, for several queries at once: the steps of one wait for memory, those of others
-   go on meanwhile. In short rows all elements are compared. Zeros are equal, NaN equal to NaN and above all numbers. */
+   Rows are bisected without branches, for several queries at once: while the steps of one wait for memory, those of
+   others proceed. In short rows all elements are compared. Zeros are equal; NaN equals NaN and is above all numbers. */
 #ifndef MPIJAX_SEARCHSORTED_H
 #define MPIJAX_SEARCHSORTED_H
 
@@ -14,7 +14,7 @@
 #define SEARCH_TOGETHER 8
 #define SEARCH_SHORT 24 /* rows of at most this many elements are not bisected */
 
-/* Floats of 16 bits as integers in their order; INF: the bits of infinity. */
+/* Order-preserving integers of 16-bit floats; INF: the bits of infinity. */
 static inline int16_t search_narrow(uint16_t bits, uint16_t inf) {
     int16_t magnitude = (int16_t)(bits & 0x7fff);
     if (magnitude > inf) return INT16_MAX;
@@ -25,7 +25,7 @@ static inline int16_t search_narrow(uint16_t bits, uint16_t inf) {
 #define SEARCH_KEY_F16(x) search_narrow((x), 0x7c00)
 #define SEARCH_KEY_BF16(x) search_narrow((x), 0x7f80)
 
-/* As GCC knows to compute several queries at once by gathering from memory, which is slower: not this value. */
+/* Keeps GCC from vectorizing several queries with gather loads, which are slower. */
 #if defined(__GNUC__)
 #define SEARCH_ALONE(x) __asm__("" : "+r"(x))
 #else
@@ -37,7 +37,7 @@ static inline void search_put(void *out, int wide, int64_t i, int64_t place) {
     else ((int32_t *)out)[i] = (int32_t)place;
 }
 
-/* T: the elements; K: what is compared, KEY(element); OP: < for the first place, <= for the last. */
+/* T: element type; K: type compared; KEY(element); OP: < for the first position, <= for the last. */
 #define SEARCH_ROW(name, T, K, KEY, OP)                                                                              \
     WIDE static void name##_few(const T *a, int64_t n, const T *q, int64_t m, void *out, int wide) {                 \
         for (int64_t i = 0; i < m; i += SEARCH_TOGETHER) {                                                           \
@@ -83,7 +83,7 @@ static inline void search_put(void *out, int wide, int64_t i, int64_t place) {
     SEARCH_ROW(name##_left, T, K, KEY, <)       \
     SEARCH_ROW(name##_right, T, K, KEY, <=)
 
-/* What comparing says nothing about: the places of NaN. */
+/* Positions that comparisons do not determine: those of NaN. */
 #define SEARCH_ODD(name, T)                                                                                          \
     WIDE static void name(const void *row, int64_t n, const void *queries, int64_t m, void *out, int wide, int last) { \
         const T *a = row, *q = queries;                                                                              \
@@ -122,7 +122,7 @@ typedef void (*search_odd)(const void *, int64_t, const void *, int64_t, void *,
 
 typedef struct {
     int64_t bytes;
-    search_row rows[2]; /* the first place, the last place */
+    search_row rows[2]; /* for the first position, for the last */
     search_odd odd;
 #ifdef TREE_THERE
     search_tree trees[2];
@@ -136,7 +136,7 @@ typedef struct {
 #define SEARCH_TREES(name)
 #endif
 
-/* In the order of the words of a program. */
+/* In the order of the type numbers in a program's words. */
 static const search_kind search_kinds[12] = {
     {1, SEARCH_BOTH(search_i8), 0},
     {2, SEARCH_BOTH(search_i16), 0},
@@ -152,8 +152,8 @@ static const search_kind search_kinds[12] = {
     {8, SEARCH_BOTH(search_f64), search_odd_f64 SEARCH_TREES(search_tree_f64)},
 };
 
-#define SEARCH_LEAST 4096 /* queries that a thread takes at least */
-#define SEARCH_ROWS 16    /* so many rows are shared as they are, of fewer ones the queries */
+#define SEARCH_LEAST 4096 /* minimum queries per thread */
+#define SEARCH_ROWS 16    /* from this many rows on, threads share the rows; with fewer, the queries */
 
 typedef struct {
     const search_kind *kind;
@@ -181,8 +181,8 @@ static void search_some(void **unused, int64_t *params, int64_t begin, int64_t e
 
 static share_function search_share;
 
-/* Rows of a call of `searchsorted_run`. A tree pays where there are many queries: reading every eighth element, for that
-   each search takes a third of the steps. */
+/* Rows of a call of `searchsorted_run`. A tree pays off with many queries: building it reads every eighth element, and
+   each search then takes a third of the steps. */
 static void search_rows(void **buffers, int64_t *words, int64_t begin, int64_t end) {
     search_job job = {.kind = &search_kinds[words[0]], .last = (int)words[1], .wide = (int)words[2]};
     const int64_t n = job.n = words[4], m = job.m = words[5];
@@ -201,8 +201,8 @@ static void search_rows(void **buffers, int64_t *words, int64_t begin, int64_t e
     }
 }
 
-/* buffers: sorted rows, queries, places. words: the kind of elements, as in the table; 1 for the last place among equal
-   ones, 0 for the first; 1 for places of 64 bits, 0 for 32; rows; elements of a row; queries of a row. */
+/* buffers: sorted rows, queries, positions. words: the element type, as in the table; 1 for the last position among
+   equal elements, 0 for the first; 1 for 64-bit positions, 0 for 32-bit; rows; elements of a row; queries of a row. */
 static void searchsorted_run(void **buffers, const int64_t *words) {
     int64_t rows = words[3];
     if (rows < SEARCH_ROWS) search_rows(buffers, (int64_t *)words, 0, rows);

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Searches in sorted rows as machine code for the executor; `searchsorted.h` says how."""
+"""Searches in sorted rows as native code for the executor; `searchsorted.h` implements them."""
 
 from libc.stdint cimport int64_t
 
@@ -17,5 +17,5 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
 
 
 def address():
-    """Where the function for the executor is."""
+    """The address of the function for the executor."""
     return <size_t>&run

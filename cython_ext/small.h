@@ -1,7 +1,7 @@
-/* Stacks of small real matrices, several matrices at a time: element (i, j) of all of them stands in one vector.
+/* Stacks of small real matrices, several at a time: one vector holds element (i, j) of all of them.
 
-   Each function takes up to LANES matrices and returns a mask of those that it leaves to LAPACK: with numbers that are
-   not finite or of extreme size, with singular values of zero. What a matrix gives does not depend on its neighbours. */
+   Each function takes up to LANES matrices. It returns a mask of those that it leaves to LAPACK: with numbers that are
+   not finite or of extreme size, or with zero singular values. A matrix's result does not depend on its neighbours. */
 #ifndef MPIJAX_SMALL_H
 #define MPIJAX_SMALL_H
 
@@ -12,9 +12,9 @@
 #include "small_tiles.h"
 #include "wide.h"
 
-#define SMALL 8 /* rows and columns at most: beyond that a matrix fills vectors by itself */
-#define SMALL_SPECTRA 64 /* matrices, at least, whose vectors do not get LAPACK's signs, so that few are as in LAPACK */
-#define SMALL_SWEEPS 20 /* of Jacobi's rotations; 4 to 7 are usual */
+#define SMALL 8 /* maximum rows and columns: a larger matrix fills vectors by itself */
+#define SMALL_SPECTRA 64 /* minimum matrices whose vectors may differ from LAPACK in sign; fewer match LAPACK */
+#define SMALL_SWEEPS 20 /* maximum sweeps of Jacobi rotations; 4 to 7 are usual */
 
 #define SMALL_INLINE static inline __attribute__((always_inline))
 
@@ -30,7 +30,7 @@
 #define EPSILON 0x1p-23f
 #define EXPONENT 0x7f800000
 #define TINY 0x1p-96f
-#define TOP 0x1p24f /* so that the fourth power of a singular value, times EPSILON^2, is a number */
+#define TOP 0x1p24f /* the fourth power of a singular value, times EPSILON^2, must not underflow */
 #define LEAST 0x1p-40f
 #define HUGE_SIZE 0x1p120f
 #include "small_factors.h"
@@ -63,7 +63,7 @@
 #include "small_factors.h"
 #include "small_spectra.h"
 
-/* Matrices a function takes at a time, for the kinds of numbers of lapack.pyx; 0 if the stack is better left to LAPACK. */
+/* The number of matrices that a function takes at a time, for the kinds of numbers in lapack.pyx; 0: use LAPACK. */
 static int small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack) {
     int64_t largest = m > n ? m : n;
     if (kind > 1 || m == 0 || n == 0 || largest > SMALL || stack == 0) return 0;

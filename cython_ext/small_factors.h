@@ -1,7 +1,7 @@
-/* Triangular factors of small matrices, for one type T; see small.h. Elements of a[rows, columns] stand at
+/* Triangular factors of small matrices, for one type T; see small.h. Element (i, j) of a[rows, columns] is at
    a[i * columns + j]. */
 
-/* Fills the lanes from `count` row-major matrices; those beyond repeat the first one. */
+/* Fills the lanes from `count` row-major matrices; the remaining lanes repeat the first one. */
 SMALL_INLINE void NAMED(load)(T (*a)[LANES], const T *x, int count, int size) {
     int first = count < LANES ? 0 : size / NAMED(TILE) * NAMED(TILE);
     for (int l = 0; l < LANES; l += NAMED(TILE))
@@ -23,14 +23,14 @@ SMALL_INLINE uint32_t NAMED(mask)(const T *odd, int count) {
     return found;
 }
 
-/* Matrices with a number that is not finite are odd. */
+/* Marks matrices with a number that is not finite as odd. */
 SMALL_INLINE void NAMED(find_odd)(T (*a)[LANES], int size, T *odd) {
     EACH odd[l] = 0;
-    for (int e = 0; e < size; e++) EACH odd[l] += 0 * a[e][l]; /* NaN where a number is not finite */
+    for (int e = 0; e < size; e++) EACH odd[l] += 0 * a[e][l]; /* NaN if a number is not finite */
     EACH odd[l] = odd[l] == 0 ? 0 : 1;
 }
 
-/* The lower triangle becomes the factor, what is above becomes zero. symmetrize: of (x + x^T) / 2. */
+/* Replaces the lower triangle by the factor, and the rest by zeros. symmetrize: factor (x + x^T) / 2. */
 SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, int symmetrize, T *out) {
     T a[SMALL * SMALL][LANES], odd[LANES] = {0};
     NAMED(load)(a, x, count, n * n);
@@ -62,7 +62,7 @@ static WIDE uint32_t NAMED(cholesky)(const T *x, int count, int n, int symmetriz
     return NAMED(cholesky_of)(x, count, n, symmetrize, out);
 }
 
-/* Applies reflection k, whose vector is kept in column k of a[m, n], to the columns of x[m, columns] beyond k. */
+/* Applies reflection k, whose vector is in column k of a[m, n], to the columns of x[m, columns] after k. */
 SMALL_INLINE void NAMED(apply)(T (*x)[LANES], int columns, T (*a)[LANES], int k, int m, int n, const T *tau) {
     T dot[LANES];
     for (int j = k + 1; j < columns; j++) {
@@ -76,8 +76,8 @@ SMALL_INLINE void NAMED(apply)(T (*x)[LANES], int columns, T (*a)[LANES], int k,
     }
 }
 
-/* Column k of a[m, n] becomes that of R and, below the diagonal, the vector v of the reflection 1 - tau v v^T, v_k = 1.
-   R has LAPACK's signs. Where the column's length cannot be had from squares the matrix is odd. */
+/* Replaces column k of a[m, n] by that of R and, below the diagonal, the vector v of the reflection 1 - tau v v^T,
+   v_k = 1. R has LAPACK's signs. If the column's length cannot be computed from squares, the matrix is odd. */
 SMALL_INLINE void NAMED(reflect)(T (*a)[LANES], int k, int m, int n, T *tau, T *odd) {
     T squares[LANES] = {0}, sizes[LANES] = {0}, factor[LANES], *diagonal = a[k * n + k];
     for (int i = k + 1; i < m; i++) EACH {
@@ -97,7 +97,7 @@ SMALL_INLINE void NAMED(reflect)(T (*a)[LANES], int k, int m, int n, T *tau, T *
     NAMED(apply)(a, n, a, k, m, n, tau);
 }
 
-/* Applies reflection k, kept in a[m, n], to q[m, columns], which is the identity but for the columns beyond k. */
+/* Applies reflection k, stored in a[m, n], to q[m, columns], which equals the identity except in columns after k. */
 SMALL_INLINE void NAMED(unfold)(T (*q)[LANES], T (*a)[LANES], int k, int m, int n, int columns, const T *tau) {
     NAMED(apply)(q, columns, a, k, m, n, tau);
     EACH q[k * columns + k][l] = 1 - tau[l];
@@ -124,7 +124,7 @@ static WIDE uint32_t NAMED(qr)(const T *x, int count, int m, int n, int columns,
     return NAMED(qr_of)(x, count, m, n, columns, q, r);
 }
 
-/* Rows are exchanged for the first of the largest pivots. pivots[count, min(m, n)]: the row exchanged with each. */
+/* Pivots on the first of the largest elements. pivots[count, min(m, n)]: the row exchanged with each row. */
 SMALL_INLINE uint32_t NAMED(lu_of)(const T *x, int count, int m, int n, T *out, int32_t *pivots) {
     T a[SMALL * SMALL][LANES], chosen[SMALL][LANES], odd[LANES];
     int few = m < n ? m : n;
@@ -164,7 +164,7 @@ static WIDE uint32_t NAMED(lu)(const T *x, int count, int m, int n, T *out, int3
     return NAMED(lu_of)(x, count, m, n, out, pivots);
 }
 
-/* M x = b with x[n, k], where M is the triangular a[n, n] or its transpose: a x = b, or x a = b with all transposed. */
+/* Solves M x = b for x[n, k]. M is the triangular a[n, n] or its transpose: a x = b, or x a = b with all transposed. */
 SMALL_INLINE void NAMED(solve_of)(const T *a, const T *b, int count, int n, int k, const int64_t *form, T *out) {
     T m[SMALL * SMALL][LANES], x[SMALL * SMALL][LANES], inverse[LANES];
     int left = form[0] != 0, straight = left == (form[2] == 0 || form[2] == 3), lower = (form[1] != 0) == straight;

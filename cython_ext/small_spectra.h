@@ -1,15 +1,15 @@
 /* Eigenvalues and singular values of small matrices by Jacobi's rotations, for one type T; see small.h.
 
-   J. Demmel, K. Veselic, "Jacobi's method is more accurate than QR" (1992). Columns stand one after the other:
-   element i of column j of a matrix with `rows` rows at a[j * rows + i]. */
+   J. Demmel, K. Veselic, "Jacobi's method is more accurate than QR" (1992). Matrices are column-major: element i of
+   column j of a matrix with `rows` rows is at a[j * rows + i]. */
 
-/* Divides matrices by a power of two that brings their largest number to [top, 2 top): the powers. */
+/* Divides each matrix by a power of two so that its largest number is in [top, 2 top); power: these powers. */
 SMALL_INLINE void NAMED(scale)(T (*a)[LANES], int size, T top, T *power, T *odd) {
     T largest[LANES] = {0}, sum[LANES] = {0}, inverse[LANES];
     I bits[LANES];
     for (int e = 0; e < size; e++) EACH {
         largest[l] = ABS(a[e][l]) > largest[l] ? ABS(a[e][l]) : largest[l];
-        sum[l] += 0 * a[e][l]; /* NaN where a number is not finite */
+        sum[l] += 0 * a[e][l]; /* NaN if a number is not finite */
     }
     memcpy(bits, largest, sizeof bits);
     EACH bits[l] &= EXPONENT;
@@ -23,15 +23,15 @@ SMALL_INLINE void NAMED(scale)(T (*a)[LANES], int size, T top, T *power, T *odd)
     for (int e = 0; e < size; e++) EACH a[e][l] *= inverse[l];
 }
 
-/* The tangent of the angle, at most pi / 4, that makes a symmetric matrix of two rows diagonal: of the difference of
-   its diagonal elements and twice the other one. 0 if not active. */
+/* The tangent of the angle, at most pi / 4, that diagonalizes a symmetric 2x2 matrix. gap: the difference of its
+   diagonal elements; twice: twice the other element. 0 if not active. */
 SMALL_INLINE T NAMED(tangent)(T active, T gap, T twice) {
     twice *= gap < 0 ? -active : active;
     T length = ABS(gap) + SQRT(gap * gap + twice * twice);
     return twice / (length + (1 - active));
 }
 
-/* (x, y) becomes (c x - s y, s x + c y). */
+/* Replaces (x, y) by (c x - s y, s x + c y). */
 SMALL_INLINE void NAMED(rotate)(T *x, T *y, const T *c, const T *s) {
     EACH {
         T turned = c[l] * x[l] - s[l] * y[l];
@@ -46,7 +46,7 @@ SMALL_INLINE int NAMED(any)(const T *flags) {
     return sum != 0;
 }
 
-/* Where `first` is to stand behind `second`, columns of one or two matrices are exchanged with the values. */
+/* If `first` belongs after `second`, exchanges the two values, and the columns of one or two matrices. */
 SMALL_INLINE void NAMED(exchange)(T *first, T *second, T sign, T (*a)[LANES], T (*b)[LANES], int m, int n) {
     T swap[LANES];
     EACH swap[l] = sign * first[l] > sign * second[l] ? 1 : 0;
@@ -61,7 +61,7 @@ SMALL_INLINE void NAMED(exchange)(T *first, T *second, T sign, T (*a)[LANES], T 
     }
 }
 
-/* One turn through all pairs of rows and columns of the upper triangle of a[n, n]; v turns along. Flags what moved. */
+/* One sweep over all pairs of rows and columns of the upper triangle of a[n, n]; rotates v too. Flags what moved. */
 SMALL_INLINE void NAMED(eigh_sweep)(T (*a)[LANES], T (*v)[LANES], int n, T *moved) {
     for (int p = 0; p < n - 1; p++)
         for (int q = p + 1; q < n; q++) {
@@ -116,7 +116,7 @@ static WIDE uint32_t NAMED(eigh)(const T *x, int count, int n, int lower, T *vec
     return NAMED(eigh_of)(x, count, n, lower, vectors, values);
 }
 
-/* One turn through all pairs of columns of a[m, n], which become orthogonal; v[n, n], if any, turns along. */
+/* One sweep over all pairs of columns of a[m, n], which makes them orthogonal; rotates v[n, n], if given, too. */
 SMALL_INLINE void NAMED(svd_sweep)(T (*a)[LANES], T (*v)[LANES], int m, int n, int vectors, T *moved) {
     for (int p = 0; p < n - 1; p++)
         for (int q = p + 1; q < n; q++) {
@@ -140,7 +140,7 @@ SMALL_INLINE void NAMED(svd_sweep)(T (*a)[LANES], T (*v)[LANES], int m, int n, i
         }
 }
 
-/* Lengths of the columns of a[m, n], which are divided by them, in descending order. */
+/* Divides the columns of a[m, n] by their lengths, which are the values, and sorts them in descending order. */
 SMALL_INLINE void NAMED(svd_values)(T (*a)[LANES], T (*v)[LANES], T (*w)[LANES], int m, int n, int vectors, T *odd) {
     for (int j = 0; j < n; j++) {
         EACH w[j][l] = 0;
@@ -182,7 +182,7 @@ SMALL_INLINE uint32_t NAMED(svd_of)(const T *x, int count, int rows, int columns
     return NAMED(mask)(odd, count);
 }
 
-/* x -> values in descending order; u and vh, with as many columns and rows as values, unless they are NULL. */
+/* x -> values in descending order; and u and vh, with as many columns and rows as values, unless these are NULL. */
 static WIDE uint32_t NAMED(svd)(const T *x, int count, int m, int n, T *s, T *u, T *vh) {
     return NAMED(svd_of)(x, count, m, n, s, u, vh);
 }

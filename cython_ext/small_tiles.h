@@ -1,4 +1,4 @@
-/* Square tiles of numbers with rows and columns exchanged, in registers: eight floats or four doubles a side. */
+/* Transposes square tiles of numbers in registers: eight floats or four doubles a side. */
 #ifndef MPIJAX_SMALL_TILES_H
 #define MPIJAX_SMALL_TILES_H
 

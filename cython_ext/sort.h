@@ -1,16 +1,18 @@
-/* Rows of arrays in the order of their keys; equal elements stay in order.
+/* Sorts rows of arrays by keys; equal elements keep their order.
 
    An element's key is a number of at most 64 bits, or several of them (groups), each made of parts: numbers of an
-   operand whose order is that of unsigned integers. A key is packed with its place in the row into one integer, and
-   NumPy's vector instructions sort those, or, in long rows, passes over the bytes of the keys (see radix). Of a key that
-   leaves no room for the place the upper bits are packed, and what is equal then is sorted by the rest.
+   operand mapped to order-preserving unsigned integers. A key and the element's position in the row are packed into one
+   integer. NumPy's vectorized sort sorts these integers; in long rows, radix passes over the bytes of the keys do. If a
+   key leaves no room for the position, its upper bits are packed, and elements equal in them are then sorted by the
+   rest.
 
-   Threads share the rows, or the passes over a long one. The order is a matter of the elements alone, so how they share
-   them says nothing about results.
+   Threads share the rows, or the passes over a long row. The order depends only on the elements, not on the
+   threads.
 
-   words: rows, elements of a row, operands, groups, NumPy's number of the type of values alone (else -1), where the
-   tables begin; the bytes of an element of each operand; for each group its bits and its parts; for each part, in order of groups: operand, first
-   byte in the element, bytes, form, the bits of infinity or the number of the table. Tables: ranks of 256 bytes.
+   words: rows, elements of a row, operands, groups, NumPy's type number if only values are sorted (else -1),
+   the offset of the tables; the bytes of an element of each operand; for each group its bits and its number of parts;
+   for each part, in order of groups: operand, first byte in the element, bytes, form, the bits of infinity or the
+   number of the table. Tables: ranks of 256 bytes.
 
    buffers: operands, results, status. */
 #ifndef MPIJAX_SORT_H
@@ -22,15 +24,15 @@
 
 #include "share.h"
 
-#define SORT_SHORT 256 /* rows whose keys need no memory of their own */
+#define SORT_SHORT 256 /* rows of at most this length keep their keys on the stack */
 #define SORT_NUMBERS 13 /* NumPy's types of real numbers, from bool to float64 */
-#define SORT_KEYS 8 /* NumPy's number of the type of packed keys, uint64 */
-#define SORT_RUNS 8 /* runs in order, up to which they are merged */
-#define SORT_MERGED 1024 /* elements of a row from which on runs are looked for */
-#define SORT_LONG 4096 /* elements of a row from which on it is sorted by passes */
-#define SORT_LEAST 16384 /* elements that a thread takes at least */
-#define SORT_FEW_ROWS 16 /* fewer long rows are not shared, but each one */
-#define SORT_PARTS 64 /* of a row in a pass, at most */
+#define SORT_KEYS 8 /* NumPy's type number of packed keys, uint64 */
+#define SORT_RUNS 8 /* at most this many sorted runs are merged */
+#define SORT_MERGED 1024 /* minimum elements of a row to search for runs */
+#define SORT_LONG 4096 /* minimum elements of a row to sort it by radix passes */
+#define SORT_LEAST 16384 /* minimum elements per thread */
+#define SORT_FEW_ROWS 16 /* with fewer long rows, threads share each row */
+#define SORT_PARTS 64 /* maximum parts of a row in a pass */
 #define SORT_DIGITS 256
 
 enum { SORT_UNSIGNED, SORT_SIGNED, SORT_FLOAT, SORT_TABLE };
@@ -43,7 +45,7 @@ typedef struct {
     const int64_t *words, *sizes, *groups, *parts;
     void **buffers;
     int64_t row;
-    sort_function sort, merge; /* of any row, and of one that consists of a few runs in order */
+    sort_function sort, merge; /* for any row, and for one that consists of a few sorted runs */
     uint64_t *keys, *packed, *order, *held;
 } sort_job;
 
@@ -109,7 +111,7 @@ static void sort_some_keys(void **unused, int64_t *params, int64_t begin, int64_
                           p == last ? k->places : 0);
 }
 
-/* The keys of one group; `lift`, `places`: how they are packed. */
+/* The keys of one group. lift, places: how they are packed. */
 static void sort_keys(const sort_job *job, int64_t group, const uint64_t *order, int64_t n, uint64_t *keys, int lift,
                       uint64_t places) {
     sort_keying k = {job, group, order, keys, places, lift};
@@ -118,8 +120,8 @@ static void sort_keys(const sort_job *job, int64_t group, const uint64_t *order,
 
 /* ---- radix: passes over the digits of keys, from the last one
 
-   A pass counts the elements of each part of a row by a digit of their keys and puts them where those with smaller digits
-   end, part by part: equal ones stay in order. Digits that all elements have in common need no pass. */
+   A pass counts the elements of each part of a row by one digit of their keys. It then writes them, part by part, after
+   those with smaller digits, so equal elements keep their order. Digits common to all elements need no pass. */
 
 typedef struct {
     const void *from;
@@ -202,7 +204,7 @@ static const sort_passes sort_radix_32[] = {SORT_PASSES(plain_32), SORT_PASSES(s
 static const sort_passes sort_radix_64[] = {SORT_PASSES(plain_64), SORT_PASSES(signed_64), SORT_PASSES(float_64)};
 
 /* Sorts x[n] to `out`, numbers of 4 or 8 bytes, by the bits of their keys from `from_bit` on. `out` may be `x`; room: as
-   much memory again. 0 where there is no memory for the counts. */
+   much scratch memory. Returns 0 if there is no memory for the counts. */
 static int sort_by_passes(const void *x, void *out, void *room, int64_t n, int64_t size, int64_t form, int from_bit) {
     const sort_passes *of = &(size == 4 ? sort_radix_32 : sort_radix_64)[form];
     sort_pass *pass = malloc(sizeof *pass);
@@ -240,8 +242,8 @@ static int sort_by_passes(const void *x, void *out, void *room, int64_t n, int64
 
 /* ---- orders */
 
-/* Whether a row consists of a few runs in order, as the parts of other ranks do. Of a random one it looks at the first
-   elements only. */
+/* Whether a row consists of a few sorted runs, like parts that other ranks have sorted. In a random row it checks the
+   first elements only. */
 #define SORT_FEW_RUNS(NAME, T)                                                                                        \
     static int sort_few_runs_##NAME(const T *x, int64_t n) {                                                          \
         int runs = 1;                                                                                                 \
@@ -267,7 +269,7 @@ static int sort_few_runs(const void *x, int64_t n, int64_t size, int64_t form) {
     return size == 4 ? sort_few_runs_u4(x, n) : sort_few_runs_u8(x, n);
 }
 
-/* Keys with their places in the lowest bits, in the order of the places; room: for as many. */
+/* Sorts keys that have their positions in the lowest bits and are in the order of positions; room: scratch memory. */
 static inline void sort_integers(const sort_job *job, uint64_t *x, int64_t n, int places, uint64_t *room) {
     if (n > 8) {
         const int runs = sort_few_runs(x, n, sizeof *x, SORT_UNSIGNED);
@@ -283,12 +285,12 @@ static inline void sort_integers(const sort_job *job, uint64_t *x, int64_t n, in
     }
 }
 
-/* Sorts the elements at order[begin:end] by a group and those behind it. */
+/* Sorts the elements at order[begin:end] by a group and the groups after it. */
 static void sort_range(const sort_job *job, int64_t begin, int64_t end, int64_t group) {
     const int64_t n = end - begin;
     uint64_t *keys = job->keys + begin, *packed = job->packed + begin, *order = job->order + begin;
     uint64_t lowest = ~(uint64_t)0, highest = 0;
-    for (; lowest >= highest; group++) { /* groups in which all are equal say nothing */
+    for (; lowest >= highest; group++) { /* skips groups in which all keys are equal */
         if (n < 2 || group == job->words[SORT_GROUPS]) return;
         sort_keys(job, group, order, n, keys, 0, 0);
         lowest = ~(uint64_t)0, highest = 0;
@@ -336,7 +338,7 @@ static void sort_take(char *restrict out, const char *restrict x, int64_t size, 
     }
 }
 
-/* Elements of a row of all operands. */
+/* Copies elements of a row, for all operands, in their new order. */
 static void sort_take_some(void **unused, int64_t *params, int64_t begin, int64_t end) {
     const sort_job *job = (const sort_job *)params;
     const int64_t n = job->words[SORT_LENGTH], operands = job->words[SORT_OPERANDS];
@@ -362,7 +364,7 @@ static void sort_by_keys(const sort_job *job) {
     sort_share(sort_take_some, NULL, (int64_t *)job, n, SORT_LEAST);
 }
 
-/* ---- values alone: equal ones are the same, but for zeros of both signs */
+/* ---- values without operands: equal ones are identical, except for zeros of both signs */
 
 #define SORT_ZEROS(T, I, SIGN)                                                                                        \
     static void sort_zeros_##T(T *out, const T *x, int64_t n) {                                                       \
@@ -423,7 +425,7 @@ static void sort_rows(void **unused, int64_t *params, int64_t begin, int64_t end
     if (memory != few) free(memory);
 }
 
-/* Of few long rows the passes are shared, of others the rows. */
+/* With few long rows, threads share the passes, otherwise the rows. */
 static void sort_run(void **buffers, const int64_t *words, const sort_function *functions,
                      const sort_function *merging) {
     const int64_t rows = words[SORT_ROWS], n = words[SORT_LENGTH], values = words[SORT_VALUES];

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sorting as machine code for the executor: `sort.h`, with NumPy's functions for short rows of numbers."""
+"""Sorting as native code for the executor: `sort.h`, with NumPy's functions for short rows of numbers."""
 
 from libc.stdint cimport int64_t
 
@@ -20,8 +20,8 @@ sort_share = on_threads
 
 cdef extern from *:
     """
-    /* What sorts rows of a type of numbers: those of 8 and 16 bits in linear time, where equal ones stay in order.
-       What merges runs is the stable sort of the others. */
+    /* NumPy's function that sorts rows of a number type; for 8 and 16 bits it is linear and stable.
+       To merge runs, the stable sort of the other types. */
     static sort_function function_of(int number, int merges) {
         PyArray_Descr *type = PyArray_DescrFromType(number);
         int kind = merges || PyDataType_ELSIZE(type) < 4 ? NPY_STABLESORT : NPY_QUICKSORT;
@@ -45,5 +45,5 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
 
 
 def address():
-    """Where the function for the executor is."""
+    """The address of the function for the executor."""
     return <size_t>&run

@@ -1,5 +1,6 @@
-/* When each step of programs began and ended: kernels of the executor that note a time. Programs have them around their
-   steps while the option `mpijax_profile_kernels` is on (mpijax/runtime/step_notes.py), others do not pay for them. */
+/* Times of program steps: kernels of the executor that note a time. Programs have them around their steps only while
+   the option `mpijax_profile_kernels` is on (mpijax/runtime/reports/step_notes.py), so other programs do not pay for
+   them. */
 
 #ifndef MPIJAX_STEP_NOTES_H
 #define MPIJAX_STEP_NOTES_H
@@ -8,19 +9,19 @@
 
 #include "record.h"
 
-#define MJ_NOTES 131072     /* notes that are kept; a power of 2 */
+#define MJ_NOTES 131072     /* number of notes kept; a power of 2 */
 
 typedef struct {
     uint64_t ticks, thread;
-    int64_t what;           /* the number of the step, times 2; 1 more where it ends */
+    int64_t what;           /* the number of the step, times 2; plus 1 where it ends */
 } mj_note;
 
 static mj_note *mj_notes;
 static _Atomic uint64_t mj_noted;
 
-/* How often each step has run, and for how long, without the steps of other programs that it called. */
-#define MJ_STEPS 65536      /* steps that are counted */
-#define MJ_INSIDE 32        /* steps inside of one another */
+/* For each step, the number of its runs and their total time, without the steps of other programs that it called. */
+#define MJ_STEPS 65536      /* number of steps counted */
+#define MJ_INSIDE 32        /* maximum nesting of steps */
 
 typedef struct {
     _Atomic uint64_t ticks, calls;
@@ -54,7 +55,7 @@ static void mj_count_step(int64_t what, uint64_t now) {
         mj_open[mj_opened - 1].inside += took;
 }
 
-/* As a kernel: params[0] is what to note. */
+/* A kernel; params[0] is the note. */
 static void mj_note_step(void **ptrs, int64_t *params, int64_t begin, int64_t end) {
     (void)ptrs, (void)begin, (void)end;
     uint64_t n = atomic_fetch_add_explicit(&mj_noted, 1, memory_order_relaxed);

@@ -1,9 +1,9 @@
 /* Splits the range of a kernel over the cores of this rank.
 
-   The thread that calls works too. The others are started at the first split, spin for a moment after each
-   (the next kernel of a program follows within microseconds) and then sleep. A worker that wakes after the work
-   is done finds the job closed: nobody waits for it. One split at a time; a second thread of the program runs
-   its kernel alone meanwhile. */
+   The calling thread works too. The other threads are started at the first split. After each split they spin for a
+   moment, because the next kernel of a program follows within microseconds, and then sleep. A worker that wakes after
+   the work is done finds the job closed, so no thread waits for it. Only one split runs at a time; meanwhile a second
+   thread of the program runs its kernel alone. */
 
 #ifndef MPIJAX_THREADS_H
 #define MPIJAX_THREADS_H
@@ -19,7 +19,7 @@
 typedef void (*mt_kernel)(void **ptrs, int64_t *params, int64_t begin, int64_t end);
 
 #define MT_MAX_THREADS 256
-#define MT_SPINS 4000               /* about 20 µs of looking for work before sleeping */
+#define MT_SPINS 4000               /* about 20 µs of polling for work before sleeping */
 #define MT_CHUNKS 4                 /* chunks per thread: a disturbed core leaves some to the others */
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -33,23 +33,23 @@ typedef struct {
     void **ptrs;
     int64_t *params;
     int64_t extent, chunk;
-    uint64_t denormals;             /* the caller's mode, which the workers take over */
+    uint64_t denormals;             /* the caller's mode, which the workers adopt */
     _Atomic int64_t next;           /* where the next chunk begins */
 } mt_job;
 
 static mt_job mt_current;
 static _Atomic uint64_t mt_generation;      /* counts jobs */
 static _Atomic uint64_t mt_open;            /* the generation that may be joined, 0 for none */
-static _Atomic int mt_inside;               /* workers that look at mt_current */
+static _Atomic int mt_inside;               /* workers that access mt_current */
 static _Atomic int mt_sleepers;
-static int mt_threads = 1;                  /* threads to use, with the caller */
+static int mt_threads = 1;                  /* threads to use, including the caller */
 static int mt_started = 0;                  /* workers that exist */
 static pthread_mutex_t mt_busy = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t mt_sleep = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t mt_wake = PTHREAD_COND_INITIALIZER;
 
-/* The threads that a library, BLAS, has of its own. Kernels that call it and share their work leave it one on each of
-   ours. Several threads of the program may be in such kernels: the last one that leaves restores the number. */
+/* The thread count of a library (BLAS). Kernels that share their work and call it set it to one thread on each of ours.
+   Several threads of the program may be in such kernels: the last one to leave restores the count. */
 typedef struct {
     int (*get)(void);
     void (*set)(int);               /* NULL: the library has no such function */
@@ -75,7 +75,7 @@ static uint64_t mt_next_job(uint64_t seen) {
         mt_pause();
     }
     pthread_mutex_lock(&mt_sleep);
-    atomic_fetch_add(&mt_sleepers, 1);      /* before the last look: the caller looks here after it counted */
+    atomic_fetch_add(&mt_sleepers, 1);      /* before the last check: the caller reads this after it has counted */
     while (atomic_load(&mt_generation) == seen) pthread_cond_wait(&mt_wake, &mt_sleep);
     atomic_fetch_sub(&mt_sleepers, 1);
     pthread_mutex_unlock(&mt_sleep);
@@ -87,7 +87,7 @@ static void *mt_worker(void *unused) {
     uint64_t seen = 0;
     for (;;) {
         seen = mt_next_job(seen);
-        atomic_fetch_add(&mt_inside, 1);    /* first say so, then look whether the job is open: see mt_run */
+        atomic_fetch_add(&mt_inside, 1);    /* must precede the check whether the job is open: see mt_run */
         if (atomic_load(&mt_open) == seen) {
             dn_switch(mt_current.denormals);
             mt_work(&mt_current);
@@ -97,7 +97,7 @@ static void *mt_worker(void *unused) {
     return NULL;
 }
 
-/* In a child of fork there are no workers, and no job. */
+/* A forked child has no workers and no job. */
 static void mt_after_fork(void) {
     mt_started = 0;
     atomic_store(&mt_generation, 0);
@@ -127,7 +127,7 @@ static void mt_start_workers(void) {
     while (mt_started < mt_threads - 1) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, mt_worker, NULL) != 0) {
-            mt_threads = mt_started + 1;    /* the system allows no more */
+            mt_threads = mt_started + 1;    /* the system allows no more threads */
             break;
         }
         mt_started++;
@@ -160,8 +160,8 @@ static void mt_run(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, i
         pthread_mutex_unlock(&mt_sleep);
     }
     mt_work(&mt_current);
-    /* A worker says that it is inside before it looks whether the job is open, and we close it before we look
-       whether somebody is inside: either it sees that the job is closed, or we see it. */
+    /* A worker increments mt_inside before it checks whether the job is open; we close the job before we check
+       mt_inside: either it sees that the job is closed, or we see it inside. */
     atomic_store(&mt_open, 0);
     for (int spins = 0; atomic_load(&mt_inside) > 0; spins++) {
         if (spins < MT_SPINS) mt_pause();
@@ -170,7 +170,7 @@ static void mt_run(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, i
     pthread_mutex_unlock(&mt_busy);
 }
 
-/* As mt_run, for kernels that call a library. */
+/* Like mt_run, for kernels that call a library. */
 static void mt_run_alone(mt_kernel fn, void **ptrs, int64_t *params, int64_t extent, int64_t grain,
                          const mt_library *library) {
     if (library->set) {

@@ -1,8 +1,8 @@
-/* The k largest elements of rows, in descending order, and their places; of equal ones the first.
+/* The k largest elements of rows, in descending order, and their positions; of equal ones the first.
 
-   Elements are compared as integers of their width. A row is read once: what is not above the smallest of the k largest
-   so far is passed over a block at a time. Of the rest a few are kept sorted; many are collected until there is as much
-   again, of which the k largest are kept. */
+   Elements are compared as integers of their width. A row is read once: blocks without an element above the smallest of
+   the k largest so far are skipped. For a small k, the others are inserted into a sorted list. For a larger k, they are
+   collected until there are as many again, of which the k largest are kept. */
 #ifndef MPIJAX_TOP_K_H
 #define MPIJAX_TOP_K_H
 
@@ -13,8 +13,8 @@
 #include "share.h"
 
 #define TOP_K_BLOCK 64
-#define TOP_K_LEAST 16384 /* elements that a thread takes at least */
-#define TOP_K_SHORT 16 /* so few entries are kept sorted by insertion */
+#define TOP_K_LEAST 16384 /* minimum elements per thread */
+#define TOP_K_SHORT 16 /* at most this many entries are kept sorted by insertion */
 
 typedef struct {
     int64_t key, place;
@@ -24,7 +24,7 @@ static inline int top_k_before(top_k_entry a, top_k_entry b) {
     return a.key > b.key || (a.key == b.key && a.place < b.place);
 }
 
-/* Divides n >= 2 entries in two parts, the first one before the second; the size of the first. */
+/* Partitions n >= 2 entries into two parts, the first one before the second; returns the size of the first. */
 static int64_t top_k_split(top_k_entry *a, int64_t n, uint32_t *random) {
     *random = *random * 1664525u + 1013904223u;
     top_k_entry pivot = a[(int64_t)(((uint64_t)*random * (uint64_t)(n - 1)) >> 32)];
@@ -41,7 +41,7 @@ static int64_t top_k_split(top_k_entry *a, int64_t n, uint32_t *random) {
     }
 }
 
-/* Brings the first k of n entries to the front, in any order. */
+/* Moves the first k of n entries to the front, in any order. */
 static void top_k_select(top_k_entry *a, int64_t n, int64_t k, uint32_t *random) {
     for (int64_t from = 0; n - from > 1;) {
         int64_t middle = from + top_k_split(a + from, n - from, random);
@@ -51,14 +51,14 @@ static void top_k_select(top_k_entry *a, int64_t n, int64_t k, uint32_t *random)
     }
 }
 
-/* Puts an entry among n sorted ones; what was at n is overwritten. */
+/* Inserts an entry among n sorted ones; overwrites entry n. */
 static inline void top_k_insert(top_k_entry *a, int64_t n, top_k_entry e) {
     for (; n > 0 && top_k_before(e, a[n - 1]); n--) a[n] = a[n - 1];
     a[n] = e;
 }
 
 static void top_k_sort(top_k_entry *a, int64_t n, uint32_t *random) {
-    while (n > TOP_K_SHORT) { /* the shorter part by recursion */
+    while (n > TOP_K_SHORT) { /* recurse into the shorter part */
         int64_t m = top_k_split(a, n, random);
         if (m < n - m) {
             top_k_sort(a, m, random);
@@ -72,7 +72,7 @@ static void top_k_sort(top_k_entry *a, int64_t n, uint32_t *random) {
     for (int64_t i = 1; i < n; i++) top_k_insert(a, i, a[i]);
 }
 
-/* Integers; unsigned ones, by their bits as signed ones; floats, whose bits count down below zero. */
+/* Integers; unsigned integers, mapped to signed ones; floats, whose bits decrease below zero. */
 #define TOP_K_INTEGER(x) (x)
 #define TOP_K_UNSIGNED(x) (I)((x) ^ LOWEST)
 #define TOP_K_FLOAT(x) (I)((x) ^ (((x) >> (8 * sizeof(I) - 1)) & ~LOWEST))
@@ -112,8 +112,8 @@ static void top_k_some(void **buffers, int64_t *words, int64_t begin, int64_t en
     free(line);
 }
 
-/* buffers: operand, values, places, an int32 that is not 0 if there was no memory. words: log2 of the elements' bytes;
-   0 for integers, 1 for unsigned ones, 2 for floats; sizes before the axis, of it and behind it; k. */
+/* buffers: operand, values, positions, an int32 that is not 0 if there was no memory. words: log2 of the elements'
+   bytes; 0 for integers, 1 for unsigned ones, 2 for floats; sizes before the axis, of it and after it; k. */
 static void top_k_run(void **buffers, const int64_t *words) {
     int64_t rows = words[2] * words[4];
     if (rows == 0 || words[5] == 0) return;

@@ -1,4 +1,4 @@
-/* The part of top_k.h that depends on the width of elements: I, a signed integer; LOWEST, its least; NAMED(name). */
+/* The part of top_k.h that depends on the width of elements: I, a signed integer; LOWEST, its minimum; NAMED(name). */
 
 #define TOP_K_ROW(kind, ORDER)                                                                                        \
     /* Where the first block from i on begins that has an element above the limit, or is not whole. */                \

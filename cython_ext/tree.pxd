@@ -1,8 +1,8 @@
-# What other extensions may cimport: `from mpijax._ext.tree cimport PyTreeDef, flatten_into`.
+# Declarations for other extensions: `from mpijax._ext.tree cimport PyTreeDef, flatten_into`.
 
 
 cdef class NodeType:
-    # How one registered type is taken apart and put together.
+    # The functions that take one registered type apart and put it together.
     cdef readonly object type
     cdef readonly object to_iterable
     cdef readonly object from_iterable
@@ -15,7 +15,7 @@ cdef class PyTreeDef:
     cdef readonly Py_ssize_t num_leaves
     cdef readonly Py_ssize_t num_nodes
     cdef int kind
-    cdef bint shareable                 # may stay in the table of treedefs: holds no object of the user alive
+    cdef bint shareable                 # whether it may be cached: it keeps no object of the user alive
     cdef bint hashed
     cdef Py_hash_t hash_value
     cdef tuple kids                     # the PyTreeDef of each child
@@ -25,5 +25,5 @@ cdef class PyTreeDef:
     cdef object unflatten_list(self, list leaves)
 
 
-# Appends the leaves of `tree` to `leaves`; gives the PyTreeDef.
+# Appends the leaves of `tree` to `leaves`; returns the PyTreeDef.
 cdef object flatten_into(object tree, list leaves)

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=True, wraparound=False
-"""Flattening and unflattening of pytrees: the part of them that stands in the path of every call.
+"""Flattening and unflattening of pytrees: the part of it that every call uses.
 
-A treedef is a tree of `PyTreeDef` nodes, made bottom-up. Nodes are looked up in a table by what they are made
-of, so that flattening two trees of the same structure usually gives the *same* object: nothing is allocated
-but the list of leaves, and comparing or hashing the structure costs nothing. The table is lossy (a slot holds
-one node) and bounded; identity is never relied upon, only profited from.
+A treedef is a tree of `PyTreeDef` nodes, made bottom-up. Nodes are cached by their contents, so flattening two trees of
+the same structure usually gives the *same* object: only the list of leaves is allocated, and comparing or hashing the
+structure costs nothing. The cache is lossy (a slot holds one node) and bounded: identity is an optimization, never
+required.
 
-Three such tables exist: treedefs, orders of dict keys, and types known to be leaves.
+There are three such caches: treedefs, orders of dict keys, and types known to be leaves.
 """
 
 from cpython.dict cimport PyDict_GetItem, PyDict_Next, PyDict_Size
@@ -19,7 +19,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTu
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE_OF "(PyObject*)Py_TYPE" (object)
-    int Py_EnterRecursiveCall(const char* where) except *  # any number but 0 is an error
+    int Py_EnterRecursiveCall(const char* where) except *  # any nonzero value is an error
     void Py_LeaveRecursiveCall()
     void Py_SET_SIZE(object, Py_ssize_t)
 
@@ -35,7 +35,7 @@ cdef enum Kind:
     DATACLASS
 
 cdef enum:
-    INLINE = 32             # children of a node that fit on the stack
+    INLINE = 32             # maximum children of a node on the stack
     TREEDEF_SLOTS = 2048
     ORDER_SLOTS = 512
     LEAF_TYPE_SLOTS = 256
@@ -51,7 +51,7 @@ cdef frozenset BUILTIN_NODES = frozenset((tuple, list, dict, NoneType))
 # ---- registry ----------------------------------------------------------------------------------------------
 
 cdef class NodeType:
-    """How one registered type is taken apart and put together."""
+    """The functions that take one registered type apart and put it together."""
 
     def __init__(self, type, to_iterable, from_iterable, to_iterable_with_keys=None, data_fields=None,
                  meta_fields=None):
@@ -64,7 +64,7 @@ cdef class NodeType:
 
 
 def register(NodeType node_type):
-    """Adds a type; a type is registered once."""
+    """Registers a type; each type can be registered once."""
     cdef int slot
     cdef PyObject* old
     if node_type.type in BUILTIN_NODES or node_type.type in registry:
@@ -73,7 +73,7 @@ def register(NodeType node_type):
     for slot in range(LEAF_TYPE_SLOTS):
         old = leaf_types[slot]
         leaf_types[slot] = NULL
-        Py_XDECREF(old)         # last, as in `remember`: it may run Python, and another thread
+        Py_XDECREF(old)         # last, as in `remember`: it may run Python code, and another thread
 
 
 def lookup(cls):
@@ -82,7 +82,7 @@ def lookup(cls):
 
 
 def registered_types():
-    """The types that were registered, as a tuple."""
+    """The registered types, as a tuple."""
     return tuple(registry)
 
 
@@ -108,7 +108,7 @@ cdef inline size_t slot_of(size_t h, size_t slots) noexcept:
 
 
 cdef inline int classify(object x, PyObject** node_type) except -1:
-    """The kind of `x`; for registered types, what is known of them."""
+    """The kind of `x`; for registered types also their NodeType."""
     cdef PyObject* t = Py_TYPE_OF(x)
     cdef size_t slot = ((<size_t>t >> 4) ^ (<size_t>t >> 12)) % LEAF_TYPE_SLOTS
     if leaf_types[slot] == t:
@@ -126,7 +126,7 @@ cdef inline int classify(object x, PyObject** node_type) except -1:
         return CUSTOM if (<NodeType>node_type[0]).data_fields is None else DATACLASS
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return NAMEDTUPLE
-    # Holding the type keeps its address from being used by another one.
+    # The cache holds a reference to the type, so its address cannot be reused.
     remember(leaf_types, slot, <object>t)
     return LEAF
 
@@ -134,7 +134,7 @@ cdef inline int classify(object x, PyObject** node_type) except -1:
 # ---- treedefs ----------------------------------------------------------------------------------------------
 
 cdef class PyTreeDef:
-    """The structure of a pytree: node types, auxiliary data, places of the leaves. Immutable, hashable.
+    """The structure of a pytree: node types, auxiliary data, positions of the leaves. Immutable, hashable.
 
     >>> structure = mpijax.tree_util.tree_structure({"a": 1, "b": [2, 3]})
     >>> structure, structure.num_leaves
@@ -163,7 +163,7 @@ cdef class PyTreeDef:
         return out
 
     def compose(self, PyTreeDef inner not None):
-        """This treedef with `inner` in the place of every leaf."""
+        """This treedef with `inner` instead of every leaf."""
         return compose_node(self, inner)
 
     def children(self):
@@ -198,7 +198,7 @@ cdef class PyTreeDef:
         return walk_node(self, on_node, on_leaf, iter(leaves))
 
     def from_iterable_tree(self, xs):
-        """The pytree of this structure from nested iterables that follow it."""
+        """The pytree of this structure, from nested iterables with the same structure."""
         if self.kind == LEAF:
             return xs
         parts = list(xs)
@@ -208,7 +208,7 @@ cdef class PyTreeDef:
 
     @staticmethod
     def from_node_data_and_children(registry, node_data, children):
-        """The treedef of which `node_data()` and `children()` gave these."""
+        """The treedef with this `node_data()` and these `children()`."""
         return treedef_of(node_data, tuple(children))
 
     def __hash__(self):
@@ -241,7 +241,7 @@ cdef class PyTreeDef:
 
 
 def hashable(data):
-    """`data`, or None if it has no hash: auxiliary data need only be comparable."""
+    """`data`, or None if it is not hashable: auxiliary data need only be comparable."""
     try:
         hash(data)
     except TypeError:
@@ -271,7 +271,7 @@ cdef bint same_root(PyTreeDef a, PyTreeDef b) except -1:
             or a.node_type is not b.node_type or len(a.kids) != len(b.kids)):
         return False
     try:
-        # Identical objects are taken as equal, also those that compare elementwise.
+        # Identical objects count as equal, even if they compare elementwise.
         return not PyObject_RichCompareBool(a.data, b.data, Py_NE)
     except Exception as error:
         raise ValueError(
@@ -303,14 +303,14 @@ cdef PyTreeDef NONE_DEF = make_treedef(NONE, None, None, (), True)
 
 
 cdef bint is_plain(object data):
-    """Whether `data` is made of immutable built-in values, which may be kept alive without harm."""
+    """Whether `data` consists of immutable built-in values, which may safely be kept alive."""
     if data is None or type(data) in (str, int, bool, float, complex, bytes):
         return True
     return type(data) is tuple and all([is_plain(item) for item in <tuple>data])
 
 
 cdef bint interchangeable(object a, object b):
-    """Whether the two are the same object, or tuples of the same. Equality is too weak: 1 == True."""
+    """Whether the two are the same object, or tuples of the same objects. Equality is too weak: 1 == True."""
     cdef Py_ssize_t i, n
     if a is b:
         return True
@@ -326,7 +326,7 @@ cdef bint interchangeable(object a, object b):
 
 
 cdef PyTreeDef node(int kind, object data, NodeType node_type, PyObject** kids, Py_ssize_t n):
-    """The treedef with these children, from the table if it is there."""
+    """The treedef with these children, from the cache if it is there."""
     cdef size_t h = mix(<size_t>kind, <PyObject*>node_type)
     cdef Py_ssize_t i
     cdef PyTreeDef found
@@ -363,7 +363,7 @@ cdef void remember(PyObject** table, size_t slot, object x) noexcept:
 
 
 def treedef_of(node_data, tuple children):
-    """The treedef with this (type, data) at its root, or the leaf if it is None."""
+    """The treedef with this (type, data) at its root; a leaf for None."""
     cdef NodeType node_type
     cdef int kind
     for child in children:
@@ -444,7 +444,7 @@ cdef str node_text(PyTreeDef d):
 # ---- flattening --------------------------------------------------------------------------------------------
 
 cdef class KeyOrder:
-    # The keys of a dict in the order of insertion and sorted, and where each sorted key was inserted.
+    # The keys of a dict in insertion order and sorted, and the insertion position of each sorted key.
     cdef tuple inserted
     cdef tuple keys
     cdef Py_ssize_t* where
@@ -463,7 +463,7 @@ cdef tuple sorted_keys(tuple keys):
 
 
 cdef KeyOrder key_order(PyObject** keys, Py_ssize_t n):
-    """The order of these keys, looked up by identity. Only plain keys, being immutable, are remembered."""
+    """The order of these keys, cached by identity. Only plain keys are cached, because they are immutable."""
     cdef size_t h = <size_t>n
     cdef Py_ssize_t i
     cdef KeyOrder order
@@ -493,7 +493,7 @@ cdef KeyOrder key_order(PyObject** keys, Py_ssize_t n):
 
 
 cdef inline PyObject* visit(object x, list leaves, object is_leaf, bint none_is_leaf) except NULL:
-    """Appends the leaves of `x`; gives its treedef as an owned reference, which spares loops work."""
+    """Appends the leaves of `x`; returns its treedef as an owned reference, which is cheaper in loops."""
     cdef PyObject* node_type = NULL
     cdef int kind
     cdef object treedef
@@ -593,7 +593,7 @@ cdef PyTreeDef visit_list(list x, list leaves, object is_leaf, bint none_is_leaf
     cdef PyObject** kids = space(on_stack, n)
     try:
         while done < n:
-            # The bounds are checked: a flatten function of the user's may have shortened the list.
+            # The bounds are checked: a user's flatten function may have shortened the list.
             kids[done] = visit(x[done], leaves, is_leaf, none_is_leaf)
             done += 1
         return node(LIST, None, None, kids, n)
@@ -616,7 +616,7 @@ cdef PyTreeDef visit_dict(dict x, list leaves, object is_leaf, bint none_is_leaf
         kids = space(NULL, 3 * n)
         keys, values = kids + n, kids + 2 * n
     try:
-        # Keys and values are held: a flatten function of the user's, or another thread, may change the dict.
+        # Keys and values are held: a user's flatten function, or another thread, may change the dict.
         while held < n and PyDict_Next(x, &position, &keys[held], &values[held]):
             Py_XINCREF(keys[held])
             Py_XINCREF(values[held])
@@ -642,7 +642,7 @@ cdef PyTreeDef flatten(object tree, list leaves, object is_leaf, bint none_is_le
 
 
 cdef list room_for(object tree):
-    """An empty list with room for as many leaves as the root has children: most trees are flat."""
+    """An empty list with capacity for the root's children: most trees are flat."""
     cdef Py_ssize_t n = 1
     if type(tree) is dict:
         n = len(<dict>tree)
@@ -662,7 +662,7 @@ cdef object flatten_into(object tree, list leaves):
 def tree_flatten(tree, is_leaf=None):
     """The list of leaves of `tree` and its structure.
 
-    `is_leaf` is asked at every step, with the object, whether to take the whole subtree as a leaf.
+    `is_leaf` is called with each subtree and returns whether to treat it as a leaf.
 
     >>> mpijax.tree_util.tree_flatten({"a": 1, "b": [2, 3]})
     ([1, 2, 3], PyTreeDef({'a': *, 'b': [*, *]}))
@@ -693,7 +693,7 @@ def tree_structure(tree, is_leaf=None):
 
 
 def tree_flatten_none_is_leaf(tree, is_leaf=None):
-    """`tree_flatten` where None is a leaf."""
+    """`tree_flatten` with None as a leaf."""
     cdef list leaves = room_for(tree)
     treedef = flatten(tree, leaves, is_leaf, True)
     return leaves, treedef
@@ -724,7 +724,7 @@ def flatten_one_level(tree):
     if kind == NAMEDTUPLE:
         return list(tree), type(tree)
     children, data = take_apart(<NodeType>node_type, tree)
-    # The fields of a dataclass are a list, as in JAX.
+    # JAX returns the fields of a dataclass as a list.
     return (list(children) if (<NodeType>node_type).data_fields is not None else children), data
 
 
@@ -838,7 +838,7 @@ cdef int flattened_up_to(PyTreeDef d, object x, list out, Py_ssize_t start) exce
 
 
 cdef object matching_children(PyTreeDef d, object x):
-    """The children of `x`, a sequence; an error if its root is not that of `d`."""
+    """The children of `x`, as a sequence; raises if its root differs from that of `d`."""
     cdef Py_ssize_t n = len(d.kids)
     if d.kind == NONE:
         if x is not None:

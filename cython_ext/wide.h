@@ -1,5 +1,5 @@
-/* WIDE functions are compiled for several generations of processors; the one that suits is taken at run time.
-   (Levels, not names as "haswell": those would match that maker's processors alone.) */
+/* WIDE functions are compiled for several generations of processors; the best one is selected at run time.
+   (Levels, not names such as "haswell": those would match only that vendor's processors.) */
 #ifndef MPIJAX_WIDE_H
 #define MPIJAX_WIDE_H
 

@@ -1,12 +1,12 @@
-"""``mpijax.checkpoint``: JAX's function of that name, with which pytrees of arrays are also saved and restored.
+"""``mpijax.checkpoint``: JAX's function of that name, which also has functions to save and restore pytrees of arrays.
 
 ``jax.checkpoint`` is a function (it recomputes values instead of keeping them). Here it also has the attributes `save`,
-`restore`, `Checkpointer`, ..., and this module stands for the same object, so that both of
+`restore`, `Checkpointer`, ..., and this module is the same object, so that both of
 
     mpijax.checkpoint.save(path, state)
     from mpijax.checkpoint import Checkpointer, restore, save
 
-work, and what libraries do with ``jax.checkpoint`` too.
+work, as does all that libraries do with ``jax.checkpoint``.
 """
 
 import sys as _sys

@@ -1,4 +1,4 @@
-"""What importlib.metadata says of jax, jaxlib and mpi4jax while mpijax stands for them."""
+"""importlib.metadata's answers for jax, jaxlib and mpi4jax while mpijax replaces them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 def of(name: str) -> Iterator[importlib.metadata.Distribution]:
-    """The distribution that is asked for, if mpijax stands for it."""
+    """The requested distribution, if mpijax replaces it."""
     normal = re.sub(r"[-_.]+", "-", name).lower()
     if normal in _VERSIONS:
         yield _Distribution(normal, _VERSIONS[normal])

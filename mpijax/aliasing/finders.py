@@ -1,9 +1,9 @@
-"""The finders of `mpijax.as_jax`: modules of JAX are those of mpijax, under a second name.
+"""The finders of `mpijax.as_jax`: JAX's modules are mpijax's, under a second name.
 
-`Aliases` stands first among Python's finders: `jax.numpy` is the object `mpijax.numpy`, and nothing is executed twice.
-`Virtual` comes after the finders of files: it makes modules that have no file, for names that libraries import. These
-are of two kinds: public modules of JAX that mpijax lacks (`placeholders`), and private ones of which libraries use a
-few names (`names`).
+`Aliases` is the first of Python's finders: `jax.numpy` is the object `mpijax.numpy`, and no module is executed twice.
+`Virtual` comes after the finders of files. It makes modules without a file, for names that libraries import. There are
+two kinds: public modules of JAX that mpijax lacks (`placeholders`), and private ones of which libraries use a few names
+(`names`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from mpijax import version
 from mpijax.aliasing import names, placeholders
 
-# What a name of a package stands for; jaxlib has no counterpart.
+# The replacement of each package; jaxlib has no counterpart.
 ROOTS = {"jax": "mpijax", "jaxlib": "jaxlib", "mpi4jax": "mpijax.mpi"}
 
 
 def counterpart(name: str) -> str | None:
-    """mpijax's name of a module of JAX; None for modules of others.
+    """mpijax's name for a module of JAX; None for other modules.
 
     >>> from mpijax.aliasing import finders
     >>> finders.counterpart("jax.numpy.linalg"), finders.counterpart("numpy")
@@ -36,7 +36,7 @@ def counterpart(name: str) -> str | None:
 
 
 class Jax(ModuleType):
-    """The module `jax`: the attributes of mpijax, set and read there, under JAX's name and version."""
+    """The module `jax`: reads and sets mpijax's attributes, under JAX's name and version."""
 
     def __init__(self) -> None:
         super().__init__("jax", importlib.import_module("mpijax").__doc__)
@@ -49,7 +49,7 @@ class Jax(ModuleType):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_src":  # there without an import, as in JAX
+        if name == "_src":  # accessible without an import, as in JAX
             return importlib.import_module("mpijax._src")
         try:
             found = getattr(sys.modules["mpijax"], name)
@@ -57,7 +57,7 @@ class Jax(ModuleType):
             error.args = (str(error).replace("module 'mpijax'", "module 'jax'", 1),)
             raise
         if type(found) is ModuleType and found.__name__ == "mpijax." + name:
-            sys.modules.setdefault("jax." + name, found)  # there without an import, as in JAX
+            sys.modules.setdefault("jax." + name, found)  # accessible without an import, as in JAX
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -74,14 +74,14 @@ class Jax(ModuleType):
 
 
 class _Alias(Loader):
-    """Gives the module `name` under another name, as it is."""
+    """Loads the existing module `name` under another name."""
 
     def __init__(self, name: str):
         self.name = name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(self.name)
-        self.spec = module.__spec__  # Python is about to replace it
+        self.spec = module.__spec__  # Python is about to overwrite it
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -89,7 +89,7 @@ class _Alias(Loader):
 
 
 class _Made(Loader):
-    """Gives a module that has no file."""
+    """Loads a module that has no file."""
 
     def __init__(self, module: ModuleType):
         self.module = module
@@ -98,16 +98,16 @@ class _Made(Loader):
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to execute."""
+        """Does nothing: the module has no code."""
 
 
 def _made(name: str, module: ModuleType) -> ModuleSpec:
-    """Its submodules, if any, have no files either."""
+    """The spec of a module without a file. Its submodules, if any, have no files either."""
     return ModuleSpec(name, _Made(module), origin="mpijax.as_jax", is_package=True)
 
 
 class Aliases(MetaPathFinder):
-    """Finds `jax`, `jaxlib`, `mpi4jax` and what is below them, and tells their versions to importlib.metadata."""
+    """Finds `jax`, `jaxlib`, `mpi4jax` and their submodules, and gives importlib.metadata their versions."""
 
     makes_mpijax_jax = True
 
@@ -133,18 +133,18 @@ class Aliases(MetaPathFinder):
         return spec
 
     def find_distributions(self, context: Any) -> Iterable[Any]:
-        """Of the three, whoever asks for them by name; not for what is installed in a folder, as pip does."""
+        """The three distributions when requested by name, but not in listings of a folder, such as pip's."""
         if "path" in vars(context) or context.name is None:
             return []
         return importlib.import_module("mpijax.aliasing.distributions").of(context.name)
 
     @staticmethod
     def invalidate_caches() -> None:
-        """There are none."""
+        """Does nothing: there are no caches."""
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Of a module of mpijax, which need not have been imported."""
+    """The spec of a module of mpijax, without importing it."""
     loaded = sys.modules.get(name)
     return importlib.util.find_spec(name) if loaded is None else loaded.__spec__
 
@@ -159,7 +159,7 @@ class Virtual(MetaPathFinder):
 
     @staticmethod
     def found(name: str) -> ModuleSpec | None:
-        """The spec of a module without file."""
+        """The spec of a module without a file."""
         if name in names.modules():
             return _made(name, names.Names(name))
         reason = placeholders.reason(name)

@@ -1,7 +1,7 @@
-"""Private names of JAX that published libraries use: what each is here, and which library needs it.
+"""Private names of JAX that published libraries use, each with its location in mpijax and the libraries that need it.
 
-A row is (JAX's module, its name, where mpijax has it, the libraries). A module of `jax._src` that has a file in
-`mpijax/_src` takes its names from there; rows of such modules only say who needs them.
+A row is (JAX's module, the name, its location in mpijax, the libraries). A module of `jax._src` with a file in
+`mpijax/_src` takes its names from there; rows of such modules only list the libraries.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.util", "safe_map", "mpijax.api_util:safe_map", "JAX's tutorial on interpreters of Jaxprs"),
 )
 
-# Modules that libraries import for themselves, or only for their version.
+# Modules that libraries import without using their names, or only for their version.
 _VERSIONS = ("jaxlib", "jaxlib.version", "mpijax.lib")
 
 
 @cache
 def modules() -> dict[str, dict[str, str]]:
-    """{module: {name: where mpijax has it}}, the modules of `jax` by mpijax's name for them."""
+    """{module: {name: its location in mpijax}}, with `jax` modules under mpijax's name for them."""
     found: dict[str, dict[str, str]] = {name: {} for name in _VERSIONS}
     for module, name, home, _ in TABLE:
         found.setdefault(module.replace("jax.", "mpijax.", 1) if module.startswith("jax.") else module, {})[name] = home
@@ -44,7 +44,7 @@ def modules() -> dict[str, dict[str, str]]:
 
 
 class Names(ModuleType):
-    """A module whose names are taken from where mpijax has them, when they are used."""
+    """A module that looks up its names at their location in mpijax on first use."""
 
     def __init__(self, name: str):
         super().__init__(name, "Names of JAX that libraries use.")

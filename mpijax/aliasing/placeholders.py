@@ -1,7 +1,7 @@
-"""Public modules of JAX that mpijax lacks: they can be imported, and what is used of them says that it is missing.
+"""Placeholders for public modules of JAX that mpijax lacks: they can be imported, and calls of their names raise.
 
-Libraries import much that they never call. So what such a module holds is found by any public name, and may stand in
-annotations, among the bases of a class or in `isinstance`; calling it is an error with the reason.
+Libraries import much that they never call. So any public name exists in such a module. It may be used in annotations,
+as a base class or in `isinstance`; calling it raises an error with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from mpijax import missing
 
-# The packages among JAX's modules that mpijax lacks; the others have no modules below them.
+# JAX's packages that mpijax lacks; its other missing modules have no submodules.
 _PACKAGES = (
     """experimental.array_serialization experimental.colocated_python
     experimental.jax2tf experimental.mosaic experimental.pallas.ops experimental.roofline experimental.source_mapper
@@ -20,7 +20,7 @@ _PACKAGES = (
 
 
 def reason(module: str) -> str | None:
-    """Why mpijax lacks a public module of JAX; None for any other module.
+    """The reason why mpijax lacks a public module of JAX; None for any other module.
 
     >>> from mpijax.aliasing import placeholders
     >>> placeholders.reason("mpijax.experimental.pallas.ops.tpu") is None, placeholders.reason("mpijax.lib.xla_bridge")
@@ -38,12 +38,12 @@ def reason(module: str) -> str | None:
 
 
 class Missing(type):
-    """A name that mpijax lacks: a class without instances, so that it can stand wherever a name is only written."""
+    """A name that mpijax lacks: a class without instances, so that it is valid wherever a name may occur."""
 
     reason: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        home = next(c for c in cls.__mro__ if "reason" in vars(c))  # cls may be a library's class on top of it
+        home = next(c for c in cls.__mro__ if "reason" in vars(c))  # cls may be a library's subclass
         raise NotImplementedError(f"mpijax has no {home.__module__}.{home.__qualname__}: {cls.reason}.")
 
     def __getattr__(cls, name: str) -> Missing:
@@ -57,7 +57,7 @@ class Missing(type):
 
 
 def missing_name(module: str, name: str, why: str) -> Missing:
-    """Return the placeholder for a name. Names that Python itself looks up raise AttributeError."""
+    """The placeholder for a name. Names that Python itself looks up raise AttributeError."""
     last = name.rpartition(".")[2]
     if last.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Starting a program as Python does, for ``python -m mpijax.as_jax``."""
+"""Starts a program as Python does, for ``python -m mpijax.as_jax``."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def main() -> int:
 
 
 def _is_starter(code: CodeType) -> bool:
-    """Whether a frame is between Python and the program."""
+    """Whether a frame belongs to the code that starts the program."""
     return code.co_filename in (__file__, "<frozen runpy>", runpy.__file__)
 
 
 def _start(words: list[str]) -> None:
-    """As Python starts a program: the place of its modules first in `sys.path`, its words in `sys.argv`."""
+    """Start the program as Python would: its folder first in `sys.path`, its arguments in `sys.argv`."""
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -64,7 +64,7 @@ def _start_file(words: list[str]) -> None:
 
 
 def _run(code: CodeType, names: dict[str, Any]) -> None:
-    """In the module `__main__` itself, which pickle and multiprocessing look at."""
+    """Run code in the module `__main__` itself, which pickle and multiprocessing use."""
     main = sys.modules["__main__"].__dict__
     main.clear()
     main.update(names, __name__="__main__", __doc__=None, __package__=None, __loader__=None, __spec__=None)

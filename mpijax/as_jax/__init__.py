@@ -3,9 +3,9 @@
     import mpijax.as_jax                      # the first line of a program or notebook
     python -m mpijax.as_jax script.py ...     # or -m module ..., or -c code ...
     mpijax run --as-jax -n 4 script.py ...
-    MPIJAX_AS_JAX=1 any-program ...           # programs that one does not start oneself
+    MPIJAX_AS_JAX=1 any-program ...           # for programs that another program starts
 
-It holds for this process and for those that it starts, whether or not JAX is installed. `jax.numpy` and
+It applies to this process and to those that it starts, whether or not JAX is installed. `jax.numpy` and
 `mpijax.numpy` are then one module. `jax.__version__` is the version of JAX that mpijax follows, and
 `mpijax.__version__` is mpijax's own. docs/libraries.md says which libraries were tried.
 """
@@ -25,7 +25,7 @@ VARIABLE = "MPIJAX_AS_JAX"
 
 
 def install() -> None:
-    """Put the finders in place, once, and tell the processes that this one starts."""
+    """Install the finders, once, and set the variable for child processes."""
     if in_force():
         return
     loaded = [root for root in _ROOTS if root in _sys.modules]

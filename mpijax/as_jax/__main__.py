@@ -1,4 +1,4 @@
-"""``python -m mpijax.as_jax script.py ...``: a program for which `jax` is mpijax."""
+"""``python -m mpijax.as_jax script.py ...``: runs a program with mpijax as `jax`."""
 
 from mpijax.aliasing.program import main
 

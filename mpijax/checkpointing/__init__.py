@@ -1,13 +1,13 @@
-"""Pytrees of arrays in files: what `mpijax.checkpoint` is made of.
+"""Stores pytrees of arrays in files: the implementation of `mpijax.checkpoint`.
 
-- `errors`: errors that every rank learns
+- `errors`: errors that every rank learns of
 - `structure`: a pytree's containers as JSON, and back
-- `leaves`: what is kept of a leaf, and how it is stored
-- `metadata`: the one JSON file that describes a checkpoint, written and read with limits
-- `chunks`: into which files an array is cut, and which rank writes which
+- `leaves`: the stored form of a leaf
+- `metadata`: the JSON file that describes a checkpoint, written and read with limits
+- `chunks`: how an array is cut into files, and which rank writes each one
 - `store`: Zarr 3 arrays through tensorstore
-- `folders`: folders that appear and disappear as a whole
-- `saving`, `restoring`: the ways in and out
+- `folders`: folders that are created and removed atomically
+- `saving`, `restoring`: the two entry points
 
-A checkpoint is a Zarr 3 group: any reader of Zarr opens it.
+A checkpoint is a Zarr 3 group: any Zarr reader can open it.
 """

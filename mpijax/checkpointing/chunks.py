@@ -1,4 +1,4 @@
-"""Into which chunks, one file each, an array is cut, and which rank writes which of them."""
+"""Decides how an array is cut into chunks, one file each, and which rank writes each one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax.core.lazy_dataclass import dataclass
 
-# Bytes of a chunk, about. Reading less than a chunk reads all of it; each file costs an fsync.
+# Approximate bytes of a chunk. Reading part of a chunk reads all of it; each file costs an fsync.
 TARGET = 16 << 20
 
 
 def chunk_shape(
     shard: tuple[int, ...], split: tuple[bool, ...], itemsize: int, target: int = TARGET
 ) -> tuple[int, ...]:
-    """The shape of chunks of about `target` bytes, cut from the first axes, so that each lies in memory in one piece.
+    """The shape of chunks of about `target` bytes, cut along the first axes, so that each is contiguous in memory.
 
-    shard: the shape of a rank's part. split: which axes the ranks have parts of; there a chunk divides the part evenly,
+    shard: the shape of a rank's part. split: the axes that are split over ranks; there, chunks divide the part evenly,
     so that no two ranks write to one chunk.
 
     >>> chunk_shape((1024, 1024), (True, False), 4, 1 << 20)
@@ -31,7 +31,7 @@ def chunk_shape(
         pieces = min(-(-math.prod(shape) * itemsize // target), n)
         if pieces <= 1:
             break
-        if split[axis]:  # not many more pieces than asked for: else the next axis is cut
+        if split[axis]:  # not many more pieces than needed; otherwise cut the next axis
             pieces = next((k for k in range(pieces, min(4 * pieces, n) + 1) if n % k == 0), 1)
         shape[axis] = -(-n // pieces)
     return tuple(shape)
@@ -39,10 +39,10 @@ def chunk_shape(
 
 @dataclass(frozen=True)
 class Part:
-    """What this rank has of an array: `data`, which begins at `start` in the whole. None of it where data is None.
+    """This rank's part of an array. data: its elements, or None if it has none. start: its position in the whole.
 
-    shard: shape of every rank's part; split: the axes of which ranks have parts.
-    `copies` ranks have the same part; this is number `copy` of them.
+    shard: the shape of every rank's part. split: the axes that are split over ranks. copies: the number of ranks with
+    the same part. copy: this rank's number among them.
     """
 
     shard: tuple[int, ...]
@@ -54,9 +54,9 @@ class Part:
 
 
 def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
-    """What this rank has of leaf `number`. Does not communicate.
+    """This rank's part of leaf `number`. Does not communicate.
 
-    Of what every rank has to itself, the rank `number % ranks` writes its own.
+    Of an array that every rank has separately, rank `number % ranks` writes its own.
     """
     sharding = x._sharding if isinstance(x, ArrayBase) else None
     if sharding is not None and sharding.is_elsewhere and len(sharding.processes) == 1:
@@ -81,13 +81,13 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     return Part((*shard, *words), split, start, x._physical, sharding.replica(), copies)
 
 
-# The number of a chunk along each axis, and the part of an array that lies between two corners.
+# The number of a chunk along each axis, and the slices of a part of an array.
 Place = tuple[int, ...]
 Box = tuple[slice, ...]
 
 
 def boxes(start: tuple[int, ...], stop: tuple[int, ...], chunk: tuple[int, ...]) -> Iterator[tuple[Place, Box]]:
-    """(number of the chunk along each axis, what of it lies between start and stop) in order."""
+    """(number of the chunk along each axis, its part between start and stop), in order."""
     if any(a >= b for a, b in zip(start, stop, strict=True)):
         return
     ranges = [range(a // c, -(-b // c)) for a, b, c in zip(start, stop, chunk, strict=True)]
@@ -97,7 +97,7 @@ def boxes(start: tuple[int, ...], stop: tuple[int, ...], chunk: tuple[int, ...])
 
 
 def _places(ranges: list[range]) -> Iterator[tuple[int, ...]]:
-    """`itertools.product`, which would first make lists of ranges that a file may claim to be long."""
+    """Like `itertools.product`, which would first expand ranges; a damaged file may claim very long ones."""
     if not ranges:
         yield ()
         return
@@ -107,7 +107,7 @@ def _places(ranges: list[range]) -> Iterator[tuple[int, ...]]:
 
 
 def to_write(part: Part, chunk: tuple[int, ...], number: int) -> list[tuple[Place, Box, np.ndarray]]:
-    """[(chunk, its place in the whole, its elements), ...] that this rank writes: copies share the work."""
+    """[(chunk, its slices in the whole, its elements), ...] that this rank writes; ranks with copies share the work."""
     if part.data is None:
         return []
     stop = tuple(a + n for a, n in zip(part.start, part.data.shape, strict=True))
@@ -120,7 +120,7 @@ def to_write(part: Part, chunk: tuple[int, ...], number: int) -> list[tuple[Plac
 
 
 def count(shape: tuple[int, ...], chunk: tuple[int, ...]) -> int:
-    """Into how many chunks an array is cut.
+    """The number of chunks of an array.
 
     >>> count((5, 4), (2, 4))
     3

@@ -1,4 +1,4 @@
-"""Errors of checkpoints, and how every rank learns of the error of one."""
+"""Errors of checkpoints, and how all ranks learn of an error on one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijax.runtime.mpi import objects
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written or read. Every rank raises it, with what each rank that failed says.
+    """A checkpoint cannot be written or read. Every rank raises it, with the message of each rank that failed.
 
     >>> import tempfile
     >>> try:
@@ -21,7 +21,7 @@ class CheckpointError(RuntimeError):
 
 
 class CheckpointWarning(UserWarning):
-    """A `Checkpointer` could not write a checkpoint; the older ones are still there.
+    """A `Checkpointer` could not write a checkpoint; the previous ones still exist.
 
     >>> issubclass(mpijax.checkpoint.CheckpointWarning, UserWarning)
     True
@@ -29,7 +29,7 @@ class CheckpointWarning(UserWarning):
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, for other ranks."""
+    """An error as one line, to send to other ranks."""
     return str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
@@ -46,9 +46,9 @@ def join(texts: list[str | None]) -> str | None:
 
 
 def agree(call: Callable[[], Any], what: str) -> list[Any]:
-    """What `call()` returns on each rank. Collective.
+    """The result of `call()` on each rank. Collective.
 
-    Raises CheckpointError on every rank if it raises an Exception on any of them: no rank waits for another.
+    If it raises an Exception on any rank, all ranks raise CheckpointError, so none waits for another.
     """
     value = error = None
     try:

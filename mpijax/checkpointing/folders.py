@@ -1,8 +1,8 @@
-"""Folders that appear, are replaced and disappear as a whole, whenever the process is killed.
+"""Folders that are created, replaced and removed atomically, even if the process is killed.
 
-A save writes a new folder under a hidden name, brings it to the disk, and renames it. If it replaces an older folder,
-that one is first renamed to a hidden name. Between the two renames the older folder is the checkpoint, and `found`
-returns it.
+A save writes a new folder under a hidden name, syncs it to disk, and renames it. If it replaces an older folder, that
+one is first renamed to a hidden name. Between the two renames the older folder is the checkpoint, and `found` returns
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def of_step(folder: Path, step: int) -> Path:
 
 
 def steps_in(folder: Path) -> dict[int, Path]:
-    """The whole checkpoints in the folder of a run by their step, in order."""
+    """The complete checkpoints in the folder of a run by step, in order."""
     names = os.listdir(folder) if folder.is_dir() else []
     shown = {name.removesuffix(".replaced").removeprefix(".") for name in names}
     places = {int(m[1]): found(folder / name) for name in shown if (m := _STEP.fullmatch(name))}
@@ -37,18 +37,18 @@ def _replaced(target: Path) -> Path:
 
 
 def hidden(target: Path) -> Path:
-    """Where that is written which shall be `target`."""
+    """The hidden folder into which the checkpoint `target` is written."""
     return target.with_name(f".{target.name}.writing")
 
 
 def found(target: Path) -> Path:
-    """Where the checkpoint `target` is: there, or where a save that was killed left it."""
+    """The location of the checkpoint `target`: its own, or where a killed save left it."""
     old = _replaced(target)
     return old if not os.path.lexists(target) and (old / FILE).is_file() else target
 
 
 def recover(parent: Path) -> None:
-    """Tidy up after saves into the folder of a run that were killed."""
+    """Clean up after killed saves into the folder of a run."""
     for entry in parent.glob(".*"):
         shown, _, state = entry.name[1:].rpartition(".")
         if _STEP.fullmatch(shown) and state in ("writing", "replaced"):
@@ -64,9 +64,9 @@ def is_checkpoint(folder: Path) -> bool:
 
 
 def begin(target: Path) -> None:
-    """Make `hidden(target)`, an empty folder. What a killed save left there is removed.
+    """Make `hidden(target)`, an empty folder; removes a killed save's leftovers there.
 
-    FileExistsError where `target` is something else than a checkpoint.
+    FileExistsError if `target` is anything but a checkpoint.
     """
     if os.path.lexists(target) and not is_checkpoint(target):
         raise FileExistsError(f"{target} exists and is not a checkpoint: it is not replaced")
@@ -76,7 +76,7 @@ def begin(target: Path) -> None:
 
 
 def write_file(file: Path, data: bytes) -> None:
-    """A file with these bytes, on the disk when this returns."""
+    """Write a file and sync it to disk."""
     with file.open("wb") as stream:
         stream.write(data)
         stream.flush()
@@ -84,7 +84,7 @@ def write_file(file: Path, data: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Sync the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -93,7 +93,7 @@ def sync(folder: Path) -> None:
 
 
 def commit(written: Path, target: Path) -> None:
-    """Make `written` the folder `target`, in place of the checkpoint that may be there."""
+    """Rename `written` to `target`, replacing an existing checkpoint."""
     for entry in os.scandir(written):
         if entry.is_dir(follow_symlinks=False):
             sync(Path(entry.path))
@@ -110,7 +110,7 @@ def commit(written: Path, target: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of a checkpoint. The metadata goes first: what an interruption leaves is not a checkpoint."""
+    """Remove the folder of a checkpoint. The metadata goes first, so a partly removed folder is not a checkpoint."""
     try:
         mode = os.lstat(folder).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is kept of a leaf: the elements of an array in Zarr, its type and Python's own values in the metadata."""
+"""The stored form of a leaf: array elements in Zarr; types, and Python's own values, in the metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijax.core import dtypes
 from mpijax.core.extended import PRNGKeyDtype
 from mpijax.core.lazy_dataclass import dataclass
 
-# Types of Zarr's own; others are stored as unsigned integers of their size.
+# Zarr's own types; others are stored as unsigned integers of the same size.
 NATIVE = frozenset(
     """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128""".split()
 )
@@ -23,9 +23,9 @@ _KINDS = ("jax", "numpy")
 
 @dataclass(frozen=True)
 class ArrayLeaf:
-    """An array: `shape` and `dtype` as the program sees them, of a PRNG key the name of the generator.
+    """An array. shape, dtype: as the program sees them; for PRNG keys, dtype is the generator's name.
 
-    kind: "jax" or "numpy". words: what one element of a PRNG key is made of. array: its name in the group.
+    kind: "jax" or "numpy". words: the shape of one PRNG key in words. array: its name in the group.
     """
 
     array: str
@@ -45,7 +45,7 @@ class ArrayLeaf:
 
     @property
     def numpy_dtype(self) -> np.dtype:
-        """Of the elements in memory."""
+        """The NumPy dtype of the elements in memory."""
         return np.dtype(np.uint32) if self.words is not None else _NAMES[self.dtype]
 
     @property
@@ -63,12 +63,12 @@ class ArrayLeaf:
 
 
 def stored_dtype(dtype: np.dtype) -> np.dtype:
-    """The type in Zarr of elements of a NumPy type: its own, or an unsigned integer of its size."""
+    """The Zarr type for a NumPy type: its own, or an unsigned integer of the same size."""
     return dtype if dtype.name in NATIVE else np.dtype(f"uint{8 * dtype.itemsize}")
 
 
 def describe_array(x: Any, name: str, where: str) -> ArrayLeaf:
-    """The entry of an array of mpijax or NumPy. TypeError for elements that cannot be kept."""
+    """The entry of an mpijax or NumPy array. TypeError for unsupported element types."""
     kind = "jax" if isinstance(x, ArrayBase) else "numpy"
     dtype, weak = x.dtype, bool(getattr(x, "weak_type", False))
     shape = tuple(x.shape)
@@ -80,7 +80,7 @@ def describe_array(x: Any, name: str, where: str) -> ArrayLeaf:
 
 
 def describe_value(x: Any, where: str) -> dict[str, Any]:
-    """A Python scalar or text as JSON; floats that JSON lacks as text. TypeError for other objects."""
+    """A Python scalar or string as JSON; infinities and NaN as strings. TypeError for other objects."""
     kind = type(x)
     if kind in (bool, int, str):
         return {kind.__name__: x}
@@ -95,7 +95,7 @@ def describe_value(x: Any, where: str) -> dict[str, Any]:
 
 
 def parse(entry: Any) -> ArrayLeaf | dict[str, Any]:
-    """An entry of the metadata, checked. CheckpointError for what `plain` and `describe_value` do not write."""
+    """An entry of the metadata, checked. CheckpointError for anything `plain` and `describe_value` do not write."""
     if isinstance(entry, dict) and "array" in entry:
         leaf = _parse_array(entry)
         if leaf is not None:
@@ -125,7 +125,7 @@ def _is_float(x: Any) -> bool:
 
 
 def _sizes(x: Any) -> tuple[int, ...] | None:
-    """Sizes of axes; None for what is no such list."""
+    """Sizes of axes; None for anything but a list of sizes."""
     fits = isinstance(x, list) and len(x) <= 64 and all(type(n) is int and 0 <= n < 1 << 48 for n in x)
     return tuple(x) if fits else None
 

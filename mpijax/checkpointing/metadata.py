@@ -1,8 +1,7 @@
 """The JSON file that describes a checkpoint: `zarr.json` of the group.
 
-Its attributes have the tree, the leaves and a sum over all of it; its `consolidated_metadata` has what Zarr says of
-each array, so that one file is read for all of them. A folder without it is no checkpoint: it is written last and
-removed first.
+Its attributes contain the tree, the leaves and a checksum. Its `consolidated_metadata` contains Zarr's metadata of all
+arrays, so that only one file is read. A folder without it is not a checkpoint: it is written last and removed first.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.version import __version__
 
 FILE = "zarr.json"
-# The largest file that is read, in bytes: some hundred thousand arrays.
+# Maximum bytes of the file to read: a few hundred thousand arrays.
 LIMIT = 256 << 20
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
@@ -28,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 @dataclass(frozen=True)
 class Contents:
-    """What a checkpoint holds. tree: containers as JSON. chunks: shape of the chunks of each array, by its name."""
+    """The contents of a checkpoint. tree: containers as JSON. chunks: the chunk shape of each array, by name."""
 
     tree: Any
     leaves: tuple[ArrayLeaf | dict[str, Any], ...]
@@ -47,12 +46,12 @@ class Contents:
         return {path: self.leaves[number] for path, number in structure.walk(self.tree)}
 
     def zarr_of(self, leaf: ArrayLeaf) -> dict[str, Any]:
-        """What Zarr says of an array."""
+        """Zarr's metadata of an array."""
         return zarr_array(leaf, self.chunks[leaf.array])
 
 
 def name_of(path: structure.Path, taken: set[str]) -> str:
-    """A name for the array at a path that is a name of a file too, and none of those taken."""
+    """A name for the array at a path that is also a valid file name and not taken."""
     base = re.sub(r"[^A-Za-z0-9_.-]+", "_", ".".join(str(p) for p in path))[:100].strip("._-") or "value"
     name, number = base, 1
     while name.lower() in taken:
@@ -63,7 +62,7 @@ def name_of(path: structure.Path, taken: set[str]) -> str:
 
 
 def zarr_array(leaf: ArrayLeaf, chunk: tuple[int, ...]) -> dict[str, Any]:
-    """The metadata of an array in Zarr 3: plain chunks, each followed by its CRC32C."""
+    """The Zarr 3 metadata of an array: plain chunks, each followed by its CRC32C."""
     dtype = leaf.stored_dtype
     fill = {"b": False, "c": [0.0, 0.0], "f": 0.0}.get(dtype.kind, 0)
     attributes = {} if dtype.name == leaf.dtype else {"dtype": leaf.dtype}
@@ -83,7 +82,7 @@ def zarr_array(leaf: ArrayLeaf, chunk: tuple[int, ...]) -> dict[str, Any]:
 
 
 def as_json(x: Any) -> bytes:
-    """A JSON file, for people too."""
+    """Readable JSON, as bytes."""
     return json.dumps(x, indent=1, allow_nan=False).encode()
 
 
@@ -93,7 +92,7 @@ def _sum(about: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 
 def dump(contents: Contents) -> bytes:
-    """The file. ValueError where it is larger than those that are read."""
+    """The file's content. ValueError if it is larger than `LIMIT`."""
     arrays = {leaf.array: contents.zarr_of(leaf) for leaf in contents.arrays}
     leaves = [leaf.plain() if isinstance(leaf, ArrayLeaf) else leaf for leaf in contents.leaves]
     about = {"format": _FORMAT, "version": __version__, "tree": contents.tree, "leaves": leaves}
@@ -110,7 +109,7 @@ def dump(contents: Contents) -> bytes:
 
 
 def read(folder: Path) -> bytes:
-    """The file's bytes. CheckpointError where the folder is no checkpoint."""
+    """The file's bytes. CheckpointError if the folder is not a checkpoint."""
     file = folder / FILE
     try:
         with file.open("rb") as stream:
@@ -123,7 +122,7 @@ def read(folder: Path) -> bytes:
 
 
 def load(data: bytes, folder: Path) -> Contents:
-    """What the file says. CheckpointError unless `dump` wrote it so."""
+    """The parsed contents. CheckpointError unless `dump` could have written them."""
     try:
         return _load(data)
     except CheckpointError as error:

@@ -24,7 +24,7 @@ from mpijax.runtime.mpi import mpi_start
 
 
 def open_checkpoint(path: str | os.PathLike) -> tuple[Path, metadata.Contents]:
-    """(where it is, what it holds). Collective: rank 0 reads the metadata for all."""
+    """(its location, its contents). Collective: rank 0 reads the metadata for all."""
     target = Path(os.path.abspath(path))
 
     def read() -> tuple[str, bytes]:
@@ -39,7 +39,7 @@ def open_checkpoint(path: str | os.PathLike) -> tuple[Path, metadata.Contents]:
 
 
 def read_part(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, start: tuple, shape: tuple) -> np.ndarray:
-    """Elements of an array, those of a part of it, as they are in memory. Does not communicate."""
+    """The elements of a part of an array, in their form in memory. Does not communicate."""
     zarr = contents.zarr_of(leaf)
     store.check_files(folder / leaf.array, leaf.array, zarr, start, shape)
     out = np.empty(shape, leaf.numpy_dtype)
@@ -53,7 +53,7 @@ def read_whole(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> np
 
 
 def files_for(contents: metadata.Contents, like: Any) -> set[str]:
-    """The files of chunks, in the folder of a checkpoint, from which this rank restores `like`."""
+    """The chunk files, relative to the checkpoint's folder, from which this rank restores `like`."""
     stored = {structure.key_of(p): leaf for p, leaf in contents.by_path().items()}
     wanted = dict.fromkeys(stored) if like is None else {structure.key_of(p): x for p, x in structure.flatten(like)[0]}
     files = set()
@@ -69,19 +69,19 @@ def files_for(contents: metadata.Contents, like: Any) -> set[str]:
 
 
 def restore(path: str | os.PathLike, like: Any = None) -> Any:
-    """The pytree that `save` wrote into the folder `path`. Collective; the number of ranks may be another.
+    """The pytree that `save` wrote into the folder `path`. Collective; the number of ranks may have changed.
 
     Args:
-      like: a pytree whose containers, shapes and dtypes the result has, and how its arrays are laid out: leaves are
-        arrays or `ShapeDtypeStruct`s with a sharding, of which each rank reads its own part alone; without a sharding
-        each rank reads the whole. It may have fewer leaves than the checkpoint. Without `like`, arrays are whole on
-        each rank, containers are dicts, lists and tuples (dicts for namedtuples, dataclasses and others).
+      like: a pytree that defines containers, shapes, dtypes and layouts of the result. Its leaves are arrays or
+        `ShapeDtypeStruct`s. With a sharding, each rank reads only its own shard; without one, each rank reads the whole
+        array. It may have fewer leaves than the checkpoint. Without `like`, arrays are whole on each rank, and
+        containers are dicts, lists and tuples (dicts for namedtuples, dataclasses and others).
 
-    Arrays of NumPy come back as such, and so do 64-bit ones where ``jax_enable_x64`` is off.
+    NumPy arrays come back as NumPy arrays; so do 64-bit arrays while ``jax_enable_x64`` is off.
 
     Raises:
-      CheckpointError: on every rank, if one of them cannot read: the text names the array and the file that is
-        damaged, or what of `like` is not in the checkpoint.
+      CheckpointError: on every rank, if one of them cannot read. The text names the damaged array and file, or the
+        part of `like` that is not in the checkpoint.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp() + "/state"
@@ -116,7 +116,7 @@ def restore(path: str | os.PathLike, like: Any = None) -> Any:
 
 
 def _make(folder: Path, contents: metadata.Contents, leaf: Any, like: Any, where: str) -> Any:
-    """A leaf, as `like` is where that is not None."""
+    """A leaf, in the form of `like` unless that is None."""
     wants_array = isinstance(like, (ArrayBase, ShapeDtypeStruct, np.ndarray, np.generic))
     if not isinstance(leaf, ArrayLeaf):
         value = value_of(leaf)
@@ -124,7 +124,7 @@ def _make(folder: Path, contents: metadata.Contents, leaf: Any, like: Any, where
             return value
         return _laid_out(np.asarray(value).astype(like.dtype), ShapedArray((), like.dtype), like)
     if not wants_array:
-        if like is not None:  # a Python scalar, or text
+        if like is not None:  # a Python scalar or string
             return read_whole(folder, contents, leaf).item()
         return _by_itself(folder, contents, leaf)
     dtype = dtype_of(leaf, like)
@@ -145,11 +145,11 @@ def _name(dtype: Any) -> str:
 
 
 def dtype_of(leaf: ArrayLeaf, like: Any = None) -> Any:
-    """The dtype of an array that mpijax makes of a leaf."""
+    """The dtype of the mpijax array for a leaf."""
     if leaf.words is None:
         return leaf.numpy_dtype
     if isinstance(getattr(like, "dtype", None), PRNGKeyDtype) and like.dtype.impl.name == leaf.dtype:
-        return like.dtype  # a generator that the user defined
+        return like.dtype  # a user-defined generator
     impl = prngs.get(leaf.dtype)
     if impl is None or tuple(impl.key_shape) != leaf.words:
         raise CheckpointError(
@@ -160,7 +160,7 @@ def dtype_of(leaf: ArrayLeaf, like: Any = None) -> Any:
 
 
 def _by_itself(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> Any:
-    """An array as it was saved, whole."""
+    """An array in its saved form, whole."""
     dtype = dtype_of(leaf, None)
     if leaf.kind == "numpy" or (leaf.words is None and dtypes.canonicalize_dtype(dtype) != dtype):
         return read_whole(folder, contents, leaf)
@@ -168,21 +168,21 @@ def _by_itself(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf) -> An
 
 
 def _sharding(like: Any) -> Any:
-    """How `like` is laid out on purpose; None where it is not."""
+    """The sharding that `like` requests; None if it is uncommitted."""
     if isinstance(like, ArrayBase):
         return like.sharding if like.committed else None
     return getattr(like, "sharding", None)
 
 
 def _laid_out(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
-    """A whole NumPy array as what `like` is."""
+    """A whole NumPy array in the form of `like`."""
     if isinstance(like, (np.ndarray, np.generic)):
         return value if isinstance(like, np.ndarray) else value[()]
     return device_put(value, _sharding(like))
 
 
 def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """(sharding, start, shape) of what this rank has of an array that is laid out so."""
+    """(sharding, start, shape) of this rank's part of an array in this layout."""
     sharding = carried_sharding(layout) if layout is not None else default_layout()
     words = leaf.words or ()
     if sharding is None or sharding.has_all_here:
@@ -192,7 +192,7 @@ def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple
 
 
 def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, layout: Any) -> Any:
-    """An array of mpijax, laid out as asked for: this rank reads its own part, into the memory of the array."""
+    """An mpijax array in the given layout: this rank reads its own part directly into the array's memory."""
     sharding, start, shape = _own_part(leaf, layout)
     value = read_part(folder, contents, leaf, start, shape)
     return from_numpy(value, type_in(aval, sharding), False, sharding)

@@ -1,4 +1,4 @@
-"""`save`: every rank writes its part of the arrays, rank 0 makes it a checkpoint."""
+"""`save`: every rank writes its part of the arrays; rank 0 publishes the checkpoint."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mpijax.runtime.mpi import mpi_start
 
 @dataclass
 class Job:
-    """What this rank writes: the metadata of all, and [(array, its Zarr metadata, chunks), ...]."""
+    """The data that this rank writes: the whole metadata, and [(array, its Zarr metadata, chunks), ...]."""
 
     description: bytes
     arrays: dict[str, dict[str, Any]]
     pieces: list[tuple[str, list]]
 
     def copied(self) -> Job:
-        """The same with copies of the elements, so that the program may go on and reuse their memory."""
+        """The same with copies of the elements, so that the program may continue and reuse their memory."""
         kept = [(array, [(at, box, np.array(data)) for at, box, data in chunks]) for array, chunks in self.pieces]
         return Job(self.description, self.arrays, kept)
 
     def write(self, folder: Path, first: bool) -> None:
-        """Write it, and drop each array's elements when they are written. first: whether this rank tends the folder."""
+        """Write the data, and drop each array's elements once written. first: whether this rank manages the folder."""
         if first:
             for array, zarr in self.arrays.items():
                 (folder / array).mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def _drained(chunks: list):
 
 
 def plan(tree: Any, rank: int, ranks: int) -> Job:
-    """What to write of a tree. TypeError or ValueError for leaves that cannot be kept. Does not communicate."""
+    """The data to write for a tree. TypeError or ValueError for unsupported leaves. Does not communicate."""
     node, found = structure.encode(tree)
     leaves: list[Any] = []
     pieces, taken, cut = [], {metadata.FILE}, {}
@@ -72,9 +72,9 @@ def plan(tree: Any, rank: int, ranks: int) -> Job:
 
 
 def prepare(tree: Any, copy: bool) -> Job:
-    """What this rank writes; with `copy`, of copies of the elements. Collective.
+    """The data that this rank writes; `copy`: whether to copy the elements. Collective.
 
-    Raises CheckpointError on every rank if one cannot save its tree, or if the ranks have different trees.
+    Raises CheckpointError on every rank if any cannot save its tree, or if the ranks have different trees.
     """
     rank, ranks = mpi_start.rank(), mpi_start.size()
     made: list[Job] = []
@@ -95,27 +95,27 @@ def prepare(tree: Any, copy: bool) -> Job:
 
 
 def begin(target: Path, first: bool) -> Path:
-    """The folder to write into what shall be `target`. first: whether this rank makes it. Collective."""
+    """The folder to write into; `finish` renames it to `target`. first: whether this rank makes it. Collective."""
     agree(lambda: folders.begin(target) if first else None, "checkpoint.save")
     return folders.hidden(target)
 
 
 def finish(target: Path, first: bool) -> None:
-    """Make what all ranks have written the checkpoint `target`. Collective."""
+    """Publish the written data as the checkpoint `target`. Collective."""
     agree(lambda: folders.commit(folders.hidden(target), target) if first else None, "checkpoint.save")
 
 
 def save(path: str | os.PathLike, tree: Any) -> None:
     """Write a pytree of arrays and Python scalars into the folder `path`. Collective.
 
-    Every rank writes its own parts of arrays that are laid out over ranks; of others one rank writes its own, so they
-    must be equal on all. A checkpoint that is there is replaced at once, when the new one is whole on the disk.
+    Every rank writes its own shards of arrays over several ranks. Any other array is written by one rank, so it must be
+    equal on all. An existing checkpoint is replaced atomically once the new one is complete on disk.
 
-    Leaves are arrays of mpijax and NumPy (bfloat16, PRNG keys, ...), bool, int, float, complex, str; containers are
-    whatever is a pytree.
+    Leaves may be arrays of mpijax and NumPy (also bfloat16 and PRNG keys), bool, int, float, complex and str.
+    Containers may be any pytree nodes.
 
     Raises:
-      CheckpointError: on every rank, if one of them cannot write; what `path` held before is still there.
+      CheckpointError: on every rank, if one of them cannot write; the previous content of `path` still exists.
       ImportError: tensorstore is missing: ``pip install 'mpijax[checkpoint]'``.
 
     >>> import tempfile

@@ -1,7 +1,7 @@
 """Zarr 3 arrays in files, through tensorstore.
 
-tensorstore rather than the `zarr` package: it reads and writes pieces in threads of its own, outside of Python's lock,
-and into memory that is there already; and it keeps a chunk that is missing apart from one full of zeros.
+tensorstore was chosen over the `zarr` package: it reads and writes in its own threads without the GIL, and into
+existing memory; and it distinguishes a missing chunk from one full of zeros.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from mpijax.checkpointing.chunks import Box, Place, boxes, file_name
 from mpijax.checkpointing.errors import CheckpointError
 
-# Chunks that are on their way at a time: what they need of memory, encoded, is beside the arrays themselves.
+# Maximum chunks in flight; their encoded form needs memory in addition to the arrays.
 _IN_FLIGHT = 3
-_CRC = 4  # bytes after each chunk
+_CRC = 4  # bytes of the checksum after each chunk
 
 
 @cache
 def tensorstore() -> Any:
-    """The module; ImportError that says how to get it."""
+    """The module; its ImportError says how to install it."""
     try:
         import tensorstore  # heavy, and optional
     except ImportError as error:
@@ -43,12 +43,12 @@ def _context() -> Any:
 
 
 def open_array(folder: Path, zarr: dict[str, Any]) -> Any:
-    """The array in a folder, of which `zarr` is the metadata: nothing is read for that."""
+    """The array in a folder, given its metadata `zarr`; reads nothing."""
     spec = {
         "driver": "zarr3",
         "kvstore": {"driver": "file", "path": f"{folder}/", "file_io_sync": True},
         "metadata": {name: value for name, value in zarr.items() if name not in ("zarr_format", "node_type")},
-        # A chunk of zeros is written too: one that is missing is then a damage.
+        # Chunks of zeros are written too, so a missing chunk means damage.
         "store_data_equal_to_fill_value": True,
         "fill_missing_data_reads": False,
     }
@@ -56,7 +56,7 @@ def open_array(folder: Path, zarr: dict[str, Any]) -> Any:
 
 
 def _in_flight(started: Iterable[tuple[str, Any]], array: str, doing: str) -> None:
-    """Wait for [(file, future), ...], some at a time. CheckpointError for the first that fails."""
+    """Wait for [(file, future), ...], a few at a time. CheckpointError for the first that fails."""
     waiting: list[tuple[str, Any]] = []
     try:
         for pair in started:
@@ -66,7 +66,7 @@ def _in_flight(started: Iterable[tuple[str, Any]], array: str, doing: str) -> No
         while waiting:
             _wait(*waiting.pop(0), array, doing)
     finally:
-        for _, future in waiting:  # their memory is about to go
+        for _, future in waiting:  # their memory is about to be freed
             future.exception()
 
 
@@ -77,9 +77,9 @@ def _wait(file: str, future: Any, array: str, doing: str) -> None:
 
 
 def write(folder: Path, array: str, zarr: dict[str, Any], pieces: Iterable[tuple[Place, Box, np.ndarray]]) -> None:
-    """Write chunks of an array, [(chunk, place, elements), ...], each to its file.
+    """Write chunks of an array, [(chunk, slices, elements), ...], each to its file.
 
-    The elements must stay as they are until this returns. CheckpointError names the array and the file.
+    The elements must not change until this returns. CheckpointError names the array and the file.
     """
     opened: list[Any] = []
     dtype = np.dtype(zarr["data_type"])
@@ -97,7 +97,7 @@ def write(folder: Path, array: str, zarr: dict[str, Any], pieces: Iterable[tuple
 def read(folder: Path, array: str, zarr: dict[str, Any], start: tuple[int, ...], out: np.ndarray) -> None:
     """Fill `out` with the part of an array that begins at `start`.
 
-    CheckpointError names the array and the file that is missing, too short, too long or has a wrong sum.
+    CheckpointError names the array and the file that is missing, too short, too long or has a wrong checksum.
     """
     chunk = tuple(zarr["chunk_grid"]["configuration"]["chunk_shape"])
     stop = tuple(a + n for a, n in zip(start, out.shape, strict=True))
@@ -116,9 +116,9 @@ def read(folder: Path, array: str, zarr: dict[str, Any], start: tuple[int, ...],
 
 
 def check_files(folder: Path, array: str, zarr: dict[str, Any], start: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Look at the files of a part of an array, before there is memory for it.
+    """Check the files of a part of an array before its memory is allocated.
 
-    CheckpointError for a file that is missing, has another size than a chunk, or is a link.
+    CheckpointError for a file that is missing, has the wrong size, or is a link.
     """
     chunk = tuple(zarr["chunk_grid"]["configuration"]["chunk_shape"])
     size = math.prod(chunk) * np.dtype(zarr["data_type"]).itemsize + _CRC

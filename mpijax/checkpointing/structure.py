@@ -1,8 +1,8 @@
 """The containers of a pytree as JSON, and back.
 
 A leaf is its number, None is null, other nodes are objects: {"dict": [[key, node], ...]}, {"list": [node, ...]},
-{"tuple": [node, ...]}, and {"node": class, "children": [[key, node], ...]} for namedtuples, dataclasses and whatever
-was registered. Of a class only the name is written, for people: it is never imported.
+{"tuple": [node, ...]}, and {"node": class, "children": [[key, node], ...]} for namedtuples, dataclasses and registered
+classes. Only the name of a class is written, as information: it is never imported.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mpijax.checkpointing.errors import CheckpointError
 from mpijax.core import tree_keys
 
 Path = tuple[Any, ...]
-# Containers in containers, at most; Python's own recursion ends soon after.
+# Maximum nesting of containers, below Python's recursion limit.
 DEPTH = 200
 
 
 def encode(tree: Any) -> tuple[Any, list[tuple[Path, Any]]]:
-    """(the containers as JSON, [(path, leaf), ...]). TypeError for keys of dicts that JSON does not have."""
+    """(the containers as JSON, [(path, leaf), ...]). TypeError for dict keys that JSON does not support."""
     leaves: list[tuple[Path, Any]] = []
 
     def visit(path: Path, x: Any) -> Any:
@@ -44,7 +44,7 @@ def encode(tree: Any) -> tuple[Any, list[tuple[Path, Any]]]:
 
 
 def flatten(tree: Any) -> tuple[list[tuple[Path, Any]], Any]:
-    """([(path, leaf), ...], treedef): paths are written as `encode` does."""
+    """([(path, leaf), ...], treedef); paths have the form that `encode` uses."""
     pairs, treedef = tree_keys.flatten_with_path(tree)
     out = []
     for keys, leaf in pairs:
@@ -56,7 +56,7 @@ def flatten(tree: Any) -> tuple[list[tuple[Path, Any]], Any]:
 
 
 def _plain(key: Any, path: Path) -> Any:
-    """What an entry of a path is in JSON."""
+    """An entry of a path in JSON."""
     value = getattr(key, "_value", key)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
@@ -77,7 +77,7 @@ def key_of(path: Path) -> Path:
 
 
 def _children(node: Any) -> list[tuple[Any, Any]]:
-    """[(key, node), ...] of a container; CheckpointError for what is none."""
+    """[(key, node), ...] of a container; CheckpointError for anything else."""
     if isinstance(node, dict):
         if len(node) == 1:
             [(kind, parts)] = node.items()
@@ -92,7 +92,7 @@ def _children(node: Any) -> list[tuple[Any, Any]]:
 
 
 def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
-    """(path, number) of each leaf. CheckpointError for what `encode` does not write."""
+    """(path, number) of each leaf. CheckpointError for anything that `encode` does not write."""
     if node is None:
         return
     if isinstance(node, int) and not isinstance(node, bool):
@@ -105,7 +105,7 @@ def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
 
 
 def decode(node: Any, leaves: list[Any]) -> Any:
-    """The tree with these leaves: dicts, lists and tuples; dicts also for containers of other classes."""
+    """The tree with these leaves: dicts, lists and tuples; containers of other classes become dicts."""
     if node is None:
         return None
     if isinstance(node, int):

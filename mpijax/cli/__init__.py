@@ -1,6 +1,6 @@
 """The command line: ``mpijax COMMAND ...``, or ``python -m mpijax COMMAND ...``.
 
-A command is a module with ``main(arguments) -> exit status``, loaded when it is asked for.
+A command is a module with ``main(arguments) -> exit status``, imported when it is used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-# name: (module, what it does)
+# name: (module, help text)
 COMMANDS = {
     "run": ("mpijax.cli.run", "run a program on several ranks"),
     "bench": ("mpijax.cli.bench", "measure latency and bandwidth of communication"),
@@ -28,20 +28,20 @@ COMMANDS = {
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """What a command takes."""
+    """The argument parser of a command."""
     return importlib.import_module(COMMANDS[command][0]).parser()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; its exit status. 2 for an unknown command, 141 (SIGPIPE) if nobody reads the output."""
+    """Run a command and return its exit status; 2 for an unknown command, 141 (SIGPIPE) if the output is closed."""
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else "help"
     try:
         status = _run(name, arguments[1:])
-        if sys.stdout is not None:  # it may have been closed from the start
+        if sys.stdout is not None:  # None if it was closed from the start
             sys.stdout.flush()
-    except BrokenPipeError:  # as under `mpijax doctor | head`: nobody reads what would follow
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there when it ends
+    except BrokenPipeError:  # as in `mpijax doctor | head`: the reader has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there at exit
         return 128 + signal.SIGPIPE
     return status
 

@@ -1,9 +1,9 @@
-"""``mpijax bench``: latency and bandwidth of communication by size of the message, inside a compiled loop.
+"""``mpijax bench``: latency and bandwidth of communication by message size, inside a compiled loop.
 
-The last line has the parameters of the LogGP model: latency L, time o of a processor for a message, time G for a byte.
+The last line has the parameters of the LogGP model: latency L, processor time o per message, and time G per byte.
 
-Time is that of the slowest rank; bandwidth is the bytes of a rank's argument over it. Starts the ranks itself; under a
-launcher (``mpirun -n 8 mpijax bench``, ``srun ...``) it measures the ranks of that job.
+Times are those of the slowest rank; bandwidth is the bytes of a rank's argument divided by this time. It starts the
+ranks itself; under a launcher (``mpirun -n 8 mpijax bench``, ``srun ...``) it measures the ranks of that job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def sizes(text: str) -> list[int]:
-    """Bytes of ``16,1K,4M``."""
+    """The sizes in bytes of ``16,1K,4M``."""
     try:
         found = [int(float(p[:-1]) * _UNITS[p[-1]]) if p[-1] in _UNITS else int(p) for p in text.upper().split(",")]
     except (ValueError, IndexError):
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     except NoLauncher as error:
         print(f"mpijax bench: {error}", file=sys.stderr)
         return 1
-    if found is None:  # another rank reports
+    if found is None:  # rank 0 prints
         return 0
     print(json.dumps(found) if options.json else table(found))
     if options.plot:
@@ -83,8 +83,7 @@ def measured(
     ranks: int, names: list[str], nbytes: list[int], seconds: float, bind: str | None = None,
     launcher: str | None = None,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """What `cli.measure` finds on `ranks` ranks. Under a launcher, on its ranks, and None on all but the first.
-
+    """The measurements of `cli.measure` on `ranks` ranks. Under a launcher, on its ranks; None on all but the first.
     Raises NoLauncher if ranks cannot be started, or fail."""
     wanted = json.dumps({"operations": names, "sizes": nbytes, "seconds": seconds})
     program = ["-m", "mpijax.cli.measure", wanted]
@@ -132,7 +131,7 @@ def _has_matplotlib() -> bool:
 
 
 def plot(found: dict[str, Any], file: Path) -> None:
-    """Time and bandwidth over bytes, a line for each operation."""
+    """Plot time and bandwidth over bytes, a line for each operation."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

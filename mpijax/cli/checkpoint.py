@@ -1,10 +1,10 @@
-"""``mpijax checkpoint``: look into checkpoints.
+"""``mpijax checkpoint``: inspect checkpoints.
 
-    mpijax checkpoint ls FOLDER      the checkpoints in a folder of a Checkpointer, or that one
+    mpijax checkpoint ls FOLDER      the checkpoints in a Checkpointer's folder, or the given one
     mpijax checkpoint show PATH      the arrays and values of one, with shapes, dtypes and bytes
-    mpijax checkpoint diff A B       what differs between two; exit status 1 if something does
+    mpijax checkpoint diff A B       the differences between two; exit status 1 if there are any
 
-A PATH may be the folder of a Checkpointer: its latest checkpoint is meant. One process reads; no ranks are needed.
+A PATH may be a Checkpointer's folder; it then means the latest checkpoint. One process reads; no ranks are needed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _ls(path: Path, as_json: bool) -> int:
 
 
 def _text(leaf: ArrayLeaf | dict[str, Any]) -> str:
-    """A leaf in a line: float32[3,4], or the value."""
+    """A leaf as text: float32[3,4], or the value."""
     if isinstance(leaf, ArrayLeaf):
         kind = f"key<{leaf.dtype}>" if leaf.words is not None else leaf.dtype
         return f"{kind}[{','.join(map(str, leaf.shape))}]"
@@ -78,14 +78,14 @@ def _show(path: Path, as_json: bool) -> int:
 
 
 def _pieces(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, like: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """The elements of an array in pieces of the shape `like`, so that it need not fit into memory."""
+    """The elements of an array in pieces of the shape `like`, so that the whole need not fit into memory."""
     for _, box in chunks.boxes((0,) * len(leaf.stored_shape), leaf.stored_shape, like):
         start = tuple(s.start for s in box)
         yield restoring.read_part(folder, contents, leaf, start, tuple(s.stop - s.start for s in box))
 
 
 def _elements_differ(sides: list[tuple[Path, metadata.Contents, ArrayLeaf]]) -> str:
-    """How the elements of two arrays of one shape and dtype differ; '' where their bits are equal."""
+    """How the elements of two arrays of one shape and dtype differ; '' if they are bitwise equal."""
     leaf = sides[0][2]
     count, largest, number = 0, 0.0, leaf.numpy_dtype.kind in "fciu" or leaf.dtype == "bfloat16"
     piece = sides[0][1].chunks[leaf.array]
@@ -136,7 +136,7 @@ def _leaves_differ(sides: list[tuple]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What `mpijax checkpoint` takes."""
+    """The parser of `mpijax checkpoint`."""
     p = argparse.ArgumentParser(
         prog="mpijax checkpoint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -150,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run ls, show or diff; 1 where `diff` finds differences, 2 for what cannot be read."""
+    """Run ls, show or diff; 1 if `diff` finds differences, 2 for an unreadable checkpoint."""
     options = parser().parse_args(arguments)
     try:
         if options.action == "diff":

@@ -1,6 +1,6 @@
-"""What ``mpijax doctor`` looks at: each check gives findings, with the remedy where something is wrong.
+"""The checks of ``mpijax doctor``: each gives findings, with a remedy for each problem.
 
-What needs MPI or the compiler runs in a process of its own: it may end there, as MPI_Init does on login nodes.
+Checks that need MPI or the compiler run in a separate process, which may die, for example in MPI_Init on login nodes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mpijax.runtime.machine import leftovers
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-# Bytes that MPI libraries want in /dev/shm, at the least.
+# The minimum bytes that MPI libraries need in /dev/shm.
 _SHARED_MEMORY = 64 << 20
 
-# The line of a traceback that names the error; what it says may go on below.
+# The line of a traceback that names the error; its message may continue on later lines.
 _RAISED = re.compile(r"^[\w.]*(Error|Exception|Interrupt): ", re.MULTILINE)
 _AGAIN = "install mpijax with its dependencies again: pip install --force-reinstall mpijax"
 
@@ -68,7 +68,7 @@ print(json.dumps({"name": info.get("name"), "version": info.get("version"), "lib
 
 @dataclass(frozen=True)
 class Finding:
-    """`state`: OK, WARNING or ERROR; `remedy`: what to do about it."""
+    """A result of a check. state: OK, WARNING or ERROR. remedy: how to fix the problem."""
 
     check: str
     state: str
@@ -77,7 +77,7 @@ class Finding:
 
 
 def in_process(code: str, *arguments: str, **settings: str) -> tuple[str, str]:
-    """(output, error) of Python code run apart, or of a module given as ``-m``; one of them is ''."""
+    """(output, error) of Python code, or of a module given as ``-m``, in a separate process; one of them is ''."""
     words = [code, *arguments] if code == "-m" else ["-c", code, *arguments]
     try:
         ran = subprocess.run(
@@ -93,7 +93,7 @@ def in_process(code: str, *arguments: str, **settings: str) -> tuple[str, str]:
 
 
 def versions() -> Iterator[Finding]:
-    """mpijax, Python, and what compiles."""
+    """The versions of mpijax, Python, and the packages it depends on."""
     from mpijax.version import __version__
 
     yield Finding("mpijax", OK, f"{__version__}, Python {sys.version.split()[0]}, {sys.prefix}")
@@ -107,7 +107,7 @@ def versions() -> Iterator[Finding]:
 
 
 def as_jax() -> Finding:
-    """What `import jax` gives, and how to make it mpijax."""
+    """What `import jax` imports, and how to make it mpijax."""
     follows = f"mpijax, as jax {version.jax_version}"
     if "mpijax.as_jax" in sys.modules:
         return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` gives {follows}")
@@ -122,7 +122,7 @@ def as_jax() -> Finding:
 
 
 def compiler() -> Finding:
-    """Whether a small program compiles, without the cache, and gives the right numbers."""
+    """Whether a small program compiles, without the cache, and gives correct numbers."""
     output, error = in_process(_COMPILE, MPIJAX_CACHE="0")
     if error:
         return Finding("compiler", ERROR, f"a small program failed: {error}", _AGAIN)
@@ -157,7 +157,7 @@ def alone() -> Finding:
 
 
 def environment() -> Iterator[Finding]:
-    """Variables that launchers left, and threads that the user set."""
+    """Leftover variables of launchers, and thread counts that the user set too high."""
     stray = sorted(name for name in os.environ if name.startswith(RANK_VARIABLES))
     if stray and not is_rank():
         text = f"variables of a launcher, although this is no rank: {', '.join(stray)}"
@@ -171,7 +171,7 @@ def environment() -> Iterator[Finding]:
 
 
 def machine(ranks: int) -> Iterator[Finding]:
-    """Cores, affinity mask and quota against the number of ranks; shared memory."""
+    """Cores, affinity mask and CPU quota compared with the number of ranks; shared memory."""
     available, quota = cores.physical(), cores.quota()
     cpus = sorted(cpu for core in available for cpu in core)
     text = f"{len(available)} cores (CPUs {ranges(cpus)} of {os.cpu_count()})"
@@ -196,7 +196,7 @@ def machine(ranks: int) -> Iterator[Finding]:
 
 
 def shared_memory_left() -> Iterator[Finding]:
-    """Segments of MPI jobs that were killed, which take memory."""
+    """Segments of killed MPI jobs, which occupy memory."""
     paths = leftovers.abandoned()
     if paths:
         size, more = amount(leftovers.memory_of(paths)), ", ..." if paths[1:] else ""
@@ -206,7 +206,7 @@ def shared_memory_left() -> Iterator[Finding]:
 
 
 def remove_shared_memory_left() -> Finding:
-    """Remove them."""
+    """Remove the segments of killed MPI jobs."""
     paths = leftovers.abandoned()
     size = leftovers.memory_of(paths)
     for path in paths:
@@ -216,7 +216,7 @@ def remove_shared_memory_left() -> Finding:
 
 
 def blas() -> Finding:
-    """The BLAS in use and its threads, which should be this rank's share of the cores."""
+    """The BLAS in use and its threads, which should match this rank's share of the cores."""
     output, error = in_process(_BLAS)
     if error:
         return Finding("BLAS", ERROR, error, _AGAIN)
@@ -230,7 +230,7 @@ def blas() -> Finding:
 
 
 def cache() -> Finding:
-    """The folder of compiled programs: there, ours, closed to others."""
+    """The folder of compiled programs: whether it exists, belongs to this user, and is closed to others."""
     from mpijax.compiler.backend.disk_cache import DiskCache
 
     disk = DiskCache.default()
@@ -252,7 +252,7 @@ def cache() -> Finding:
         return Finding("cache", WARNING, text, f"chmod 700 {folder}")
     sizes = []
     for entry in os.scandir(folder):
-        with contextlib.suppress(FileNotFoundError):  # of a process that has just renamed or removed it
+        with contextlib.suppress(FileNotFoundError):  # another process has just renamed or removed it
             if entry.is_file(follow_symlinks=False):
                 sizes.append(entry.stat().st_size)
     limit = config.compilation_cache_max_size.value
@@ -271,7 +271,7 @@ def _cache_to_be(folder: Path, move: str) -> Finding:
 
 
 def pinning(found: dict[str, Any]) -> Finding:
-    """Whether the ranks that were started have CPUs of their own."""
+    """Whether the started ranks have disjoint CPUs."""
     masks = [frozenset(r["cpus"]) for r in found["ranks"]]
     shown = "; ".join(f"rank {i}: CPUs {ranges(mask)}, {r['threads']} threads"
                       for i, (mask, r) in enumerate(zip(masks, found["ranks"], strict=True)))  # fmt: skip
@@ -282,7 +282,7 @@ def pinning(found: dict[str, Any]) -> Finding:
 
 
 def speed(found: dict[str, Any]) -> Iterator[Finding]:
-    """Latency against mpi4py's own call, bandwidth against the speed of memory."""
+    """Latency compared with mpi4py's own call, bandwidth compared with memory speed."""
     small, large = found["rows"][0], found["rows"][-1]
     text = f"allreduce of {small['bytes']} bytes: {small['us']:.2f} µs (mpi4py's: {found['mpi4py_us']:.2f} µs)"
     busy = "other processes may use these cores (look at top); pin ranks (--bind core), use no more than cores"

@@ -29,13 +29,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _actions() -> Iterator[tuple[str, str, list[argparse.Action]]]:
-    """Each command with what it does and what its parser takes."""
+    """Each command with its help text and its parser's actions."""
     for command, (_, does) in cli.COMMANDS.items():
         yield command, does, _with_inner(cli.parser_of(command)._actions)
 
 
 def _with_inner(actions: list[argparse.Action]) -> list[argparse.Action]:
-    """With those of commands inside a command, each option once."""
+    """The actions, and those of subcommands, each option once."""
     inner = [p for action in actions if isinstance(action, argparse._SubParsersAction) for p in action.choices.values()]
     found = {tuple(action.option_strings): action for p in inner for action in p._actions if action.option_strings}
     known = {tuple(action.option_strings) for action in actions}
@@ -51,7 +51,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def bash() -> str:
-    """Words after an option that has choices are its choices; other words are files."""
+    """The bash script: after an option with choices it completes these, otherwise files."""
     cases = []
     for command, _, actions in _actions():
         options = [option for action in actions for option in action.option_strings]
@@ -79,7 +79,7 @@ def bash() -> str:
 
 
 def zsh() -> str:
-    """By `_arguments`, with the help of each option."""
+    """The zsh script, based on `_arguments`, with the help of each option."""
     commands = " ".join(shlex.quote(f"{command}:{does}") for command, does, _ in _actions())
     cases = []
     for command, _, actions in _actions():
@@ -112,7 +112,7 @@ def _takes(action: argparse.Action) -> bool:
 
 
 def fish() -> str:
-    """A line for each command and each option."""
+    """The fish script: a line for each command and each option."""
     lines = [
         f"complete -c mpijax -n __fish_use_subcommand -f -a {command} -d {shlex.quote(does)}"
         for command, does, _ in _actions()

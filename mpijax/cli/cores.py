@@ -1,4 +1,4 @@
-"""The physical cores of this machine that a job may have."""
+"""The physical cores of this machine that a job may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijax.runtime.machine.cpus import affinity, cgroup_cpus
 
 
 def physical(topology: str = "/sys/devices/system/cpu") -> list[list[int]]:
-    """The CPUs (hardware threads) of each core in this process's affinity mask; neighbours share sockets."""
+    """The CPUs (hardware threads) of each core in this process's affinity mask; cores are ordered by socket."""
     found: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(affinity()):
         folder = Path(topology, f"cpu{cpu}", "topology")
@@ -22,12 +22,12 @@ def physical(topology: str = "/sys/devices/system/cpu") -> list[list[int]]:
 
 
 def quota() -> float:
-    """The CPU time per second that this container may use; at most the number of its CPUs."""
+    """The CPU time per second that this container may use; at most its number of CPUs."""
     return min(cgroup_cpus(), float(len(affinity())))
 
 
 def several_machines() -> bool:
-    """Whether this is a scheduler's allocation of more than one machine, whose cores cannot be counted from here."""
+    """Whether this is a scheduler's allocation of several machines, whose cores cannot be counted from here."""
     if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1 and "SLURM_JOB_ID" in os.environ:
         return True
     nodes = os.environ.get("PBS_NODEFILE")

@@ -1,6 +1,6 @@
-"""``mpijax doctor``: what this machine and this installation offer to MPI programs, and what to do where it is wrong.
+"""``mpijax doctor``: checks this machine and installation for MPI programs, and says how to fix problems.
 
-Exit status 1 if something does not work at all, 0 otherwise (warnings included).
+Exit status 1 if something does not work at all, otherwise 0 (also with warnings).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mpijax.cli import bench, checks, library
 from mpijax.cli.checks import ERROR, OK, WARNING, Finding
 from mpijax.cli.launcher import Launcher, NoLauncher, find_launcher, find_library
 
-# Bytes of the messages whose time tells latency and bandwidth.
+# Bytes of the messages that measure latency and bandwidth.
 _SIZES = [16, 4 << 20]
 
 
 def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
-    """All of them, one after the other; each as soon as it is known."""
+    """All findings; each is yielded as soon as it is known."""
     yield from checks.versions()
     yield checks.as_jax()
     yield checks.compiler()
@@ -48,7 +48,7 @@ def findings(ranks: int, given: str | None = None) -> Iterator[Finding]:
 
 
 def job(ranks: int, launcher: Launcher) -> Iterator[Finding]:
-    """What a job of `ranks` ranks shows."""
+    """The findings from a job of `ranks` ranks."""
     try:
         found = bench.measured(ranks, ["allreduce"], _SIZES, 0.05, launcher=launcher.path)
     except NoLauncher as error:
@@ -63,7 +63,7 @@ def job(ranks: int, launcher: Launcher) -> Iterator[Finding]:
 
 
 def shown(finding: Finding) -> str:
-    """A line, and the remedy below it."""
+    """A finding as a line, with the remedy below it."""
     mark = {OK: "ok     ", WARNING: "WARNING", ERROR: "ERROR  "}[finding.state]
     line = f"{mark}  {finding.check}: {finding.text}"
     return line if not finding.remedy else f"{line}\n         -> {finding.remedy}"

@@ -1,8 +1,8 @@
 """``mpijax explain -n 2 script.py``: run a program, and show what each compiled program in it sends, and why.
 
-The table has a row for each communication: the line of the program, the operation, how often it runs, how many bytes
-the rank sends, and how many it receives. Below it are the arrays that an operation makes whole on every rank, and what
-to write in the program so that they stay split. Of the ranks, the table shows the one that sends most.
+The table has a row for each communication: the source line, the operation, how often it runs, how many bytes the rank
+sends, and how many it receives. Below are the arrays that an operation gathers on every rank, and the annotation that
+keeps them split. The table shows the rank that sends most.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
+    """Return the exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
     options, program = observed.parsed(parser(), arguments)
     try:
         status, records = observed.observed(options, program, STARTER, str(int(options.html is not None)))
@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
 
 
 def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The programs of all ranks, each as it is on the rank that sends most, in the order in which they were compiled.
+    """The programs of all ranks, each as on the rank that sends most, in order of compilation.
 
-    A program that was compiled again and sends the same is listed once; `compiled` counts.
+    A program that was compiled again and sends the same is listed once; `compiled` is the count.
     """
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for record in records:
@@ -80,7 +80,7 @@ def merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _text(found: list[dict[str, Any]]) -> str:
-    """A table for each program that sends something or makes arrays whole; the names of the others."""
+    """A table for each program that communicates or gathers arrays; the names of the others."""
     busy = [p for p in found if p["lines"] or p["whole"]]
     parts = []
     for p in busy:
@@ -93,7 +93,7 @@ def _text(found: list[dict[str, Any]]) -> str:
 
 
 def _page(what: str, found: list[dict[str, Any]]) -> str:
-    """All programs in one file: those that send most first, each with its page."""
+    """All programs in one HTML file, those that send most first, each with its page."""
     programs = "".join(
         f"<details><summary>{html.escape(p['name'])}: {amount(p['sent'])} sent, {amount(p['memory'])} of memory"
         f"</summary><pre>{html.escape(text_of(p))}</pre>{pages.frame(p['page'])}</details>"

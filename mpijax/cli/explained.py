@@ -1,6 +1,6 @@
-"""One rank of ``mpijax explain``: runs the program and writes down what it compiled.
+"""One rank of ``mpijax explain``: runs the program and records what it compiled.
 
-The words of the command line are FOLDER, PAGES, and those of the program. FOLDER gets `RANK.json`: the `explanation` of
+The arguments are FOLDER, PAGES, and the program's command line. It writes `RANK.json` into FOLDER: the `explanation` of
 each compiled program, with its name. If PAGES is 1, rank 0 adds the program's page.
 """
 
@@ -18,12 +18,12 @@ from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation
 from mpijax.runtime.program.program_page import ProgramPage
 
-# What Python runs. It is no module, because the program takes the place of the module `__main__`.
+# The code that Python runs. It is not a module, because the program replaces the module `__main__`.
 STARTER = "from mpijax.cli.explained import main; raise SystemExit(main())"
 
 
 def main() -> int:
-    """The exit status of the program."""
+    """Run the program and return its exit status."""
     folder, with_pages, number = Path(sys.argv[1]), sys.argv[2] == "1", rank.given_rank()
     sys.argv[1:] = sys.argv[3:]
     found: list[dict[str, Any]] = []
@@ -37,5 +37,5 @@ def main() -> int:
         return program.main()
     finally:
         loader.watchers.remove(note)
-        if folder.is_dir():  # on the machine that asked
+        if folder.is_dir():  # on the machine of the command
             (folder / f"{number}.json").write_text(json.dumps({"rank": int(number), "programs": found}))

@@ -1,4 +1,4 @@
-"""``mpijax init my_project``: a small project to begin with.
+"""``mpijax init my_project``: create a small project to start from.
 
 It has a program that fits a line on any number of ranks, tests of it for one rank and for several (pytest-mpi), a batch
 script, and a README with the commands.
@@ -107,7 +107,7 @@ pythonpath = .
 
 
 def files(name: str, scheduler: str) -> dict[str, str]:
-    """Path in the project: its text."""
+    """The text of each file, by its path in the project."""
     job = submit.render(scheduler, submit.Request(1, 4, 1, 30, ["program.py"]))
     command = {"slurm": "sbatch job.sh", "pbs": "qsub job.sh", "lsf": "bsub < job.sh", "flux": "flux batch -n 4 job.sh"}
     readme = _README.format(name=name, scheduler=scheduler, submit=f"{command[scheduler]:<52}")
@@ -132,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files; 1 if one of them is there already, and nothing is written then."""
+    """Write the files; 1 if one of them already exists, and nothing is written then."""
     options = parser().parse_args(arguments)
     folder: Path = options.folder
     written = files(folder.resolve().name, options.scheduler)

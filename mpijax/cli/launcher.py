@@ -1,4 +1,4 @@
-"""Which MPI library mpi4py loads, and the launcher that belongs to it; without starting MPI in this process."""
+"""Finds the MPI library that mpi4py loads, and its launcher, without starting MPI in this process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from mpijax.core.lazy_dataclass import dataclass
 
-# What a launcher leaves in the environment of its ranks; a launcher that finds it believes it is a rank. Some of it is
-# the user's, where no launcher has been.
+# Variables that a launcher sets for its ranks; a launcher that sees them believes that it is a rank. Those in SETTINGS
+# may also be the user's, outside of a job.
 SETTINGS = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "HYDI_", "MPI_LOCAL", "PALS_")
 
-# MPI.Get_library_version may be called before MPI_Init, which login nodes do not survive.
+# MPI.Get_library_version may be called before MPI_Init, which fails on login nodes.
 _PROBE = """
 import json, mpi4py
 mpi4py.rc.initialize = False
@@ -32,8 +32,8 @@ print(json.dumps({"version": MPI.Get_library_version(), "files": files, "standar
 
 @dataclass(frozen=True)
 class Library:
-    """An MPI library. `files`: its shared objects; `module`: mpi4py's extension for it; `abi`: of the MPI standard's
-    binary interface, (-1, -1) without."""
+    """An MPI library. files: its shared objects. module: mpi4py's extension for it. abi: the version of the MPI ABI,
+    (-1, -1) without."""
 
     version: str
     files: tuple[str, ...]
@@ -44,7 +44,7 @@ class Library:
 
     @property
     def name(self) -> str:
-        """The first line of what the library says of itself."""
+        """The first line of the library's version text."""
         first = self.version.splitlines()[0].partition(", package:")[0]
         return " ".join(first.strip("\0 ").split())
 
@@ -61,7 +61,7 @@ class Launcher:
     version: str
 
     def command(self, ranks: int, cores: int) -> list[str]:
-        """The words that start `ranks` processes on this machine, not bound to cores."""
+        """The command that starts `ranks` processes on this machine, not bound to cores."""
         if self.family == "srun":
             return [self.path, f"--ntasks={ranks}", f"--mpi={self.version}", "--cpu-bind=none", "--kill-on-bad-exit=1"]
         words = [self.path]
@@ -72,11 +72,11 @@ class Launcher:
 
 
 class NoLauncher(RuntimeError):
-    """There is no MPI library, or no launcher that belongs to it."""
+    """There is no MPI library, or no matching launcher."""
 
 
 def find_library(python: str = sys.executable) -> Library:
-    """The library that mpi4py loads, asked for in a process of its own (0.1 s). Raises NoLauncher."""
+    """The library that mpi4py loads, determined in a separate process (0.1 s). Raises NoLauncher."""
     asked = subprocess.run(
         [python, "-c", _PROBE], capture_output=True, text=True, env=clean_environment(), timeout=120, check=False
     )
@@ -92,7 +92,7 @@ def find_library(python: str = sys.executable) -> Library:
 
 
 def find_launcher(library: Library, given: str | None = None) -> Launcher:
-    """The launcher of `library`: `given` or ``MPIJAX_LAUNCHER``, else the first that fits beside the library, beside
+    """The launcher of `library`: `given` or ``MPIJAX_LAUNCHER``, else the first matching one beside the library, beside
     this Python, or on the PATH; srun in an allocation without any. Raises NoLauncher, with what was found."""
     given = given or os.environ.get("MPIJAX_LAUNCHER")
     if given:
@@ -122,7 +122,7 @@ def find_launcher(library: Library, given: str | None = None) -> Launcher:
 
 
 def _with_pmi(launcher: Launcher, library: Library) -> Launcher:
-    """srun with the protocol that the library speaks."""
+    """srun with the PMI protocol that the library uses."""
     if launcher.family != "srun":
         return launcher
     protocol = os.environ.get("MPIJAX_PMI") or ("pmix" if library.family == "openmpi" else "pmi2")
@@ -130,7 +130,7 @@ def _with_pmi(launcher: Launcher, library: Library) -> Launcher:
 
 
 def candidates(library: Library) -> list[str]:
-    """Launchers there are, nearest to the library first."""
+    """Existing launchers, those nearest to the library first."""
     folders = [Path(file).parent.parent / "bin" for file in library.files]
     folders += [Path(sys.executable).parent, *(Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p)]
     found: dict[str, None] = {}
@@ -143,7 +143,7 @@ def candidates(library: Library) -> list[str]:
 
 
 def identify(path: str) -> Launcher | None:
-    """The launcher's family, by what it says of itself; None for one that is not known."""
+    """The launcher's family, from its version text; None for an unknown one."""
     if Path(path).name == "srun":
         return Launcher(path, "srun", "")
     try:
@@ -161,7 +161,7 @@ def identify(path: str) -> Launcher | None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without what a launcher told this process if it is a rank itself."""
+    """The environment without the variables that a launcher set if this process is a rank."""
     kept = () if is_rank() else SETTINGS
     return {k: v for k, v in os.environ.items() if not k.startswith(RANK_VARIABLES) or k.startswith(kept)}
 
@@ -170,5 +170,5 @@ def is_rank() -> bool:
     """Whether a launcher started this process."""
     if any(v in os.environ for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")):
         return True
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")  # a shell started by srun --pty is one task
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")  # 1 in a shell started by srun --pty
     return tasks.isdigit() and int(tasks) > 1

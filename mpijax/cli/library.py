@@ -1,4 +1,4 @@
-"""``mpijax doctor --library NAME``: what a library's sources use of jax, and what of it is missing."""
+"""``mpijax doctor --library NAME``: lists what a library's sources use of jax, and what of it is missing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mpijax import missing
 from mpijax.aliasing import names, placeholders
 from mpijax.aliasing.finders import ROOTS, counterpart
 
-# A name and the file and line of its first use.
+# Names with the file and line of their first use.
 Uses = dict[str, str]
 
 
 def used(source: str) -> Iterator[tuple[str, int]]:
-    """(full name, line) of what a module takes from jax: imports, and attributes of what it imported.
+    """(full name, line) of each use of jax in a module: imports, and attributes of imported names.
 
     >>> from mpijax.cli import library
     >>> sorted({name for name, line in library.used("from jax import lax\\nlax.linalg.qr(1)")})
@@ -49,7 +49,7 @@ def used(source: str) -> Iterator[tuple[str, int]]:
 
 
 def _chain(node: ast.expr) -> list[str]:
-    """The names of `a.b.c`; [''] first if it starts with no name."""
+    """The names of `a.b.c`; the first is '' if it does not start with a name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -59,7 +59,7 @@ def _chain(node: ast.expr) -> list[str]:
 
 
 def lacking(name: str) -> tuple[str, str] | None:
-    """(the shortest part of a name that mpijax lacks, why); None if it is there.
+    """(the shortest prefix of a name that mpijax lacks, the reason); None if the name exists.
 
     >>> from mpijax.cli import library
     >>> library.lacking("jax.lax.sin"), library.lacking("jax.lax.nothing.at_all")
@@ -96,7 +96,7 @@ def _homes(module: str) -> dict[str, str]:
 
 
 def of_library(name: str) -> Uses:
-    """What a library that is installed uses, without its tests. Raises ModuleNotFoundError."""
+    """The uses of jax in an installed library, without its tests. Raises ModuleNotFoundError."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"there is no library {name!r}")
@@ -114,7 +114,7 @@ def of_library(name: str) -> Uses:
 
 
 def report(name: str) -> int:
-    """Print what a library uses of jax that is missing; 1 if something is, 2 if there is no such library."""
+    """Print the missing names of jax that a library uses; 1 if there are any, 2 if the library does not exist."""
     try:
         uses = of_library(name)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""The LogGP model of communication (Alexandrov, Ionescu, Schauser, Scheiman 1995): what an exchange costs a rank.
+"""The LogGP model of communication (Alexandrov, Ionescu, Schauser, Scheiman 1995): the cost of an exchange for a rank.
 
-A message of `n` bytes keeps its sender busy for `o + n G`, is under way for `L`, and keeps its receiver busy for `o`.
-An exchange of many ranks is a number of rounds, by the algorithms that MPI libraries have: each round is one message
-from and one to every rank.
+A message of `n` bytes occupies its sender for `o + n G`, takes the latency `L`, and occupies its receiver for `o`. An
+exchange of many ranks is a number of rounds, given by the algorithms of MPI libraries: in each round, every rank sends
+and receives one message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpijax.core.lowering import Exchange
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one rank. sending: it is busy with its messages. waiting: until those of other ranks are here."""
+    """Seconds of one rank. sending: busy with its own messages. waiting: until other ranks' messages arrive."""
 
     sending: float = 0.0
     waiting: float = 0.0
@@ -36,20 +36,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class LogGP:
-    """L: latency. o: time of a processor for a message. Both in seconds; G: seconds for a byte of a long message."""
+    """L: latency. o: processor time per message. Both in seconds. G: seconds per byte of a long message."""
 
     L: float
     o: float
     G: float
 
     def rounds(self, number: float, nbytes: float) -> Cost:
-        """So many rounds, in which a rank sends `nbytes` in all."""
+        """The cost of `number` rounds in which a rank sends `nbytes` in total."""
         return Cost(number * self.o + nbytes * self.G, number * (self.L + self.o))
 
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks of an exchange: how many, on how many nodes. here: this rank's number among them."""
+    """The ranks of an exchange and the number of their nodes. here: this rank's number among them."""
 
     ranks: int
     nodes: int = 1
@@ -87,12 +87,12 @@ def _gathered(net: LogGP, p: int, n: float) -> Cost:
 
 
 def _alltoall(net: LogGP, p: int, n: float) -> Cost:
-    """Bruck's algorithm; or a message to each."""
+    """Bruck's algorithm; or one message to each rank."""
     return _cheapest(net.rounds(_doublings(p), _doublings(p) * n / 2), net.rounds(p - 1, n * (p - 1) / p))
 
 
-# By exchange: what `p` ranks of one level (those of a node, or one of each node) do with an operand of `n` bytes; and
-# whether a node sends that of each of its ranks to other nodes, or one for all.
+# By exchange: the cost for `p` ranks of one level (those of a node, or one of each node) with an operand of `n` bytes;
+# and whether a node sends the data of each of its ranks to other nodes, or one message for all.
 _Level = Callable[[LogGP, int, float], Cost]
 _COLLECTIVES: dict[Exchange, tuple[_Level, bool]] = {
     Exchange.ALLREDUCE: (_whole, False),
@@ -107,7 +107,7 @@ _COLLECTIVES: dict[Exchange, tuple[_Level, bool]] = {
     Exchange.GATHER: (_gathered, True),
     Exchange.ALLTOALL: (_alltoall, True),
 }
-# The operation of `mpijax bench` that an exchange is measured as.
+# The operation of `mpijax bench` with which an exchange is measured.
 _MEASURED = {
     Exchange.ALLREDUCE: "allreduce", Exchange.REDUCE: "bcast", Exchange.BCAST: "bcast", Exchange.SCAN: "allreduce",
     Exchange.EXSCAN: "allreduce", Exchange.REDUCE_SCATTER: "alltoall", Exchange.SCATTER: "bcast",
@@ -119,8 +119,8 @@ _MEASURED = {
 class Network:
     """The costs on a machine: `within` a node and `between` nodes.
 
-    rows: what ``mpijax bench`` measured within a node, on `measured` ranks. Where an exchange stays within a node, the
-    model is scaled to agree with them.
+    rows: measurements of ``mpijax bench`` within a node, on `measured` ranks. For exchanges within a node, the model is
+    scaled to agree with them.
     """
 
     def __init__(self, within: LogGP, between: LogGP, rows: Sequence[dict[str, Any]] = (), measured: int = 0):
@@ -131,7 +131,7 @@ class Network:
             self._rows.setdefault(row["operation"], []).append((row["bytes"], row["us"] / 1e6))
 
     def collective(self, exchange: Exchange, group: Group, nbytes: float) -> Cost:
-        """An exchange of all ranks of a group: within each node first, then one rank of each node."""
+        """The cost of an exchange of all ranks of a group: within each node first, then one rank of each node."""
         level, each = _COLLECTIVES[exchange]
         if group.ranks == 1:
             return Cost()
@@ -141,7 +141,7 @@ class Network:
         return inside + level(self.between, group.nodes, nbytes * group.on_node if each else nbytes)
 
     def message(self, nbytes: float, other_node: bool, sends: bool = True, receives: bool = True) -> Cost:
-        """A message to, and from, one other rank."""
+        """The cost of a message to, and from, one other rank."""
         net = self.between if other_node else self.within
         scale = 1.0 if other_node else self._measured_over_model(Exchange.SENDRECV, nbytes)
         sent = Cost(net.o + nbytes * net.G) if sends else Cost()
@@ -149,7 +149,7 @@ class Network:
         return (sent + received) * scale
 
     def _measured_over_model(self, exchange: Exchange, nbytes: float) -> float:
-        """How much longer the exchange takes where it was measured than the model says; 1 without a measurement."""
+        """The ratio of measured to modelled time of an exchange; 1 without a measurement."""
         rows = self._rows.get(_MEASURED.get(exchange, ""))
         if not rows or self.measured < 2:
             return 1.0
@@ -160,7 +160,7 @@ class Network:
 
         rows = sorted(rows)
         for low, high in zip(rows, rows[1:], strict=False):
-            if nbytes <= high[0]:  # straight lines over the logarithm of the bytes
+            if nbytes <= high[0]:  # interpolate linearly in the logarithm of the bytes
                 part = math.log(max(nbytes, low[0]) / low[0]) / math.log(high[0] / low[0])
                 return ratio(low) ** (1 - part) * ratio(high) ** part
         return ratio(rows[-1])

@@ -1,4 +1,4 @@
-"""What an operation of communication costs inside a compiled loop: run on every rank, results on rank 0.
+"""Measures communication operations inside a compiled loop: runs on every rank, results on rank 0.
 
     python -m mpijax.cli.measure '{"operations": ["allreduce"], "sizes": [16], "seconds": 0.05}'
 
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 MARK = "mpijax-measured "
-# Seconds of a part of the time for a figure, and the fewest parts. The fastest counts: where other programs take the
-# cores, they leave some of the short ones alone.
+# Target seconds of one timing, and the minimum number of timings. The fastest counts: other programs on the cores do
+# not disturb all of the short ones.
 _PART, _PARTS = 3e-4, 15
-# No figure is less than this, in seconds.
+# Lower bound of a result, in seconds.
 _SHORTEST = 1e-8
 OPERATIONS = ("allreduce", "allgather", "alltoall", "bcast", "sendrecv")
 
 
 def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator[dict[str, Any]]:
     """{"operation", "bytes" (of a rank's argument), "us" (of the slowest rank), "MB/s" (bytes over time)} for each
-    operation and size. Collective; `seconds` is spent on each."""
+    operation and size. Collective; takes about `seconds` for each."""
     from mpijax import numpy as jnp
     from mpijax.runtime.mpi import mpi_start
 
@@ -43,7 +43,7 @@ def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator
 
 
 def _fastest(whole: Callable[[int], float], besides: Callable[[int], float], seconds: float) -> float:
-    """Seconds of a turn of the one loop less those of the other, which does the same but communicates."""
+    """Seconds per iteration of the loop `whole`, less those of `besides`, the same loop without communication."""
     turns, best = 1, float("inf")
     for seconds_of in (whole, besides):
         seconds_of(1)  # compiles
@@ -67,10 +67,10 @@ def _calls(rank: int, ranks: int) -> dict[str, Callable]:
 
 
 def _loop(call: Callable | None) -> Callable:
-    """A program of (turns, x) that communicates x that many times, and writes x anew after each.
+    """A program of (turns, x) that communicates x `turns` times, and rewrites x after each time.
 
-    Programs send what they have just computed. What is sent a second time is still in the caches of its receivers:
-    where MPI copies it straight from rank to rank, that takes a third of the time.
+    Real programs send data that they have just computed. Data sent a second time is still in the receivers' caches: if
+    MPI copies it directly from rank to rank, that takes a third of the time.
     """
     import mpijax
     from mpijax import lax
@@ -83,7 +83,7 @@ def _loop(call: Callable | None) -> Callable:
 
 
 def _timer(world: Any, run: Callable, x: Any) -> Callable[[int], float]:
-    """seconds_of(turns): of one turn, on the slowest rank."""
+    """seconds_of(turns): the time per iteration on the slowest rank."""
 
     def seconds_of(turns: int) -> float:
         world.Barrier()
@@ -95,9 +95,9 @@ def _timer(world: Any, run: Callable, x: Any) -> Callable[[int], float]:
 
 
 def loggp(world: Any, seconds: float) -> dict[str, float]:
-    """The parameters of the LogGP model (`cli.loggp`), of messages between neighbours: {"L_us", "o_us", "G_ns"}.
+    """The parameters of the LogGP model (`cli.loggp`) for messages between neighbours: {"L_us", "o_us", "G_ns"}.
 
-    Collective. A message each way takes L + 2 o; a byte of a long one G. `o` is a send that nobody waits for.
+    Collective. A message each way takes L + 2 o; a byte of a long one G. `o` is a send for which nobody waits.
     """
     short, long = measure(["sendrecv"], [16, 1 << 20], seconds)
     byte = max(0.0, (long["us"] - short["us"]) / (long["bytes"] - short["bytes"]))
@@ -106,7 +106,7 @@ def loggp(world: Any, seconds: float) -> dict[str, float]:
 
 
 def _overhead(world: Any, messages: int = 64) -> float:
-    """µs that rank 0 is busy with a small message to rank 1, which receives it later."""
+    """µs for which a small message to rank 1, which receives it later, occupies rank 0."""
     import numpy as np
 
     import mpijax
@@ -129,7 +129,7 @@ def _overhead(world: Any, messages: int = 64) -> float:
 
 
 def mpi_latency(world: Any, turns: int = 2000) -> float:
-    """µs of mpi4py's own allreduce of 4 floats: what the library and Python need without mpijax."""
+    """µs of mpi4py's own allreduce of 4 floats: the time of the library and Python without mpijax."""
     import numpy as np
 
     x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
@@ -142,7 +142,7 @@ def mpi_latency(world: Any, turns: int = 2000) -> float:
 
 
 def copy_rate() -> float:
-    """MB/s of copying 32 MB of memory: what messages between ranks of a machine are held against."""
+    """MB/s of copying 32 MB of memory, for comparison with messages between ranks of a machine."""
     import numpy as np
 
     x, y = np.ones(1 << 23, np.float32), np.empty(1 << 23, np.float32)

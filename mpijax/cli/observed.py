@@ -1,6 +1,6 @@
-"""Commands that run a program and ask its ranks afterwards: ``mpijax explain`` and ``mpijax profile``.
+"""Runs a program for commands that evaluate its ranks afterwards: ``mpijax explain`` and ``mpijax profile``.
 
-Each rank runs the program by a starter of the command's, which writes a file of JSON at the end.
+Each rank runs the program through the command's starter code, which writes a JSON file at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VALUED = ("-n", "-np", "--np", "--ranks", "--html", "--launcher")
 
 
 def parser(command: str, description: str | None, page: str) -> argparse.ArgumentParser:
-    """What such a command takes. page: what the page of ``--html`` shows."""
+    """The parser of such a command. page: what the page of ``--html`` shows."""
     p = argparse.ArgumentParser(
         prog=f"mpijax {command}", description=description, usage=f"mpijax {command} [options] {PROGRAM}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -37,7 +37,7 @@ def parser(command: str, description: str | None, page: str) -> argparse.Argumen
 
 
 def parsed(p: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """(options, words of the program); wrong ones end the process with status 2."""
+    """(options, the program's command line); exits with status 2 for wrong arguments."""
     given, program = split_program(arguments, _VALUED)
     options, program = p.parse_args(given), without_interpreter(program)
     if not program:
@@ -52,9 +52,9 @@ def parsed(p: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.N
 def observed(
     options: argparse.Namespace, program: list[str], starter: str, *words: str
 ) -> tuple[int, list[dict[str, Any]]]:
-    """(exit status of the program, what each rank has written). Raises NoLauncher.
+    """(exit status of the program, the record of each rank). Raises NoLauncher.
 
-    starter: what Python runs in each rank, with a folder, `words` and the program. It leaves `RANK.json` in the folder.
+    starter: the code that each rank runs, with a folder, `words` and the program; it writes `RANK.json` there.
     """
     with scratch(options.command) as folder:
         status = _run(options, ["-c", starter, str(folder), *words, *program])

@@ -1,9 +1,9 @@
-"""``mpijax predict --ranks 1024 --nodes 32 script.py``: time and memory of a program on ranks that you do not have.
+"""``mpijax predict --ranks 1024 --nodes 32 script.py``: predict time and memory on ranks that you do not have.
 
-The program runs here as some of these ranks, side by side, each on a core. Each computes its own part, and imagines
-the other ranks as copies of itself: nothing is sent. The LogGP model, with parameters that `mpijax bench` measures,
-says what the exchanges would take. A row of the table is a compiled program on the slowest of these ranks: the time
-of a call, split into computing, sending (the rank is busy with messages) and waiting for messages; and its memory.
+The program runs here as some of these ranks, side by side, one per core. Each computes its own part, and treats the
+other ranks as copies of itself: nothing is sent. The LogGP model, with parameters measured by `mpijax bench`, gives the
+time of exchanges. A row of the table is a compiled program on the slowest of these ranks: the time of a call, split
+into computing, sending (the rank is busy with messages) and waiting for messages; and its memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from mpijax.cli.scratch import scratch
 from mpijax.core.units import amount, duration
 
 _VALUED = ("-n", "-np", "--np", "--ranks", "--nodes", "--bench", "--network", "--simulate", "--threads")
-# Between nodes, unless --network measures it: of a network with remote memory access and 100 Gbit/s.
+# The default between nodes, without --network: a network with remote memory access and 100 Gbit/s.
 _USUAL = LogGP(L=1.2e-6, o=0.3e-6, G=0.08e-9)
 _ROW = "{:20} {:>7} {:>9} {:>10} {:>9} {:>9} {:>9}"
-# Bytes of the exchanges that are measured here; between them the model is scaled.
+# Bytes of the exchanges measured here; the model is scaled between them.
 _SIZES = "16,256,1K,4K,16K,64K,256K,1M,4M,16M"
-# Exchanges that the table of a program shows.
+# Maximum exchanges shown for a program.
 _SHOWN = 5
 
 
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the program; 2 for wrong arguments, 1 if nothing could be measured."""
+    """Return the exit status of the program; 2 for wrong arguments, 1 if nothing could be measured."""
     p = parser()
     given, program = split_program(arguments, _VALUED)
     options, program = p.parse_args(given), without_interpreter(program)
@@ -77,14 +77,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _network(options: argparse.Namespace, p: argparse.ArgumentParser) -> tuple[Network, list[str]]:
-    """The model of this machine, and where its parameters are from."""
+    """The model of this machine, and the sources of its parameters."""
     within = _read(options.bench, p) if options.bench else None
     said = [f"within a node: {options.bench}"] if options.bench else []
     if within is None:
         ranks = max(2, min(-(-options.ranks // options.nodes), len(cores.physical())))
         names, sizes = list(bench.OPERATIONS), bench.sizes(_SIZES)
         within = bench.measured(ranks, names, sizes, 0.02)
-        assert within is not None  # this process is no rank
+        assert within is not None  # this process is not a rank
         said.append(f"within a node: measured here, on {ranks} ranks")
     between = _read(options.network, p) if options.network else None
     far = _USUAL if between is None else _model(between)
@@ -110,7 +110,7 @@ def _model(found: dict[str, Any]) -> LogGP:
 def _simulated(
     options: argparse.Namespace, program: list[str], network: Network
 ) -> tuple[int, list[tuple[int, list[dict[str, Any]]]]]:
-    """(status, (rank, programs) of each rank that ran here). Ranks spread over the job; only the first one prints."""
+    """(status, (rank, programs) of each rank run here). Ranks are spread over the job; only the first one prints."""
     data, places = network.as_data(), cores.physical()
     on_node = min(-(-options.ranks // options.nodes), len(places))
     at_once, width = min(on_node, options.simulate or on_node), len(places) // on_node
@@ -137,9 +137,9 @@ def _simulated(
 
 
 def merged(found: list[tuple[int, list[dict[str, Any]]]], ranks: int, nodes: int) -> dict[str, Any]:
-    """Each program on the rank that takes longest; the others wait for it.
+    """Each program on its slowest rank; the others wait for it.
 
-    A program that ranks do not have in common, or compile in another order, is that of the first of them.
+    A program that the ranks do not share, or compile in another order, is taken from the first rank.
     """
     programs = []
     for i, first in enumerate(found[0][1]):
@@ -161,7 +161,7 @@ def merged(found: list[tuple[int, list[dict[str, Any]]]], ranks: int, nodes: int
 
 
 def text_of(what: str, found: dict[str, Any]) -> str:
-    """A row for each program that takes at least a hundredth of the time; its costliest exchanges below."""
+    """A row for each program that takes at least a hundredth of the time, with its costliest exchanges below."""
     here = f"run here as rank{'s' * (len(found['simulated']) > 1)} {', '.join(map(str, found['simulated']))}"
     lines = [f"{what} on {found['ranks']:,} ranks of {found['nodes']:,} node{'s' * (found['nodes'] > 1)}, {here}"]
     lines.append(_ROW.format("program", "calls", "a call", "computing", "sending", "waiting", "memory"))

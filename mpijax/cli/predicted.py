@@ -1,8 +1,8 @@
-"""One rank of ``mpijax predict``: runs the program as a rank of many others, which are imagined as copies of this one.
+"""One rank of ``mpijax predict``: runs the program as one of many ranks; the others are treated as copies of this one.
 
-The words of the command line are SETTINGS (JSON) and those of the program. What the program computes runs for real, on
-this rank's part. An exchange does not: results are filled with this rank's own values, and the `Clock` adds what the
-model says that it costs. The file named in SETTINGS gets what came of it.
+The arguments are SETTINGS (JSON) and the program's command line. Computation runs for real, on this rank's part.
+Exchanges do not run: their results are filled with this rank's own values, and the `Clock` adds their cost from the
+model. The results are written to the file named in SETTINGS.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation
 from mpijax.transforms.jit import jit
 
-# What Python runs. It is no module, because the program takes the place of the module `__main__`.
+# The code that Python runs. It is not a module, because the program replaces the module `__main__`.
 STARTER = "from mpijax.cli.predicted import main; raise SystemExit(main())"
 _CALIBRATION = 2000
 
 
 class _World:
-    """The communicator of all ranks. What Python hands over comes back as if every rank gave the same."""
+    """The communicator of all ranks. Python values come back as if every rank had sent the same."""
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
@@ -73,7 +73,7 @@ class _World:
 
 @dataclass
 class _Exchange:
-    """An exchange of a program: what it costs, and how often it ran."""
+    """An exchange of a program: its cost, and how often it ran."""
 
     line: str
     operation: str
@@ -93,16 +93,16 @@ class _Program:
 
 
 class Clock:
-    """What the programs of this rank take: computing by the clock on the wall, exchanges by the model."""
+    """The time of this rank's programs: computation by wall clock, exchanges by the model."""
 
     def __init__(self) -> None:
         self.running: list[_Program] = []
-        self.pending: list[float] = []  # when exchanges that go on beside computation will have ended
-        self.plain = 0.0  # of calling one of the functions below from a program
-        self.overhead = 0.0  # the same, as it was last seen
-        self.dispatch = 0.0  # of calling a program that is found by the types of its arguments
+        self.pending: list[float] = []  # end times of exchanges that overlap with computation
+        self.plain = 0.0  # seconds of calling one of the functions below from a program
+        self.overhead = 0.0  # the same, as last measured
+        self.dispatch = 0.0  # seconds of dispatching a program by the types of its arguments
         self._left = 0.0
-        self._called: float | None = None  # when Python began to find the program, where shardings have a say
+        self._called: float | None = None  # when Python began the dispatch, for calls that depend on shardings
 
     def _passed(self) -> float:
         return time.perf_counter() - self._left
@@ -118,7 +118,7 @@ class Clock:
         return []
 
     def called(self, find_and_run: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that calls a program, noting when."""
+        """Wraps the function that dispatches a program, to record its start."""
 
         def noted(*args: Any) -> Any:
             self._called = time.perf_counter()
@@ -155,9 +155,9 @@ class Clock:
         return self._leave()
 
     def after_exchange(self, *_: Any) -> list[Any]:
-        """Called right after `exchange`, and like it: nothing was computed meanwhile. Where other programs take the
-        caches and the core, this takes longer too."""
-        self.overhead = min(self._passed(), 4 * self.plain)  # more, where another program had the core
+        """Called right after `exchange`, in the same way, with no computation between: measures the overhead of a call.
+        It also grows if other programs use the caches and the core."""
+        self.overhead = min(self._passed(), 4 * self.plain)  # it is longer if another program had the core
         return self._leave()
 
     def finish(self) -> list[Any]:
@@ -168,18 +168,18 @@ class Clock:
 
 
 class Imagined:
-    """A job of `ranks` ranks on `nodes` nodes, seen from one of them."""
+    """A job of `ranks` ranks on `nodes` nodes, simulated from one of them."""
 
     def __init__(self, ranks: int, nodes: int, rank: int, network: Network):
         self.ranks, self.on_node, self.rank, self.network = ranks, -(-ranks // nodes), rank, network
         self.clock, self.programs = Clock(), list[_Program]()
 
     def start(self) -> None:
-        """Make this process that rank, and find out what calling and watching programs costs."""
+        """Make this process that rank, and measure the overhead of calling and timing programs."""
         mpi = mpi_start.start()
         mpi.rank, mpi.size = self.rank, self.ranks
         mpi.world = mpi.control = _World(self.rank, self.ranks)
-        # Ranks that are copies of this one agree with it.
+        # The other ranks are copies of this one, so they agree with it.
         os.environ["MPIJAX_GUARD"] = "0"
         self.clock.dispatch = _fastest_call(jit(lambda x: x + 1))
         loader.stand_in = self.instructions
@@ -189,7 +189,7 @@ class Imagined:
         self.programs.clear()
 
     def instructions(self, plan: Plan, name: str) -> tuple[Any, ...]:
-        """Those of a program, with calls of the clock in place of its exchanges, at its beginning and at its end."""
+        """A program's instructions, with calls of the clock at its begin and end and instead of its exchanges."""
         p = _Program(name, explanation(plan))
         self.programs.append(p)
 
@@ -215,11 +215,11 @@ class Imagined:
 
             return PythonCall(run, tuple(views), (), x.source, x.label)
 
-        # Twice: what comes after `exchange` takes longer than what comes after a function that does nothing.
+        # Twice: code after `exchange` runs slower than code after a function that does nothing.
         return call(self.clock.exchange), call(self.clock.after_exchange), call(self.clock.after_exchange)
 
     def _members(self, x: Communicate) -> list[int]:
-        """The ranks that take part, in their order."""
+        """The participating ranks, in order."""
         if x.lower.on_communicator:
             if x.params["comm"].value is not None:
                 getattr(mpi_start.world(), "comm=")
@@ -227,7 +227,7 @@ class Imagined:
         mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
         along = [mesh.axis_names.index(name) for name in names]
         at = tuple(slice(None) if i in along else c for i, c in enumerate(mesh.coordinates()))
-        # What is left are the axes in `names`, in the order of the mesh; ranks count in the order of `names`.
+        # The remaining axes are those in `names`, in mesh order; ranks are ordered by `names`.
         members = mesh.device_ids[at].transpose(np.argsort(np.argsort(along))).ravel().tolist()
         if groups is not None:
             own = members.index(self.rank)
@@ -271,7 +271,7 @@ def _call(fun: Callable[..., list[Any]]) -> PythonCall:
 
 
 def _fill(x: Communicate, arrays: Sequence[np.ndarray], here: int, ranks: int) -> None:
-    """Results as if every rank had the operand of this one. Reductions of sums are those of `ranks` equal operands."""
+    """Fill results as if every rank had this rank's operand; sums are those of `ranks` equal operands."""
     results = arrays[min(len(x.inputs), 1) :]
     if not results:
         return
@@ -297,13 +297,13 @@ def _fill(x: Communicate, arrays: Sequence[np.ndarray], here: int, ranks: int) -
 
 
 def _writable(view: np.ndarray, operand: Operand) -> np.ndarray:
-    """The memory of a result, which the function of a `PythonCall` sees as it sees operands."""
+    """The memory of a result as a writable array; a `PythonCall` passes results read-only, like operands."""
     memory = (ctypes.c_char * operand.nbytes).from_address(view.ctypes.data)
     return np.ndarray(operand.shape, operand.dtype, memoryview(memory))
 
 
 def main() -> int:
-    """The exit status of the program."""
+    """Run the program and return its exit status."""
     settings = json.loads(sys.argv[1])
     sys.argv[1:] = sys.argv[2:]
     if settings["cpus"]:
@@ -319,8 +319,8 @@ def main() -> int:
 
 
 def _told(p: _Program) -> dict[str, Any]:
-    """A program as data: seconds are the medians of its runs, without the first of several. fastest: the least of
-    any run, which other programs on the machine disturb least."""
+    """A program as data. Seconds are medians of its runs, without the first of several. fastest: the minimum of all
+    runs, which other programs on the machine disturb least."""
     runs = p.runs[1:] or p.runs
     computing, sending, waiting = (statistics.median(run[i] for run in runs) for i in range(3))
     return {

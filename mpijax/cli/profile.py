@@ -1,9 +1,9 @@
-"""``mpijax profile -n 2 script.py``: run a program, and show by its lines where its time goes.
+"""``mpijax profile -n 2 script.py``: run a program, and show where its time goes, by source line.
 
-The table has a row for each line of the program: seconds of a rank, the share of the time, how often kernels ran, bytes
-and operations a second, and the part of what this machine can do: of its bandwidth ("memory"), measured by
-copying, or of its arithmetic ("arithmetic"), measured by a product of matrices. Exchanges with other ranks have rows of
-their own. A rank computes with its share of the cores. What is not in the table is Python, tracing and compiling.
+The table has a row for each line of the program: seconds per rank, the share of the time, the number of kernel runs,
+bytes and operations per second, and the fraction of the machine's limit: of its bandwidth ("memory"), measured by
+copying, or of its arithmetic ("arithmetic"), measured by a matrix product. Exchanges with other ranks have their own
+rows. A rank computes with its share of the cores. The rest of the time is Python, tracing and compiling.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mpijax.core import pages
 from mpijax.core.units import duration
 
 _ROW = "{:>9} {:>6} {:>9} {:>10} {:>12}  {:14} {}"
-# Rows of the table: those with this share of the time, and at most so many.
+# Minimum share of the time of a row in the table, and maximum number of rows.
 _SHARE, _ROWS = 0.002, 40
 _PAGE = """<title>mpijax profile</title>
 <style>
@@ -58,14 +58,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
+    """Return the exit status of the program; 2 for wrong arguments, 1 if there is no launcher."""
     options, program = observed.parsed(parser(), arguments)
     try:
         status, records = observed.observed(options, program, STARTER)
     except NoLauncher as error:
         print(f"mpijax profile: {error}", file=sys.stderr)
         return 1
-    if not records:  # a rank has ended by a signal
+    if not records:  # a signal has ended a rank
         print("mpijax profile: no rank has come to its end", file=sys.stderr)
         return status or 1
     found = merged(records)
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def merged(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The records of all ranks as one: times are those of a rank, in the mean; those of each rank are in `by_rank`."""
+    """The records of all ranks combined: mean times per rank; `by_rank` has each rank's."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in records:
         for step in record["steps"]:
@@ -99,7 +99,7 @@ def _mean(records: list[dict[str, Any]], name: str) -> float:
 
 
 def by_line(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each line of the user's, and one for its exchanges; the longest first."""
+    """A row for each of the user's lines, and one for its exchanges; the longest first."""
     rows: dict[tuple[str, bool], dict[str, Any]] = {}
     for step in found["steps"]:
         key = step["line"] or step["label"], step["kind"] == "exchange"
@@ -115,7 +115,7 @@ def by_line(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """The table."""
+    """The profile as a table."""
     rows, whole = by_line(found), found["seconds"]
     exchanging = sum(row["seconds"] for row in rows if row["exchange"])
     computing = sum(row["seconds"] for row in rows) - exchanging
@@ -147,7 +147,7 @@ def _rate(row: dict[str, Any], name: str) -> str:
 
 
 def _bound(row: dict[str, Any], found: dict[str, Any]) -> str:
-    """How much of the machine a line uses: of its memory or of its arithmetic, whichever it uses more."""
+    """The fraction of the machine that a line uses: of its memory or of its arithmetic, whichever is larger."""
     if not row["seconds"] or not (row["bytes"] or row["flops"]):
         return "-"
     parts = {

@@ -1,7 +1,7 @@
-"""One rank of ``mpijax profile``: runs the program, and writes down how long each step of its programs took.
+"""One rank of ``mpijax profile``: runs the program, and records how long each step of its programs took.
 
-The words of the command line are FOLDER and those of the program. FOLDER gets `RANK.json`. Code is optimised before the
-first run, so that times are those of later ones.
+The arguments are FOLDER and the program's command line. It writes `RANK.json` into FOLDER. Code is optimized before the
+first run, so times do not include baseline code.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mpijax.core import config
 from mpijax.runtime.program import loader
 from mpijax.runtime.reports import step_notes
 
-# What Python runs. It is no module, because the program takes the place of the module `__main__`.
+# The code that Python runs. It is not a module, because the program replaces the module `__main__`.
 STARTER = "from mpijax.cli.profiled import main; raise SystemExit(main())"
 
 
 class _Programs:
-    """The programs that were loaded: the number of the first step of each, its name, and the work of its loop nests."""
+    """The loaded programs: the number of each one's first step, its name, and the work of its loop nests."""
 
     def __init__(self) -> None:
         self.loaded: list[tuple[int, str, dict[tuple[str, str], list[tuple[int, int]]]]] = []
@@ -40,7 +40,7 @@ class _Programs:
         self.loaded.append((step_notes.count(), name, work))
 
     def steps(self) -> list[dict[str, Any]]:
-        """What is written of each step that ran."""
+        """The record of each step that ran."""
         found, ends = [], [*(first for first, _, _ in self.loaded), step_notes.count()]
         sums = step_notes.sums()
         for (begin, end), (_, name, work) in zip(pairwise(ends), self.loaded, strict=True):
@@ -57,7 +57,7 @@ class _Programs:
 
 
 def traffic(nest: Kernel) -> int:
-    """Bytes that a loop nest moves at least: each value once, or what its loads and stores of it are."""
+    """The minimum bytes that a loop nest moves: each value once, or the bytes of its loads and stores if fewer."""
     turns = math.prod(v.size for v in nest.variables)
     uses = [e.attr[0] for e in nest.expressions if e.op == "load"], [s.value for s in nest.stores]
     total = 0
@@ -69,7 +69,7 @@ def traffic(nest: Kernel) -> int:
 
 
 def peak_flops() -> float:
-    """Operations a second of a product of single-precision matrices: what this rank's cores can do."""
+    """Operations per second of a single-precision matrix product: the limit of this rank's cores."""
     from mpijax import numpy as jnp
 
     x = jnp.ones((1024, 1024), jnp.float32)
@@ -83,7 +83,7 @@ def _seconds(call: Any) -> float:
 
 
 def main() -> int:
-    """The exit status of the program."""
+    """Run the program and return its exit status."""
     from mpijax.cli.measure import copy_rate
 
     folder, number = Path(sys.argv[1]), rank.given_rank()
@@ -104,5 +104,5 @@ def main() -> int:
             "rank": int(number), "seconds": seconds, "steps": programs.steps(),
             "bytes_per_second": copy_rate() * 2e6, "flops_per_second": peak_flops(),
         }  # fmt: skip
-        if folder.is_dir():  # on the machine that asked
+        if folder.is_dir():  # on the machine of the command
             (folder / f"{number}.json").write_text(json.dumps(found))

@@ -1,13 +1,13 @@
-"""One rank of ``mpijax run``: pins itself, sends its output to the one who asked, starts the program, and notes how
-it ended. Run as a file, by ``python -I -S``, so that it costs 10 ms: it imports the standard library alone.
+"""One rank of ``mpijax run``: pins itself, forwards its output to the command, starts the program, and records how it
+ended. It runs as a file, by ``python -I -S``, and imports only the standard library, so that it costs 10 ms.
 
     rank.py FOLDER COMMAND...
 
 FOLDER, made by `cli.run` on the first machine of the job, has `plan.json` ({"cpus": a list for each rank, "prefix",
-"telling": seconds that the other ranks have to say where they wait for one that has ended}),
-pipes `RANK.out` and `RANK.err`, and gets `RANK.pid`, `RANK.exit` ("TIME STATUS") and, from a rank that ends because
-another one has ended, `RANK.because` ("RANK STATUS" of that one). On other machines there is no such folder: the
-command then runs as it is.
+"telling": seconds that the other ranks have to report where they wait for one that has ended}), and the pipes
+`RANK.out` and `RANK.err`. The rank writes `RANK.pid`, `RANK.exit` ("TIME STATUS") and, if it ends because another rank
+has ended, `RANK.because` (that rank's "RANK STATUS"). Other machines have no such folder; the command then runs
+unchanged.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ import time
 from collections.abc import Callable
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-# Seconds that the other ranks have to say where they wait for one that has ended: `GONE` of the watchdog
-# (`runtime.reports.watchdog`), and a look. In a job that is started again, to write what they have to say already.
+# Seconds that the other ranks have to report where they wait for one that has ended: the watchdog's `GONE`
+# (`runtime.reports.watchdog`) plus one check. In a job that will be restarted, only to write pending output.
 TELLING, AGAIN = 1.5, 0.2
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-stopped: list[int] = []  # the signals of _STOP that have come
+stopped: list[int] = []  # the signals of _STOP received so far
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
             plan = json.load(file)
     except OSError:
         os.execvp(command[0], command)
-    os.environ["MPIJAX_RUN_FOLDER"] = folder  # where the rank may say that it ends because of another one
+    os.environ["MPIJAX_RUN_FOLDER"] = folder  # where the rank may report that it ends because of another one
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"][int(rank)])
     if plan["prefix"]:
@@ -51,13 +51,13 @@ def main() -> int:
 
 
 def given_rank() -> str:
-    """The number that the launcher gave to this process; "0" for a program that runs alone."""
+    """The rank that the launcher gave to this process; "0" for a program that runs alone."""
     return next((os.environ[name] for name in _RANKS if name in os.environ), "0")
 
 
 def _wait_for_others(folder: str, seconds: float) -> None:
-    """Until all ranks have ended, or a while: launchers end the others with the first, which then could not say
-    where they wait for it."""
+    """Wait until all ranks have ended, or the time is over: launchers end the others with the first, and these could
+    then not report where they wait for it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not stopped:
         try:
@@ -70,23 +70,22 @@ def _wait_for_others(folder: str, seconds: float) -> None:
 
 
 def end_with_parent(number: int) -> Callable[[], object]:
-    """What a new process calls to get signal `number` when the one that started it ends, however that does."""
+    """A function for a new process to call, so that it gets signal `number` when its parent ends in any way."""
     libc = ctypes.CDLL(None)
     return lambda: libc.prctl(1, int(number))  # PR_SET_PDEATHSIG
 
 
 def supervise(command: list[str], started: Callable[[int], object]) -> int:
-    """Run command; its exit status, 128 + the signal's number if one ended it."""
-    with_parent = end_with_parent(signal.SIGKILL)  # launchers end the process that they started
-
-    # Signals wait until there is a child to pass them to.
+    """Run a command and return its exit status, or 128 + the signal's number if a signal ended it."""
+    with_parent = end_with_parent(signal.SIGKILL)  # launchers end only the process that they started
+    # Block signals until there is a child to pass them to.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED)
 
     def begin() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED)
         with_parent()
 
-    child = subprocess.Popen(command, preexec_fn=begin, close_fds=False)  # PMI speaks over an inherited descriptor
+    child = subprocess.Popen(command, preexec_fn=begin, close_fds=False)  # PMI uses an inherited descriptor
     def pass_on(number: int, _frame: object) -> None:
         if number in _STOP:
             stopped.append(number)
@@ -101,7 +100,7 @@ def supervise(command: list[str], started: Callable[[int], object]) -> int:
 
 
 def _note(folder: str, name: str, text: str) -> None:
-    """Write a small file in one piece."""
+    """Write a small file atomically."""
     path = os.path.join(folder, name)
     with open(path + ".new", "w") as file:
         file.write(text)

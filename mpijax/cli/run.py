@@ -1,8 +1,8 @@
-"""``mpijax run -n 4 script.py``: a program on several ranks, by the launcher that belongs to the MPI library.
+"""``mpijax run -n 4 script.py``: run a program on several ranks, with the launcher of the MPI library.
 
-Ranks are pinned to cores of their own when there are enough; lines of output carry the rank that wrote them; signals
-reach the program; the exit status is that of the rank that failed first. With ``--restart`` a job in which a rank
-fails is started again, in the same allocation.
+Ranks are pinned to separate cores if there are enough; lines of output are prefixed with their rank; signals reach the
+program; the exit status is that of the rank that failed first. With ``--restart`` a job in which a rank fails is
+restarted, in the same allocation.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from mpijax.distributed.lines import Merger, Screen, ranges
 PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
 _VALUED = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher", "--restart", "--restart-with")
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# After these a program that ends does so because it was asked to (SIGUSR2: `distributed.should_stop`).
+# A program that ends after one of these signals was asked to end (SIGUSR2: `distributed.should_stop`).
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-# Seconds from an interrupt until ranks that do not end are ended.
+# Seconds after an interrupt until ranks that have not ended are killed.
 GRACE = 10.0
-# Where checkpoints in memory lie, and how they are removed.
+# The folder of checkpoints in memory, and the code that removes them.
 _SHARED = "/dev/shm"
 _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
-# Seconds until the other ranks are ended, after they have told where they wait for one that failed, if the launcher has
-# not done that: Hydra does not for a rank that fails before MPI_Init, where the others wait for it.
+# Seconds after the other ranks have reported where they wait for a failed one, until this command ends them if the
+# launcher has not. Hydra does not if a rank fails before MPI_Init, where the others wait for it.
 LEFT = 0.5
 
 
@@ -72,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def split_program(arguments: list[str], valued: tuple[str, ...] = _VALUED) -> tuple[list[str], list[str]]:
-    """(options of the command, the program with its arguments). The program begins at the first word that is no option,
-    or at -m or -c. valued: options after which a value follows."""
+    """(options of the command, the program with its arguments). The program begins at the first word that is not an
+    option, or at -m or -c. valued: options that are followed by a value."""
     i = 0
     while i < len(arguments) and arguments[i].startswith("-") and not arguments[i].startswith(("-m", "-c")):
         if arguments[i] == "--":
@@ -83,7 +83,7 @@ def split_program(arguments: list[str], valued: tuple[str, ...] = _VALUED) -> tu
 
 
 def without_interpreter(program: list[str]) -> list[str]:
-    """The words after ``python``, where the program is given as to mpirun. Another Python, by its path, is an error."""
+    """The words after ``python``, if the program is given as to mpirun. A path to another Python is an error."""
     if not program or not re.fullmatch(r"python(\d(\.\d+)?)?", Path(program[0]).name):
         return program
     named = Path(program[0])
@@ -94,7 +94,7 @@ def without_interpreter(program: list[str]) -> list[str]:
 
 @dataclass
 class Job:
-    """What is to be run: `program` are the words after ``python``."""
+    """The job to run. program: the words after ``python``."""
 
     program: list[str]
     ranks: int
@@ -107,7 +107,7 @@ class Job:
     fewer: bool = False
 
     def placement(self) -> tuple[list[list[int]], int]:
-        """(CPUs of each rank, or [] if none is pinned; threads of a rank, or 0 to let each rank decide)."""
+        """(CPUs of each rank, or [] without pinning; threads per rank, or 0 to let each rank decide)."""
         if cores.several_machines():
             return [], self.threads or 0
         available = cores.physical()
@@ -117,7 +117,7 @@ class Job:
             raise NoLauncher(
                 f"{self.ranks} ranks cannot be pinned to {len(available)} cores: use fewer ranks, or --bind none"
             )
-        # Under a quota of CPU time the cores are shared with others, who may be pinned to the same ones.
+        # Under a CPU time quota other users share the cores, and may be pinned to the same ones.
         pin = self.bind == "core" or (self.bind is None and enough and cores.quota() >= len(available))
         width = min(max(share, self.threads or 1), len(available) // self.ranks) if pin else 0
         cpus = [sum(available[r * width : (r + 1) * width], []) for r in range(self.ranks)] if pin else []
@@ -125,7 +125,7 @@ class Job:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status of the job; 2 for wrong arguments, 1 if there is no launcher."""
+    """Return the exit status of the job; 2 for wrong arguments, 1 if there is no launcher."""
     _open_standard_streams()
     given, program = split_program(arguments)
     options, program = parser().parse_args(given), without_interpreter(program)
@@ -151,10 +151,10 @@ def main(arguments: list[str]) -> int:
 
 
 def run(job: Job, *, dry: bool = False, stdout=None) -> int:
-    """Run a job, its exit status. `stdout`: a binary stream for the ranks' lines instead of this process's."""
+    """Run a job and return its exit status. stdout: a binary stream for the ranks' lines instead of this process's."""
     launcher = find_launcher(find_library(), job.launcher)
     if dry:
-        job.placement()  # refuses what cannot be
+        job.placement()  # raises for an impossible placement
         print(" ".join(_command(job, launcher, Path("FOLDER"))))
         return 0
     with _memory(job, launcher) as given:
@@ -175,8 +175,8 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
 
 @contextlib.contextmanager
 def _memory(job: Job, launcher: Launcher) -> Iterator[dict[str, str]]:
-    """What tells ranks where the checkpoints in memory of a job lie that may be started again
-    (`distributed.memory`). They are removed at the end, on other machines by processes that the launcher starts."""
+    """The variables that tell ranks of a restartable job the folder of its checkpoints in memory
+    (`distributed.memory`). The folders are removed at the end; on other machines, by processes of the launcher."""
     if not job.restarts or not os.access(_SHARED, os.W_OK):
         yield {}
         return
@@ -184,7 +184,7 @@ def _memory(job: Job, launcher: Launcher) -> Iterator[dict[str, str]]:
         yield {"MPIJAX_MEMORY": str(folder)}
         if cores.several_machines():
             words = [sys.executable, "-I", "-S", "-c", _REMOVE, str(folder)]
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a machine that is gone
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a machine that has failed
                 subprocess.run(
                     [*launcher.command(job.ranks, len(cores.physical())), *words], env=clean_environment(),
                     stdin=subprocess.DEVNULL, capture_output=True, timeout=GRACE, check=False,
@@ -192,7 +192,7 @@ def _memory(job: Job, launcher: Launcher) -> Iterator[dict[str, str]]:
 
 
 def _run_once(job: Job, launcher: Launcher, settings: dict[str, str], last: bool, stdout) -> tuple[int, bool]:
-    """The exit status of a job, and whether it failed without being asked to end. last: it is not started again."""
+    """The exit status of a job, and whether it failed without being asked to end. last: whether it is not restarted."""
     cpus, threads = job.placement()
     environment, telling = clean_environment() | settings, rank.TELLING if last else rank.AGAIN
     if threads:
@@ -200,7 +200,7 @@ def _run_once(job: Job, launcher: Launcher, settings: dict[str, str], last: bool
         if job.threads:
             environment["MPIJAX_NUM_THREADS"] = str(threads)
     if _is_screen(sys.stderr):
-        environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks write to pipes
+        environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks themselves write to pipes
     with scratch("run") as folder:
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix, "telling": telling}))
         running = _Running(job, _command(job, launcher, folder), environment, folder, stdout, telling + LEFT)
@@ -216,7 +216,7 @@ def _command(job: Job, launcher: Launcher, folder: Path) -> list[str]:
 
 
 def _open_standard_streams() -> None:
-    """Where one is closed, as by ``>&-``: what is opened next would get its number, and the ranks' output."""
+    """Open /dev/null for closed standard streams (``>&-``), whose numbers other files would get."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -225,12 +225,12 @@ def _open_standard_streams() -> None:
 
 
 def _binary(stream: Any, number: int) -> Any:
-    """The bytes of a standard stream, which Python does not have if it was closed."""
+    """The bytes stream of a standard stream; Python has none if it was closed."""
     return stream.buffer if stream is not None else open(number, "wb", closefd=False)
 
 
 class _Running:
-    """A job that runs: its output is merged, signals are passed to its ranks."""
+    """A running job: merges the ranks' output, and passes signals to them."""
 
     def __init__(self, job: Job, command: list[str], environment: dict[str, str], folder: Path, stdout, left: float):
         self.job, self.left = job, left
@@ -253,7 +253,7 @@ class _Running:
         self.selector.register(self._wake, selectors.EVENT_READ, None)
         handlers = {number: signal.signal(number, self._pass_on) for number in (*_PASSED, signal.SIGCHLD)}
         previous = signal.set_wakeup_fd(wake)
-        # In a session of its own, so that Ctrl-C reaches the ranks once: from here.
+        # In a separate session, so that Ctrl-C reaches the ranks only once, through this process.
         stdin = subprocess.DEVNULL if _is_terminal() else None
         try:
             self.process = subprocess.Popen(
@@ -271,9 +271,9 @@ class _Running:
             self.selector.close()
 
     def outcome(self) -> int:
-        """The status of the rank that failed first; else that of the launcher. Of SIGPIPE if nobody read the output."""
+        """The status of the rank that failed first, else that of the launcher; SIGPIPE's if the output was closed."""
         if self.unread:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still writes there at exit
             return 128 + signal.SIGPIPE
         ends = self._failures()
         if not ends:
@@ -286,8 +286,8 @@ class _Running:
         return code
 
     def _cause(self, ends: list[tuple[int, int, int]]) -> tuple[int, int, int]:
-        """The end (time, rank, status) that the others followed. A rank that waited for one that had ended says so in
-        a file, and may have ended before that one, which the launcher then ends before its status is known here."""
+        """The end (time, rank, status) that caused the others. A rank that waited for an ended one reports that in a
+        file. It may itself end first: the launcher may then end the other one before its status is known here."""
         found, seen = min(ends), set[int]()
         while found[1] not in seen:
             seen.add(found[1])
@@ -302,7 +302,7 @@ class _Running:
             for merger, name in zip(self.mergers, ("out", "err"), strict=True):
                 path = self.folder / f"{r}.{name}"
                 os.mkfifo(path, 0o600)
-                # Open for writing too: the pipe then never ends, whoever opens and closes it.
+                # Opened for writing too, so that reading never reaches the end of the pipe.
                 self.selector.register(os.open(path, os.O_RDWR | os.O_NONBLOCK), selectors.EVENT_READ, (merger, r))
 
     def _serve(self) -> int:
@@ -318,19 +318,19 @@ class _Running:
         return self.process.wait()
 
     def _first_failure(self) -> float:
-        """When a rank failed, unless it was asked to end."""
+        """The time of the first failure of a rank that was not asked to end."""
         if self.ending is None and not self.asked:
             failed = [when for when, _, _ in self._failures()]
             self.ending = min(failed) / 1e9 if failed else None
         return float("inf") if self.ending is None else self.ending
 
     def _failures(self) -> list[tuple[int, int, int]]:
-        """(time in ns, rank, status) of the ranks that have failed."""
+        """(time in ns, rank, status) of the failed ranks."""
         ends = [(*map(int, file.read_text().split()), int(file.stem)) for file in self.folder.glob("*.exit")]
         return [(when, number, status) for when, status, number in ends if status]
 
     def _end(self) -> None:
-        """End the ranks, by force if need be."""
+        """End the ranks, by force if necessary."""
         self.process.terminate()
         try:
             self.process.wait(GRACE)
@@ -339,7 +339,7 @@ class _Running:
             self.process.wait()
 
     def _read(self, timeout: float) -> bool:
-        """Take what the ranks wrote, waiting at most `timeout` seconds; whether there was anything."""
+        """Read the ranks' output, waiting at most `timeout` seconds; returns whether there was any."""
         some = False
         for key, _ in self.selector.select(timeout):
             try:
@@ -355,7 +355,7 @@ class _Running:
         return some
 
     def _pass_on(self, number: int, _frame) -> None:
-        """To the ranks themselves, so that the program decides; to the launcher if they cannot be reached, or on a
+        """Pass a signal to the ranks, so that the program decides; to the launcher if they cannot be reached, or on a
         second interrupt."""
         if number == signal.SIGCHLD:
             return
@@ -369,7 +369,7 @@ class _Running:
                 _send(pid, number)
         if stops:
             self.signalled = number
-            if number != signal.SIGTERM:  # that one may announce a preemption: the program takes its time
+            if number != signal.SIGTERM:  # SIGTERM may announce a preemption: the program may take its time
                 self.deadline = time.monotonic() + GRACE
 
 
@@ -388,10 +388,10 @@ def _writer(stream):
 
 
 def _is_screen(stream: Any) -> bool:
-    """Whether lines on this stream can be written over."""
+    """Whether this stream is a terminal on which lines can be overwritten."""
     try:
         return os.isatty(stream.fileno()) and os.environ.get("TERM", "dumb") != "dumb"
-    except (AttributeError, OSError, ValueError):  # no file: a test's or a caller's stream
+    except (AttributeError, OSError, ValueError):  # not a file: a test's or a caller's stream
         return False
 
 

@@ -1,4 +1,4 @@
-"""Folders for as long as a command runs. What a command that was killed left behind, the next one removes."""
+"""Temporary folders for the duration of a command; leftovers of killed commands are removed by the next one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# The file in a folder that its process holds locked, also where process numbers mean something else, as in containers.
+# The file that a folder's process holds locked; unlike process ids, this also works across containers.
 _LOCK = "lock"
-# Seconds in which a new folder gets its lock.
+# Seconds within which a new folder is locked.
 _NEW = 60.0
 
 
 @contextlib.contextmanager
 def scratch(kind: str, parent: str | None = None) -> Iterator[Path]:
-    """A new folder ``mpijax-KIND-...`` in the temporary folder, or in another one, removed at the end.
+    """A new folder ``mpijax-KIND-...`` in the temporary folder (or in `parent`), removed at the end.
 
     >>> from mpijax.cli.scratch import scratch
     >>> with scratch("docs") as folder:
@@ -33,7 +33,7 @@ def scratch(kind: str, parent: str | None = None) -> Iterator[Path]:
     _remove_abandoned(parent, prefix)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     with (folder / _LOCK).open("w") as lock:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody takes the folder for abandoned either
+        with contextlib.suppress(OSError):  # a file system without locks: nobody can take the folder for abandoned
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             yield folder
@@ -43,7 +43,7 @@ def scratch(kind: str, parent: str | None = None) -> Iterator[Path]:
 
 def _remove_abandoned(parent: str, prefix: str) -> None:
     for folder in Path(parent).glob(prefix + "*"):
-        with contextlib.suppress(OSError):  # another process is faster, or has it locked
+        with contextlib.suppress(OSError):  # another process was faster, or holds the lock
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW:
                 continue

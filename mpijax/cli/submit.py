@@ -1,6 +1,6 @@
-"""``mpijax submit``: a batch script for a program, made from the templates in ``launch/``, and handed to the scheduler.
+"""``mpijax submit``: write a batch script for a program from the templates in ``launch/``, and submit it.
 
-The script uses the environment of this Python, gives each rank its cores, and starts the ranks by the launcher.
+The script uses this Python's environment, gives each rank its cores, and starts the ranks with the launcher.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIME = re.compile(r"(?:(\d+):)?(\d+):(\d\d)")
 
 @dataclass
 class Request:
-    """What is asked for; `minutes` of time, `program` the script with its arguments."""
+    """The requested job. minutes: of time. program: the script with its arguments."""
 
     nodes: int
     ranks_per_node: int
@@ -40,7 +40,7 @@ class Request:
 
     @property
     def words(self) -> str:
-        """The program as words of a shell."""
+        """The program as a shell command."""
         return shlex.join(self.program)
 
     @property
@@ -49,7 +49,7 @@ class Request:
 
 
 def templates() -> Path:
-    """The folder of the batch scripts: in the package where it is installed, else beside it in the sources."""
+    """The folder of the batch scripts: inside the installed package, or beside it in the sources."""
     installed = Path(__file__).parent / "launch"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "launch"
 
@@ -68,7 +68,7 @@ def render(scheduler: str, request: Request) -> str:
 
 
 def _activation() -> str:
-    """Shell lines that make ``python`` and ``mpirun`` those of this environment."""
+    """Shell lines that select this environment's ``python`` and ``mpirun``."""
     if sys.prefix != sys.base_prefix and (Path(sys.prefix) / "bin" / "activate").exists():
         return f"source {shlex.quote(sys.prefix + '/bin/activate')}"
     return f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
@@ -132,7 +132,7 @@ def _flux_command(r: Request, script: str) -> str:
 @dataclass(frozen=True)
 class _Scheduler:
     replacements: Callable[[Request], list[tuple[str, str]]]
-    command: Callable[[Request, str], str]  # of a shell, which submits a file
+    command: Callable[[Request, str], str]  # the shell command that submits a file
 
 
 _SCHEDULERS = {
@@ -179,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Print or submit the script; 1 if the scheduler's command is not there, else its status."""
+    """Print or submit the script; 1 if the scheduler's command is missing, else its status."""
     p = parser()
     o = p.parse_args(arguments)
     if not Path(o.script).is_file():
@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _pmi() -> str:
-    """The protocol that the library speaks to srun."""
+    """The PMI protocol that the library uses with srun."""
     try:
         return "pmix" if find_library().family == "openmpi" else "pmi2"
     except NoLauncher:

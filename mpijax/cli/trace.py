@@ -1,9 +1,9 @@
-"""``mpijax trace``: the records of all ranks as one timeline, and who waited for whom.
+"""``mpijax trace``: merge the records of all ranks into one timeline, and show which rank waited for which.
 
-A record (`runtime.reports.record_file`) knows when its rank began and ended each operation. Operations of different
-ranks belong together when they have the same number in the same sequence; in a collective every rank waits for the one
-that begins last. Between nodes, clocks are compared as they are. Programs that ran with MPIJAX_PROFILE_KERNELS=1 have
-their kernels in the records too, by the lines of the user.
+A record (`runtime.reports.record_file`) has the begin and end of each operation of its rank. Operations of different
+ranks match if they have the same number in the same sequence; in a collective every rank waits for the last one to
+begin. Clocks of different nodes are not synchronized. Records of programs that ran with MPIJAX_PROFILE_KERNELS=1 also
+have their kernels, by the user's lines.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from mpijax.cli.trace_page import page
 from mpijax.core.lazy_dataclass import dataclass
 
-# Numbers that records hold, ranks that a job has, and ranks up to which the page says who sends to whom.
+# Maximum value of numbers in records, maximum ranks of a job, and maximum ranks for the table of senders and receivers.
 _LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 256
-# Operations from which on a record may have lost its first ones.
+# With this many operations, a record may have lost its first ones.
 _RING = 1000
 
 
 @dataclass
 class Operation:
-    """An operation of one rank; times in ns. `wait`: until the last rank came, which was `late` (itself: -1)."""
+    """An operation of one rank; times in ns. wait: until the last rank began. late: that rank (-1: this one)."""
 
     rank: int
     number: int
@@ -42,7 +42,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A step of a program that one rank ran: a kernel, a call of a library or of Python; times in ns."""
+    """A step of a program that one rank ran: a kernel, or a call of a library or of Python; times in ns."""
 
     rank: int
     label: str
@@ -78,7 +78,7 @@ def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
 
 
 def _check(record: dict[str, Any]) -> None:
-    """Raise ValueError or TypeError for a record with other values than `runtime.reports.record_file` writes."""
+    """Raise ValueError or TypeError for values that `runtime.reports.record_file` does not write."""
     size = _whole(record["size"], 1, _MOST_RANKS)
     _whole(record["rank"], 0, size - 1)
     _whole(record["written"])
@@ -86,7 +86,7 @@ def _check(record: dict[str, Any]) -> None:
     for site in record["sites"].values():
         for name in ("label", "line", "group"):
             _text(site[name])
-        _whole(site["sequence"], -_LARGEST, 2 * _LARGEST)  # some are digests of 64 bits
+        _whole(site["sequence"], -_LARGEST, 2 * _LARGEST)  # some are 64-bit digests
         if type(site["ranks"]) is not list or type(site["peers"]) not in (list, type(None)):
             raise TypeError("the ranks of an operation are no list")
         for rank in (*site["ranks"], *(site["peers"] or ())):
@@ -112,7 +112,7 @@ def _text(value: Any) -> None:
 
 
 def find_waits(operations: list[Operation]) -> None:
-    """Fill in for whom each operation waited."""
+    """Set the rank that each operation waited for, and the time."""
     together: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for o in operations:
         if o.site["peers"] is None:
@@ -130,9 +130,9 @@ def find_waits(operations: list[Operation]) -> None:
 
 
 def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
-    """Bytes that the program sends from rank to rank: messages to their receiver, collectives to all others.
+    """Bytes sent from each rank to each rank: messages to their receiver, collectives to all other ranks.
 
-    Empty for more ranks than anybody reads a table of.
+    Empty if there are too many ranks for a table.
     """
     if size > _MOST_PAIRED:
         return []
@@ -146,7 +146,7 @@ def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
 
 
 def messages(operations: list[Operation]) -> list[tuple[Operation, Operation]]:
-    """(sending, receiving) operation of each message between two ranks that both have a record of it.
+    """(sending, receiving) operation of each message whose two ranks both have a record of it.
 
     MPI keeps the order of messages from one rank to another. A full record has lost its first operations, so messages
     are paired from the last one backwards.
@@ -206,7 +206,7 @@ def _totals(operations: list[Operation]) -> tuple[dict[tuple[int, int], list[int
 
 
 def figures(operations: list[Operation]) -> dict[str, Any]:
-    """What `summary` says, for programs: times in seconds."""
+    """The content of `summary` as data: times in seconds."""
     pairs, lines = _totals(operations)
     return {
         "operations": len(operations),
@@ -225,7 +225,7 @@ def figures(operations: list[Operation]) -> dict[str, Any]:
 
 
 def summary(operations: list[Operation]) -> str:
-    """Who waited for whom, and in which lines."""
+    """Which rank waited for which, and in which lines."""
     pairs, lines = _totals(operations)
     out = [f"{len(operations)} operations of {len({o.rank for o in operations})} ranks"]
     out += [
@@ -255,7 +255,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Merge records; 1 if they are not records of one job."""
+    """Merge records; 1 if they do not belong to one job."""
     options = parser().parse_args(arguments)
     try:
         size, operations, kernels = load(options.files)

@@ -1,4 +1,4 @@
-"""The page of `mpijax trace`: a timeline of each rank and the communication matrix, in one file."""
+"""The page of `mpijax trace`: each rank's timeline and the communication matrix, in one file."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def page(
 
 
 def _between(in_order: list[Any], zero: int) -> list[list[Any]]:
-    """What each rank does between two operations, named by the lines around it."""
+    """The time of each rank between two operations, named by the lines around it."""
     latest: dict[int, Any] = {}
     rows = []
     for o in in_order:
@@ -154,7 +154,7 @@ def _kernels(kernels: list[Any], zero: int) -> list[list[Any]]:
 
 
 def _busiest(kernels: list[Any]) -> str:
-    """The lines whose kernels take most time on all ranks together."""
+    """The lines whose kernels take most time, summed over ranks."""
     times: dict[str, int] = defaultdict(int)
     for k in kernels:
         times[_short(k.line) or k.label] += k.end - k.begin
@@ -168,7 +168,7 @@ def _line(o: Any) -> str:
 
 
 def _short(line: str) -> str:
-    """``program.py:12`` of a line, or nothing."""
+    """``program.py:12`` of a line; empty if there is none."""
     return line.partition(" (")[0].rpartition("/")[2]
 
 

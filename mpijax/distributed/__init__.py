@@ -1,8 +1,8 @@
-"""``mpijax.distributed``: joining the ranks of a job, and leaving it when asked to.
+"""``mpijax.distributed``: forming a job from its ranks, and leaving it on request.
 
-Under a launcher (mpirun, srun) the ranks find each other by MPI, and nothing needs to be called: `initialize`
-then only starts MPI now, and checks that the arguments agree with what the launcher did. Without a launcher it
-brings the processes together itself.
+Under a launcher (mpirun, srun) the ranks find each other through MPI, and no call is needed: `initialize` then only
+starts MPI at once, and checks that its arguments agree with the launcher. Without a launcher it connects the processes
+itself.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ def initialize(
     slice_index: int | None = None,
     partition_index: int | None = None,
 ) -> None:
-    """Start MPI. Under a launcher, or once MPI runs, the arguments are only checked; without one, the processes
-    meet at process 0 and become ranks there (MPICH only). Collective.
+    """Start MPI. Under a launcher, or once MPI runs, the arguments are only checked. Without a launcher, the processes
+    connect to process 0 and become ranks (MPICH only). Collective.
 
     Args:
-      coordinator_address: ``host:port`` of process 0, the port free; also ``MPIJAX_COORDINATOR_ADDRESS`` or
-        ``JAX_COORDINATOR_ADDRESS``. Processes that come prove that they know the job's secret: ``MPIJAX_SECRET``,
-        a file ``MPIJAX_SECRET_FILE``, or one in the user's home directory, which is made if need be.
-      num_processes, process_id: the number of processes and which this is; None under a launcher.
+      coordinator_address: ``host:port`` of process 0, with a free port; also ``MPIJAX_COORDINATOR_ADDRESS`` or
+        ``JAX_COORDINATOR_ADDRESS``. Processes that connect prove that they know the job's secret: ``MPIJAX_SECRET``,
+        a file ``MPIJAX_SECRET_FILE``, or one in the user's home directory, which is created if necessary.
+      num_processes, process_id: the number of processes and the number of this one; None under a launcher.
       local_device_ids: a rank has one device, number 0.
-      initialization_timeout: seconds to wait for the others.
-      coordinator_bind_address: where process 0 listens: by default every address of its machine, or the loopback
-        alone if the coordinator address is on it.
+      initialization_timeout: seconds to wait for the other processes.
+      coordinator_bind_address: the address on which process 0 listens: by default every address of its machine, or only
+        the loopback interface if the coordinator address is on it.
       cluster_detection_method, heartbeat_timeout_seconds, shutdown_timeout_seconds, slice_index, partition_index:
-        JAX's; MPI has no use for them. A rank's end is noticed at once.
+        JAX's; MPI does not need them. The end of a rank is noticed at once.
 
-    Where mpijax stands for JAX (`mpijax.as_jax`), rank 0 of several also serves the keys, values and barriers that
-    libraries exchange in threads.
+    With `mpijax.as_jax`, rank 0 of several also serves the keys, values and barriers that libraries exchange in
+    threads.
 
     Raises:
-      RuntimeError: called twice; the job is not the one that the arguments describe; processes that did not come,
-        with their numbers; an MPI library that cannot start without its launcher.
+      RuntimeError: called twice; the arguments describe another job; processes that did not arrive, with their numbers;
+        an MPI library that cannot start without its launcher.
       ValueError, TypeError: arguments that are incomplete or out of range.
 
     >>> mpijax.distributed.initialize()
@@ -96,7 +96,7 @@ def is_initialized() -> bool:
 
 
 def shutdown() -> None:
-    """Forget `initialize`; MPI ends with the process, by itself.
+    """Undo `initialize`; MPI itself ends with the process.
 
     >>> mpijax.distributed.initialize()
     >>> mpijax.distributed.shutdown()
@@ -107,16 +107,16 @@ def shutdown() -> None:
 
 
 def survivors() -> list[int]:
-    """Go on with the ranks that are left, after an operation has raised because a rank died.
+    """Continue with the remaining ranks after an operation has raised because a rank died.
 
-    Collective over the ranks that are left: each calls it when an operation raises. Those that still wait in one get
-    an error there. Afterwards these ranks are the job, numbered from 0 in their order: `process_index`,
-    `process_count` and `devices` say so. Compiled programs are forgotten. Make meshes again; parts of arrays that
-    other ranks had are gone: restore them from a checkpoint. Communicators of your own are unusable.
+    Collective over the remaining ranks: each calls it when an operation raises. Ranks that still wait in an operation
+    get an error there. Afterwards these ranks form the job, renumbered from 0 in order: `process_index`,
+    `process_count` and `devices` change accordingly. Compiled programs are dropped. Make meshes again. Shards on dead
+    ranks are lost: restore them from a checkpoint. Your own communicators are unusable.
 
-    Returns the earlier numbers of the ranks, in their new order. Needs Open MPI 5 and ``mpirun --with-ft ulfm``. Then
-    ranks of a node communicate by MPI, not through shared memory. Raises RuntimeError under other MPIs: there
-    ``mpijax run --restart`` starts the job again.
+    Returns the ranks' previous numbers, in their new order. Needs Open MPI 5 and ``mpirun --with-ft ulfm``; ranks of a
+    node then communicate by MPI, not through shared memory. Raises RuntimeError under other MPIs: there
+    ``mpijax run --restart`` restarts the job.
 
     >>> try:
     ...     left = mpijax.distributed.survivors()
@@ -130,7 +130,7 @@ def survivors() -> list[int]:
 
 
 def _mpi_decides() -> bool:
-    """Whether this process's rank is settled: a launcher's, or MPI runs."""
+    """Whether this process's rank is already fixed: by a launcher, or because MPI runs."""
     import sys
 
     from mpijax.distributed import launchers

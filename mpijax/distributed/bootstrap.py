@@ -1,8 +1,8 @@
-"""Starting a job without a launcher: every process comes to the coordinator, then starts MPI.
+"""Starts a job without a launcher: every process connects to the coordinator, then starts MPI.
 
-MPICH takes an open connection to its process manager as ``PMI_FD``. So the process connects and proves that it
-knows the secret itself, waits until all have come, and hands MPI the connection: MPI never waits for a process
-that is missing, and no port is open to strangers.
+MPICH accepts an open connection to its process manager as ``PMI_FD``. So the process connects and proves that it knows
+the secret, waits until all have arrived, and passes the connection to MPI. MPI therefore never waits for a missing
+process, and no port is open to strangers.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from contextlib import suppress
 from mpijax.distributed import handshake, launchers
 
 _RETRY_SECONDS = 0.1
-_GRACE_SECONDS = 10.0  # a coordinator that is there gives its verdict: it may have started later than we
+_GRACE_SECONDS = 10.0  # a running coordinator reports its own timeout: it may have started later than this process
 BOOTSTRAPPED = "MPIJAX_BOOTSTRAP"
 
 
 def connect(address: str, bind: str | None, size: int, rank: int, seconds: float) -> None:
-    """Joins the job, and sets the variables that make the next start of MPI rank `rank` of `size`.
+    """Joins the job, and sets the variables with which MPI starts as rank `rank` of `size`.
 
     Raises:
       ValueError: an address that is not ``host:port``.
-      RuntimeError: the time-out, naming the processes that did not come; a port in use; a secret or number of
-        processes that is not process 0's.
+      RuntimeError: a timeout, with the missing processes; a port in use; a secret or number of processes that differs
+        from process 0's.
     """
     host, port = split_address(address)
     secret = handshake.job_secret()
@@ -54,7 +54,7 @@ def connect(address: str, bind: str | None, size: int, rank: int, seconds: float
 
 
 def forget() -> None:
-    """Takes the variables away: they are this process's alone, not its children's."""
+    """Removes the variables: they are for this process only, not for its children."""
     for name in ("PMI_FD", "PMI_RANK", "PMI_SIZE", BOOTSTRAPPED):
         os.environ.pop(name, None)
 
@@ -67,7 +67,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _serve(host: str, port: int, bind: str | None, size: int, secret: bytes, seconds: float) -> str:
-    """Starts the coordinator; returns the host at which process 0 itself reaches it."""
+    """Starts the coordinator; returns the host through which process 0 itself reaches it."""
     local = host == "localhost" or host.startswith("127.") or host == "::1"
     if bind:
         where, port = split_address(bind)
@@ -114,7 +114,7 @@ def _join(
                 "the same num_processes, each its own process_id, and the same secret (MPIJAX_SECRET, "
                 "MPIJAX_SECRET_FILE, or a home directory that the hosts share)."
             ) from None
-        except OSError as error:  # process 0 is not there yet
+        except OSError as error:  # process 0 is not listening yet
             last = error
             time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
     raise RuntimeError(
@@ -138,7 +138,7 @@ def _wait_for_all(connection: socket.socket, address: str, size: int, deadline: 
 
 
 def _watch(lifeline: socket.socket) -> None:
-    """Ends this process when another rank has died or aborted, or the coordinator is gone, as mpirun would."""
+    """Ends this process when another rank has died or aborted, or the coordinator has ended, as mpirun would."""
     lifeline.settimeout(None)
 
     def listen() -> None:

@@ -1,6 +1,6 @@
-"""A rank of a notebook: runs one cell after the other in one namespace, and says what came of each.
+"""A rank of a notebook: runs cells one after the other in one namespace, and reports the result of each.
 
-Messages are those of `shared_values`. The notebook sends ``{"source", "name", "values", "wanted"}``; the answer is
+Messages have the form of `shared_values`. The notebook sends ``{"source", "name", "values", "wanted"}``; the answer is
 ``{"state", "error", "traceback", "shown", "values", "counts"}``. The rank ends when the notebook closes the pipe.
 """
 
@@ -22,14 +22,14 @@ from typing import Any
 
 from mpijax.distributed import shared_values
 
-# Seconds in which a rank that runs no cell leaves MPI.
+# Seconds for a rank that runs no cell to finalize MPI.
 _LEAVING = 5.0
-# Ways in which a value shows itself, and what they are to a notebook.
+# IPython's display methods, with their content types.
 _RICH = {"_repr_html_": "text/html", "_repr_svg_": "image/svg+xml", "_repr_png_": "image/png"}
 
 
 class _Interrupts:
-    """SIGINT is for the cell: between cells, and while an answer is sent, it does nothing."""
+    """Handles SIGINT: it interrupts the cell; between cells, and while an answer is sent, it has no effect."""
 
     cell_runs = False
 
@@ -42,8 +42,8 @@ def main() -> None:
     """Runs in a fresh process; ``argv[1]`` is the descriptor of the pipe to the notebook."""
     from mpijax.distributed import bootstrap
 
-    for stream in (sys.stdout, sys.stderr):  # a line in one piece, whatever PYTHONUNBUFFERED says
-        assert isinstance(stream, io.TextIOWrapper)  # those of a fresh process
+    for stream in (sys.stdout, sys.stderr):  # write whole lines, whatever PYTHONUNBUFFERED says
+        assert isinstance(stream, io.TextIOWrapper)  # true in a fresh process
         stream.reconfigure(line_buffering=True, write_through=False)
     interrupts = _Interrupts()
     signal.signal(signal.SIGINT, interrupts)
@@ -89,7 +89,7 @@ def _answer(
 
 
 def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
-    """Execute a cell; the value of the expression at its end, unless a semicolon follows it."""
+    """Execute a cell; returns the value of a final expression, unless a semicolon follows it."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     tree = ast.parse(source, name)
     last = tree.body[-1] if tree.body else None
@@ -103,7 +103,7 @@ def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
 
 
 def shown(value: Any) -> dict[str, str]:
-    """How a notebook shows a value: by content type."""
+    """A value's representations for a notebook, by content type."""
     data = {"text/plain": repr(value)}
     for method, content in _RICH.items():
         found = getattr(value, method, None) if not isinstance(value, type) else None
@@ -120,7 +120,7 @@ def _shared(name: str, namespace: dict[str, Any], arrays: list[bytes]) -> Any:
 
 
 def _counts() -> dict[str, Any]:
-    """How many collectives, and agreements before them, this rank has begun on each communicator; its ranks."""
+    """For each communicator, the number of collectives and guard agreements this rank has begun, and its ranks."""
     from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, recorder
 
     return {
@@ -132,7 +132,7 @@ def _counts() -> dict[str, Any]:
 
 
 def _end_with_notebook(descriptor: int, interrupts: _Interrupts) -> None:
-    """A rank does not outlive its notebook, whatever its cell does. Between cells it leaves MPI properly."""
+    """Exits when the notebook ends, whatever the cell does. Between cells, MPI is finalized first."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP | select.POLLHUP)
     poll.poll()

@@ -19,16 +19,16 @@ from mpijax.distributed import shared_values, spawning
 from mpijax.distributed.lines import Screen, ranges
 from mpijax.distributed.output import Output
 
-# Seconds: what the others have once a rank has failed, or all once they have been interrupted.
+# Seconds that the other ranks have once one has failed, and that all have after an interrupt.
 GRACE, STOPPING = 1.0, 8.0
-# For leaving MPI when nothing is in progress.
+# Seconds for finalizing MPI when no cell runs.
 LEAVING = 5.0
 
 Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class _FromRanks(BaseException):
-    """A notebook shows `tracebacks`, which are the ranks' as text, and not the magic's own."""
+    """An error of a cell; a notebook shows `tracebacks` (the ranks', as text) instead of the magic's own."""
 
     def __init__(self, message: str, tracebacks: str = ""):
         super().__init__(message)
@@ -39,7 +39,7 @@ class _FromRanks(BaseException):
 
 
 class RankError(_FromRanks, RuntimeError):
-    """What ranks raised in a cell, or that they have ended."""
+    """Ranks raised an exception in a cell, or have ended."""
 
 
 class CellInterrupted(_FromRanks, KeyboardInterrupt):
@@ -48,18 +48,18 @@ class CellInterrupted(_FromRanks, KeyboardInterrupt):
 
 @dataclass
 class _Cell:
-    """A cell that runs: what came of it so far, and why it was stopped if it was."""
+    """A running cell: the answers so far, and why it was stopped, if it was."""
 
     timeout: float
     begin: float = field(default_factory=time.monotonic)
     answers: dict[int, Answer] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
-    failed: float = float("inf")  # when the first rank did
+    failed: float = float("inf")  # the time of the first failure of a rank
     interrupts: int = 0
     stopped: str = ""
 
     def reason(self) -> str:
-        """Why the ranks that still run must stop, or nothing."""
+        """Why the ranks that still run must stop; empty if they need not."""
         now = time.monotonic()
         if self.interrupts:
             return "interrupt"
@@ -72,9 +72,9 @@ class _Cell:
 
 
 class Ranks:
-    """`size` processes of this machine that run cells, each in a namespace of its own that stays.
+    """`size` processes of this machine that run cells, each in its own persistent namespace.
 
-    The pipes to them are inherited, so nobody else can connect. `alive` is false once they have been ended.
+    They inherit their pipes, so no other process can connect. `alive` is false once they have been ended.
     """
 
     def __init__(self, size: int):
@@ -92,15 +92,15 @@ class Ranks:
     def run(
         self, source: str, values: Mapping[str, Any], wanted: list[str], timeout: float | None = None
     ) -> list[Answer]:
-        """Run a cell on all ranks: the answer of each, with the arrays that `wanted` variables hold.
+        """Run a cell on all ranks; returns each rank's answer, with the arrays in `wanted` variables.
 
         Raises:
-          TypeError: `values` hold what cannot be shared; nothing has run then.
+          TypeError: `values` contain objects that cannot be shared; nothing has run then.
           RankError: ranks raised, or ended.
           KeyboardInterrupt: this process was interrupted.
           TimeoutError: after `timeout` seconds.
 
-        The ranks stay alive if they all have stopped and have begun the same collectives. Else they are ended.
+        The ranks stay alive if all of them have stopped and have begun the same collectives. Otherwise they are ended.
         """
         arrays: list[bytes] = []
         packed = {name: shared_values.pack(name, value, arrays) for name, value in values.items()}
@@ -114,14 +114,14 @@ class Ranks:
                 try:
                     shared_values.send(rank.pipe, task, arrays)
                 except OSError:
-                    pass  # it has ended: reading its answer says so
+                    pass  # it has ended; reading its answer reports that
             self._collect(cell)
         self._output.rest()
         self._judge(cell)
         return [cell.answers[r] for r in range(self.size)]
 
     def stop(self, seconds: float = LEAVING) -> None:
-        """End the ranks: wait some time until they have left MPI, then kill them."""
+        """End the ranks: wait some time until they have finalized MPI, then kill them."""
         if not self.alive:
             return
         self.alive = False
@@ -135,7 +135,7 @@ class Ranks:
         self._output.selector.close()
 
     def _collect(self, cell: _Cell) -> None:
-        """Pass on output until every rank has answered, ended, or has not stopped in time."""
+        """Pass on output until every rank has answered, ended, or failed to stop in time."""
         deadline = float("inf")
         while len(cell.answers) + len(cell.ended) < self.size and not (cell.ended and cell.reason()):
             for rank in self._output.turn():
@@ -164,7 +164,7 @@ class Ranks:
                 os.kill(rank.process.pid, signal.SIGINT)
 
     def _judge(self, cell: _Cell) -> None:
-        """Raise what came of a cell that not all ranks have done."""
+        """Raise the error of a cell that not all ranks have completed."""
         if len(cell.states("done")) == self.size:
             return
         deaths = [rank.death() for rank in self._ranks if rank.number in cell.ended] if not cell.stopped else []
@@ -182,7 +182,7 @@ class Ranks:
         raise RankError(" ".join([*(f"{death}." for death in deaths), note]))
 
     def _why_end(self, cell: _Cell) -> str:
-        """Why the ranks cannot run another cell; nothing if they can."""
+        """Why the ranks cannot run another cell; empty if they can."""
         missing = sorted(set(range(self.size)) - set(cell.answers))
         if missing and not cell.stopped:
             return "What it printed tells more."
@@ -196,7 +196,7 @@ class Ranks:
 
 
 def _counts(cell: _Cell) -> dict[str, dict[int, int]]:
-    """For each communicator, how many collectives each of its ranks has begun."""
+    """For each communicator, the number of collectives that each of its ranks has begun."""
     members: dict[str, list[int]] = {}
     for answer, _ in cell.answers.values():
         members |= {group: ranks for group, (_, ranks) in answer["counts"].items()}
@@ -207,7 +207,7 @@ def _counts(cell: _Cell) -> dict[str, dict[int, int]]:
 
 
 def _grouped(cell: _Cell, ranks: list[int], what: str) -> dict[str, list[int]]:
-    """What ranks answered under a name, each text once, with the ranks that have it."""
+    """The ranks' answers under a name: each distinct text with the ranks that have it."""
     groups: dict[str, list[int]] = {}
     for r in ranks:
         groups.setdefault(cell.answers[r][0][what], []).append(r)
@@ -231,7 +231,7 @@ def _ranks(numbers: list[int]) -> str:
 
 @contextmanager
 def _interrupts_counted(cell: _Cell) -> Iterator[None]:
-    """Count SIGINT instead of raising KeyboardInterrupt in the middle of a message; the ranks get it from `Ranks`."""
+    """Count SIGINT instead of raising KeyboardInterrupt in the middle of a message; `Ranks` passes it to the ranks."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

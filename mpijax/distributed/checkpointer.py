@@ -1,4 +1,4 @@
-"""`Checkpointer`: a folder of checkpoints of a run, written beside the computation."""
+"""`Checkpointer`: manages a folder of a run's checkpoints, written in the background."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpijax.distributed.memory import Memory
 
 Every = int | datetime.timedelta | None
 
-# The threads that write run when the program leaves a core free, as far as Linux is concerned.
+# The nice value of writing threads on Linux: they run when the program leaves a core free.
 _NICE = 19
 
 
@@ -28,17 +28,17 @@ class Checkpointer:
     """A folder with the checkpoints of a run. All methods are collective: every rank calls them, in the same order.
 
     Args:
-      path: the folder, which every rank sees.
-      keep: how many checkpoints to keep; older ones are removed when a new one is whole.
-      every: which calls of `save` save: those at a multiple of this many steps, or (a `datetime.timedelta`) when
-        that much time has passed since the last one. None: all.
-      memory: under ``mpijax run --restart``, which calls of `save` keep the state in the memory of the nodes, as
-        `every`: a job that is started again goes on from there. None: none.
+      path: the folder, visible to every rank.
+      keep: the number of checkpoints to keep; older ones are removed when a new one is complete.
+      every: which calls of `save` write: those at a multiple of this many steps, or (a `datetime.timedelta`) once this
+        much time has passed since the last write. None: all.
+      memory: under ``mpijax run --restart``, which calls of `save` keep the state in the memory of the nodes, given
+        like `every`; a restarted job continues from there. None: none.
 
-    `save` copies this rank's parts of the arrays and returns; a thread writes them. The next calls of `save`,
-    `should_stop`, `wait` and `close` look whether all ranks are done, and then make it a checkpoint. Until then the
-    older one is the latest. If a rank cannot write (a full disk), every rank warns with `CheckpointWarning` and the run
-    goes on with the older ones.
+    `save` copies this rank's parts of the arrays and returns; a thread writes them. Later calls of `save`,
+    `should_stop`, `wait` and `close` check whether all ranks are done, and then publish the checkpoint. Until then the
+    previous one is the latest. If a rank cannot write (a full disk), every rank warns with `CheckpointWarning`, and the
+    run continues with the previous ones.
 
     >>> import tempfile
     >>> with mpijax.checkpoint.Checkpointer(tempfile.mkdtemp(), keep=2, every=10) as checkpoints:
@@ -73,7 +73,7 @@ class Checkpointer:
 
     @cached_property
     def _places(self) -> list[_Place]:
-        """The disk, and memory."""
+        """The places that receive checkpoints: the disk, and memory if it is enabled."""
         from mpijax.runtime.mpi import mpi_start
 
         disk = _Place("checkpoint", self.path, self._keep, self._every, mpi_start.rank() == 0, self._steps_on_disk)
@@ -84,12 +84,12 @@ class Checkpointer:
         return [disk, _Place(*words)]
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
-        """Begin to save the state after `step` steps, if it is due (`every`) or with `force`; whether it did.
+        """Begin to save the state after `step` steps, if it is due (`every`) or with `force`; returns whether it did.
 
-        What was saved last is not saved again.
+        A state that was saved last is not saved again.
 
-        Waits for the save before, if that is not done. Raises CheckpointError, on every rank, for a tree that cannot
-        be saved.
+        Waits for the previous save if it is not done. Raises CheckpointError, on every rank, for a tree that cannot be
+        saved.
         """
         self._poll()
         if self._closed:
@@ -112,7 +112,7 @@ class Checkpointer:
             place.poll()
 
     def wait(self) -> None:
-        """Wait until the save that is going on is a checkpoint, or has failed."""
+        """Wait until the current save is a checkpoint, or has failed."""
         for place in self._places:
             place.wait()
 
@@ -131,10 +131,10 @@ class Checkpointer:
         return max(self.steps(), default=None)
 
     def restore(self, step: int | None = None, like: Any = None) -> Any:
-        """The state that was saved at a step (the latest), as `mpijax.checkpoint.restore` reads it.
+        """The state saved at a step (default: the latest), as `mpijax.checkpoint.restore` reads it.
 
-        Raises CheckpointError, on every rank, where there is none, or it is damaged: then give an older step. What is
-        damaged in memory is forgotten.
+        Raises CheckpointError, on every rank, if it is missing or damaged: then pass an older step. Damaged checkpoints
+        in memory are removed.
         """
         self.wait()
         steps = self.steps()
@@ -147,12 +147,12 @@ class Checkpointer:
         return restoring.restore(folders.of_step(self.path, chosen), like)
 
     def should_stop(self) -> bool:
-        """Whether a signal asked any rank to stop (`mpijax.distributed.should_stop`): save with `force`, and leave."""
+        """Whether a signal asked any rank to stop (`mpijax.distributed.should_stop`): save with `force`, and exit."""
         self._poll()
         return preemption.should_stop()
 
     def close(self) -> None:
-        """Wait for what is being written. After that nothing can be saved."""
+        """Wait for the current save. Nothing can be saved afterwards."""
         self.wait()
         self._closed = True
 
@@ -160,15 +160,15 @@ class Checkpointer:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        # After an exception the other ranks may be elsewhere: nothing that waits for them.
+        # After an exception the other ranks may be elsewhere in the program, so do not wait for them.
         if kind is None:
             self.close()
 
 
 class _Place:
-    """A folder of checkpoints, and the save into it that is going on. All methods are collective.
+    """A folder of checkpoints, and the save into it that is in progress. All methods are collective.
 
-    what: "checkpoint" in warnings. first: whether this rank tends the folder. steps: those that have checkpoints.
+    what: "checkpoint" in warnings. first: whether this rank manages the folder. steps: returns the saved steps.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class _Place:
         return due and step != self._latest_saved
 
     def save(self, step: int, job: saving.Job) -> bool:
-        """Begin to write; whether it did. Nothing else is being written here."""
+        """Begin to write; returns whether it did. No other write into this folder may be in progress."""
         target = folders.of_step(self._folder, step)
         whole = set(self._steps()) if self._latest_saved is None else set[int]()
         try:
@@ -206,7 +206,7 @@ class _Place:
         return True
 
     def _recover(self, whole: set[int]) -> None:
-        """Before the first save: remove what a killed run left, and of which other nodes have lost their parts."""
+        """Before the first save: remove a killed run's leftovers, and checkpoints that have lost other nodes' parts."""
         if self._latest_saved is None and self._first and self._folder.is_dir():
             folders.recover(self._folder)
             for step, place in folders.steps_in(self._folder).items():
@@ -214,14 +214,14 @@ class _Place:
                     folders.remove(place)
 
     def poll(self) -> None:
-        """Make what is being written a checkpoint if all ranks are done."""
+        """Publish the current save as a checkpoint if all ranks are done."""
         from mpijax.runtime.mpi import objects
 
         if self._writing is not None and not objects.any_rank(self._writing.thread.is_alive(), "Checkpointer"):
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the save that is going on is a checkpoint, or has failed."""
+        """Wait until the current save is a checkpoint, or has failed."""
         from mpijax.runtime.mpi import objects
 
         writing, self._writing = self._writing, None
@@ -246,7 +246,7 @@ class _Place:
         warn_user(f"the {self._what} of step {step} was not written; {kept}: {why}", CheckpointWarning)
 
     def _tidy(self, failed: Path | None) -> None:
-        """Remove the files of a failed save and the oldest checkpoints beyond `keep`; warn where that fails."""
+        """Remove the files of a failed save and the oldest checkpoints beyond `keep`; warn if that fails."""
         old = list(folders.steps_in(self._folder).values())
         for folder in ([failed] if failed else []) + (old[: -self._keep] if self._keep else []):
             try:
@@ -256,18 +256,18 @@ class _Place:
 
 
 class _Writing:
-    """A save that is going on: the thread that writes, and the error that it ended with."""
+    """A save in progress: the thread that writes, and its error."""
 
     def __init__(self, step: int, target: Path, folder: Path, job: saving.Job, first: bool):
         self.step, self.target, self.folder = step, target, folder
         self.error: str | None = None
-        # A daemon: a rank that ends with an error is not kept alive by it.
+        # A daemon, so that it does not keep a failing rank alive.
         self.thread = threading.Thread(target=self._run, args=(job, first), name="mpijax checkpoint", daemon=True)
         self.thread.start()
 
     def _run(self, job: saving.Job, first: bool) -> None:
         try:
-            if sys.platform == "linux":  # this thread alone, and those that tensorstore starts for it
+            if sys.platform == "linux":  # affects only this thread and those that tensorstore starts from it
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
             job.write(self.folder, first)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""Functions as data, for processes of our own: also those of a notebook or script, lambdas and closures.
+"""Serializes functions for our own processes, including lambdas, closures, and functions of a notebook or script.
 
-A function that a module defines goes by its name. One that only this process can find (in ``__main__``, inside
-another function) goes as its compiled code with the globals and cells that it reads, which go likewise; both sides
-run the same Python.
+A function defined in an importable module is sent by name. Any other function (in ``__main__``, inside another
+function) is sent as its compiled code with the globals and cells that it reads, which are serialized alike. Both sides
+must run the same Python version.
 """
 
 import builtins
@@ -56,7 +56,7 @@ def _reduce_function(function: types.FunctionType) -> Any:
     closure = zip(code.co_freevars, function.__closure__ or ())
     cells = {name: cell.cell_contents for name, cell in closure if _full(cell)}
     used = {name: function.__globals__[name] for name in _names(code) if name in function.__globals__}
-    source = linecache.getlines(code.co_filename)  # a notebook's cell: no file that the rank could read
+    source = linecache.getlines(code.co_filename)  # of a notebook cell, for example, which the rank cannot read
     state = (used, cells, function.__defaults__, function.__kwdefaults__)
     return _make, (marshal.dumps(code), function.__qualname__, source), state, None, None, _fill
 
@@ -79,7 +79,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _make(code_bytes: bytes, qualname: str, source: list[str]) -> types.FunctionType:
-    """An empty function first, so that functions may refer to themselves and each other."""
+    """Makes a function with empty cells and globals first, so that functions may refer to themselves and each other."""
     code = marshal.loads(code_bytes)
     if source:
         linecache.cache[code.co_filename] = (sum(map(len, source)), None, source, code.co_filename)

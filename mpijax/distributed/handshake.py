@@ -1,14 +1,14 @@
-"""Who may join a job: both sides prove that they know the job's secret, and the secret never travels.
+"""The handshake for joining a job: both sides prove that they know the job's secret, which is never transmitted.
 
-The lines of a connection, before it carries anything else::
+The first lines of a connection::
 
     coordinator  mpijax 1 <nonce>
     process      join <role> <id> <count> <nonce> <proof>
     coordinator  welcome <proof>                        or: refused <why>
     coordinator  go          (once all have come)       or: missing <id> <id> ...
 
-A proof is HMAC-SHA256 of the secret over both nonces and what is claimed, so that a recorded conversation is worth
-nothing. After it the connection is as open as those of mpirun's own: MPI encrypts nothing.
+A proof is the HMAC-SHA256, with the secret, of both nonces and the claims, so a recorded conversation cannot be
+replayed. Afterwards the connection is as open as mpirun's own: MPI encrypts nothing.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ _LONGEST_LINE = 4096
 
 
 class Refused(RuntimeError):
-    """The coordinator does not take this process, or is not ours."""
+    """The coordinator rejects this process, or is not this job's."""
 
 
 def job_secret() -> bytes:
     """``MPIJAX_SECRET``, or the content of ``MPIJAX_SECRET_FILE``, or of ``~/.cache/mpijax/secret``.
 
-    The last is made at the first use, readable by its owner alone: hosts that share a home directory share it.
+    The last file is made at first use, readable only by its owner; hosts that share a home directory share it.
 
     Raises:
-      ValueError: the secret is empty, or its file is not this user's alone (see `core.own_files`).
+      ValueError: the secret is empty, or others can access its file (see `core.own_files`).
     """
     if "MPIJAX_SECRET" in os.environ:
         secret, source = os.environ["MPIJAX_SECRET"].strip().encode(), "MPIJAX_SECRET"
@@ -58,7 +58,7 @@ def _own_secret(path: Path) -> bytes:
         mine.touch(mode=0o600)
         mine.write_text(secrets.token_hex(32))
         try:
-            os.link(mine, path)  # whole or not at all: several processes come here at once
+            os.link(mine, path)  # atomic, because several processes do this at once
         except FileExistsError:
             pass
         mine.unlink()
@@ -75,11 +75,11 @@ def proves(given: str, secret: bytes, side: str, *claims: object) -> bool:
 
 
 def join(connection: socket.socket, secret: bytes, role: str, process_id: int, count: int, deadline: float) -> None:
-    """The process's side, up to ``welcome``.
+    """The process's side of the handshake, up to ``welcome``.
 
     Raises:
-      Refused: the coordinator's reason, or that it does not know the secret itself.
-      TimeoutError, ConnectionError: nobody answers.
+      Refused: the coordinator rejected this process, or does not know the secret itself.
+      TimeoutError, ConnectionError: no answer.
     """
     greeting = read_line(connection, deadline)
     if not greeting.startswith(GREETING + " "):
@@ -96,7 +96,7 @@ def join(connection: socket.socket, secret: bytes, role: str, process_id: int, c
 
 
 def read_line(connection: socket.socket, deadline: float) -> str:
-    """One line, and not a byte more: what follows is for MPI to read."""
+    """One line, and not a byte more: MPI reads the rest."""
     line = b""
     while not line.endswith(b"\n"):
         left = deadline - time.monotonic()

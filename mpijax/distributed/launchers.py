@@ -1,23 +1,23 @@
-"""The variables by which launchers tell a process that it belongs to a job."""
+"""The environment variables with which launchers connect a process to its job."""
 
 import os
 import sys
 from collections.abc import Mapping
 
-# A process that has one of these is connected to its launcher; sizes alone (SLURM_NTASKS in an allocation's shell,
-# what a parent left behind) connect nothing.
+# A process with one of these is connected to its launcher. Size variables alone (SLURM_NTASKS in an allocation's shell,
+# leftovers of a parent) do not mean a connection.
 _CONNECTIONS = ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "FLUX_TASK_RANK")
 _OF_LAUNCHERS = ("PMI_", "PMIX_", "PMI2_", "OMPI_", "PRTE_", "PALS_", "HYDI_", "HYDRA_", "MPIR_", "FLUX_TASK_")
 _SIZES = ("SLURM_STEP_NUM_TASKS", "FLUX_JOB_SIZE")
 
 
 def under_launcher() -> bool:
-    """Whether a launcher waits for this process to start MPI."""
+    """Whether a launcher expects this process to start MPI."""
     return any(name in os.environ for name in _CONNECTIONS)
 
 
 def outside(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` for a Python process that is not part of this one's job, but finds the same modules."""
+    """`environment` for a Python process outside of this job that finds the same modules."""
     kept = {
         name: value
         for name, value in environment.items()

@@ -1,6 +1,6 @@
-"""Lines of several ranks as one stream: each with its rank, equal ones that come close together only once.
+"""Merges lines of several ranks into one stream: each with its rank; equal lines that are close in time appear once.
 
-In a terminal the line that is being written shows as it grows: a progress bar, text without its newline.
+A terminal shows the unfinished line as it grows: a progress bar, or text without its newline.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import field
 
 from mpijax.core.lazy_dataclass import dataclass
 
-# Seconds that a line waits for the same line of other ranks; a line of a report by mpijax, which begins with the rank.
+# Seconds that a line waits for equal lines of other ranks; the same for mpijax's reports, which begin with the rank.
 WINDOW = 0.25
 REPORT_WINDOW = 1.0
-# Seconds between two states of an unfinished line in a notebook.
+# Minimum seconds between two states of an unfinished line in a notebook.
 PAUSE = 0.1
 _ENDS = re.compile(rb"\r?\n|\r(?!\n|$)")
 _NEWLINES = re.compile(rb"\r*\n")
@@ -35,30 +35,30 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def visible(text: bytes) -> bytes:
-    """What a terminal shows of a line: the last piece that a carriage return began."""
+    """The part of a line that a terminal shows: the text after the last carriage return."""
     return next((piece for piece in reversed(text.split(b"\r")) if piece), b"")
 
 
 class Screen:
-    """A terminal on which finished lines scroll by, and one unfinished line stays at the bottom.
+    """A terminal on which finished lines scroll, and one unfinished line stays at the bottom.
 
-    The streams of a job (output, errors) share one, so that neither writes into the other's unfinished line.
+    The streams of a job (output, errors) share one screen, so that neither writes into the other's unfinished line.
     """
 
     def __init__(self, columns: Callable[[], int], *, erases: bool = True):
-        """erases: whether it knows the escape sequence that erases a line.
+        """erases: whether it supports the escape sequence that erases a line.
 
-        A notebook does not, and it keeps all that is written. So it shows no line that waits for other ranks, and an
-        unfinished one at most every `PAUSE`.
+        A notebook does not, and keeps everything written. So a notebook shows no lines that wait for other ranks, and
+        updates an unfinished line at most every `PAUSE` seconds.
         """
         self._columns = columns
         self.erases = erases
-        self._unfinished: dict[object, bytes] = {}  # of each stream
+        self._unfinished: dict[object, bytes] = {}  # by stream
         self._shown = b""
-        self._since: float | None = None  # when `_shown` became out of date
+        self._since: float | None = None  # since when `_shown` is out of date
 
     def put(self, stream: object, write: Callable[[bytes], object], lines: bytes, unfinished: bytes) -> None:
-        """Write finished lines of a stream, and show what is unfinished."""
+        """Write a stream's finished lines, and show its unfinished line."""
         self._unfinished[stream] = unfinished
         bottom = self._fitting(next((text for text in self._unfinished.values() if text), b""))
         if not self.erases and not self._is_due(bottom):
@@ -81,7 +81,7 @@ class Screen:
         return b"\r" + b" " * len(self._shown.decode(errors="replace")) + b"\r"
 
     def _fitting(self, text: bytes) -> bytes:
-        """Only what has one row can be erased. Escape sequences take no room and must not be cut."""
+        """The text cut to one row, because only one row can be erased. Text with escape sequences is not cut."""
         if b"\x1b" in text:
             return text
         return text.decode(errors="replace")[: self._columns() - 1].encode()
@@ -99,10 +99,10 @@ class _Line:
 
 
 class Merger:
-    """Takes the ranks' output by pieces, hands complete lines on as ``[0-3] text``, in each rank's order.
+    """Takes the ranks' output in pieces; writes complete lines as ``[0-3] text``, in each rank's order.
 
-    A line is handed on when all ranks have written it, or `WINDOW` after the first one did. Without a `screen` a
-    carriage return ends a line too, so that progress bars show.
+    A line is written when all ranks have written it, or `WINDOW` seconds after the first one did. Without a `screen`, a
+    carriage return ends a line too, so that progress bars are visible.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class Merger:
         self._waiting: list[_Line] = []
 
     def feed(self, rank: int, data: bytes) -> None:
-        """Take what a rank wrote."""
+        """Take a piece of a rank's output."""
         *lines, rest = (_NEWLINES if self._screen else _ENDS).split(self._rest[rank] + data)
         self._rest[rank] = rest
         if self._screen:
             lines = [visible(text) for text in lines]
-            if b"\r" in rest[:-1]:  # what a progress bar has written over is not needed any more
+            if b"\r" in rest[:-1]:  # drop text that a progress bar has overwritten
                 self._rest[rank] = visible(rest) + (b"\r" if rest.endswith(b"\r") else b"")
         for text in lines:
             self._add(rank, text)
@@ -133,9 +133,9 @@ class Merger:
 
     def _add(self, rank: int, text: bytes) -> None:
         report = _REPORT.match(text)
-        if report and int(report[1]) == rank:  # the mark of this line says so too
+        if report and int(report[1]) == rank:  # the prefix of this line repeats that
             text = text[report.end() :]
-        # Only lines after this rank's latest one: its own order must stay.
+        # Only lines after this rank's latest one, to preserve its own order.
         after = max((i + 1 for i, line in enumerate(self._waiting) if rank in line.ranks), default=0)
         line = next((line for line in self._waiting[after:] if line.text == text), None)
         if line is None:
@@ -144,7 +144,7 @@ class Merger:
         line.ranks.add(rank)
 
     def flush(self, everything: bool = False) -> None:
-        """Hand on what has waited long enough; with `everything`, all, incomplete lines too."""
+        """Write lines that have waited long enough; with `everything`, all of them, also incomplete ones."""
         if everything:
             for rank, rest in enumerate(self._rest):
                 if rest:
@@ -163,7 +163,7 @@ class Merger:
             self._write(text)
 
     def _unfinished(self) -> bytes:
-        """What the first rank with an unfinished line has of it, with all ranks that have the same; else the line that
+        """The unfinished line of the first rank that has one, with all ranks that have the same; else the line that
         waits for other ranks."""
         seen = [visible(rest) for rest in self._rest]
         first = next((text for text in seen if text), None)

@@ -1,8 +1,8 @@
-"""Checkpoints in the memory of the nodes, for a job that is started again: ``Checkpointer(..., memory=...)``.
+"""Checkpoints in the memory of the nodes, for restarted jobs: ``Checkpointer(..., memory=...)``.
 
-`mpijax run --restart` makes a folder in /dev/shm and names it in MPIJAX_MEMORY; on each other node the ranks make it.
-The files are those of a checkpoint on the disk. Each node holds the parts of its own ranks and those of the node before
-it. So a checkpoint survives the death of all processes, and the loss of a node whose neighbour lives on.
+`mpijax run --restart` makes a folder in /dev/shm and passes it in MPIJAX_MEMORY; on other nodes the ranks make it. The
+files are those of a checkpoint on disk. Each node holds the parts of its own ranks and those of the previous node. So a
+checkpoint survives the death of all processes, and the loss of a node whose neighbour survives.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mpijax.checkpointing.saving import Job
 from mpijax.runtime.mpi import mpi_start, objects
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-# A step's files on a node, and how many the checkpoint has.
+# For each step, its files on a node, and the number of files in the checkpoint.
 _Held = dict[int, tuple[set[str], int]]
 
 
 class Memory:
     """The checkpoints in memory of one run. All methods are collective.
 
-    folder: this node's. first: whether this rank is the first of its node, and tends the folder.
+    folder: this node's. first: whether this rank is the first of its node, and manages the folder.
     """
 
     def __init__(self, folder: Path, nodes: list[int]):
@@ -36,18 +36,18 @@ class Memory:
 
     @classmethod
     def of_run(cls, path: Path) -> Memory | None:
-        """For the checkpoints of a run in the folder `path`; None where no launcher keeps memory for the job."""
+        """The memory for a run's checkpoints in the folder `path`; None if no launcher keeps memory for the job."""
         named = objects.allgather(os.environ.get("MPIJAX_MEMORY"), "Checkpointer")
         if not named[0]:
             return None
-        # Not every launcher hands variables on to other machines.
+        # Not every launcher passes variables on to other machines.
         folder = Path(named[mpi_start.rank()] or named[0])
         places = agree(lambda: _own_folder(folder), "Checkpointer")
         known = list(dict.fromkeys(places))
         return cls(folder / hashlib.sha256(bytes(path)).hexdigest()[:16], [known.index(place) for place in places])
 
     def with_neighbours(self, job: Job) -> Job:
-        """What this rank writes: its own part, and on several nodes also the part of a rank of the node before."""
+        """The data that this rank writes: its own part; on several nodes, also that of a rank of the previous node."""
         pieces = [(array, list(part)) for array, part in job.pieces]
         nodes, rank = self._nodes, mpi_start.rank()
         count = max(nodes) + 1
@@ -59,15 +59,15 @@ class Memory:
         return Job(job.description, job.arrays, pieces)
 
     def _held(self) -> list[_Held]:
-        """What each node's first rank finds on it; nothing for the other ranks."""
+        """The files that each node's first rank finds; empty for other ranks."""
         return agree(lambda: _held_in(self.folder) if self.first else {}, "Checkpointer.steps")
 
     def steps(self) -> list[int]:
-        """The steps of which the nodes together have all files."""
+        """The steps whose files are complete on the nodes together."""
         return _whole(self._held())
 
     def restore(self, step: int, like: Any) -> Any:
-        """The state that was saved at a step. What a node lacks of its ranks' parts, others send."""
+        """The state saved at a step. Other nodes send the files that a node's ranks lack."""
         target, rank = folders.of_step(self.folder, step), mpi_start.rank()
         held = [found[step][0] if step in found else set() for found in self._held()]
         if max(self._nodes) > 0:
@@ -85,14 +85,14 @@ class Memory:
             agree(lambda: _put(target, received), "restore")
         try:
             return restoring.restore(target, like)
-        except CheckpointError:  # else each start would fail here
+        except CheckpointError:  # otherwise each restart would fail here
             if self.first:
                 folders.remove(target)
             raise
 
 
 def _put(target: Path, received: list[dict[str, bytes]]) -> None:
-    """Files of a checkpoint, which other ranks of this node may get too."""
+    """Write files of a checkpoint, which other ranks of this node may write too."""
     for file, data in (pair for files in received for pair in files.items()):
         new = target / f"{file}.{mpi_start.rank()}"
         new.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _put(target: Path, received: list[dict[str, bytes]]) -> None:
 
 
 def _own_folder(folder: Path) -> tuple[str, int, int]:
-    """What tells a folder from those of other nodes. It is made if it is not there, and must be this user's alone."""
+    """The identity of this node's folder; makes it if it is missing. Only this user may access it."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:

@@ -1,8 +1,8 @@
-"""``%load_ext mpijax``: cells on several ranks, which stay alive from one cell to the next.
+"""``%load_ext mpijax``: cells on several ranks, which stay alive between cells.
 
-    %mpijax -n 4                      start 4 ranks; those that ran are ended, with their variables
-    %%mpijax                          run the cell on the ranks; 2 are started if there are none
-    %%mpijax --in a,b --out c         with variables of the notebook, and one for it
+    %mpijax -n 4                      start 4 ranks; ends running ones, and their variables are lost
+    %%mpijax                          run the cell on the ranks; starts 2 if none are running
+    %%mpijax --in a,b --out c         pass variables of the notebook in, and one out
     %mpijax restart | stop | status
 """
 
@@ -20,12 +20,12 @@ from mpijax.distributed.cells import Answer, Ranks
 from mpijax.distributed.lines import ranges
 
 _DEFAULT_RANKS = 2
-_WIDTH = 100  # of a value in the table
+_WIDTH = 100  # maximum width of a value in the table
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 
 
 class MagicError(ValueError):
-    """A wrong line of a magic. A notebook shows its text alone."""
+    """An invalid magic line. A notebook shows only its text."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -81,7 +81,7 @@ def _line_parser() -> argparse.ArgumentParser:
 
 
 class Magic:
-    """The ranks of a notebook, and the two magics."""
+    """The ranks of a notebook, and the line and cell magics."""
 
     def __init__(self, ipython: Any):
         self._ipython = ipython
@@ -142,7 +142,7 @@ class Magic:
             self._ranks = None
 
     def _show(self, answers: list[Answer]) -> None:
-        """The value of rank 0, and those of the others if they differ from it."""
+        """Display the value of rank 0, and those of other ranks that differ."""
         values = [answer["shown"] for answer, _ in answers]
         texts = [value["text/plain"] if value else "" for value in values]
         if values[0]:
@@ -152,7 +152,7 @@ class Magic:
 
 
 def _parsed(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace | None:
-    """None after --help."""
+    """The parsed options; None after --help."""
     try:
         return parser.parse_args(shlex.split(line))
     except SystemExit:
@@ -164,7 +164,7 @@ def _count(size: int) -> str:
 
 
 def table(texts: list[str]) -> dict[str, str]:
-    """The values of all ranks but 0, equal ones in one row, as text and as HTML."""
+    """The values of all ranks except 0, equal ones in one row, as text and as HTML."""
     groups: dict[str, list[int]] = {}
     for rank, text in enumerate(texts[1:], 1):
         line = " ".join(text.split())

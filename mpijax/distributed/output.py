@@ -1,4 +1,4 @@
-"""What the ranks that this process started print, as one text: each line with its rank, equal lines once."""
+"""Merges the output of the ranks that this process started: each line with its rank, equal lines once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from mpijax.distributed.lines import Merger, Screen
 
-_TURN_SECONDS = 0.05  # how often lines that wait for other ranks' are looked at
+_TURN_SECONDS = 0.05  # interval of checking lines that wait for other ranks
 
 
 class Output:
-    """Reads a pipe per rank and writes merged lines to `sys.stdout`, as it is when this is made.
+    """Reads one pipe per rank and writes merged lines to `sys.stdout`, as it is at construction.
 
-    Others may wait for what else a rank sends with the same `selector`; their data must not be a number.
+    Others may register files with the same `selector`; their data must not be a number.
     """
 
     def __init__(self, size: int, screen: Screen | None = None):
@@ -27,14 +27,14 @@ class Output:
         self._thread: threading.Thread | None = None
 
     def stream(self, rank: int) -> int:
-        """The descriptor that `rank` writes to; the caller closes it."""
+        """The descriptor to which `rank` writes; the caller closes it."""
         reading, writing = os.pipe()
         self.selector.register(reading, selectors.EVENT_READ, rank)
         self._open += 1
         return writing
 
     def turn(self, seconds: float = _TURN_SECONDS) -> list[Any]:
-        """Pass on what comes within some time; the data of the other files that are ready."""
+        """Pass on the output of the next `seconds`; returns the data of other registered files that are ready."""
         ready = []
         for key, _ in self.selector.select(seconds):
             if isinstance(key.data, int):
@@ -45,7 +45,7 @@ class Output:
         return ready
 
     def rest(self) -> None:
-        """Pass on all that has been written, unfinished lines too."""
+        """Pass on everything written so far, including unfinished lines."""
         while any(isinstance(key.data, int) for key, _ in self.selector.select(0)):
             self.turn(0)
         self._merger.flush(everything=True)
@@ -55,7 +55,7 @@ class Output:
         self._out = stream
 
     def start(self) -> None:
-        """Read in a thread of its own. To call once all ranks have their streams."""
+        """Read in a separate thread. Call it once all ranks have their streams."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

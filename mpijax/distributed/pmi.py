@@ -1,7 +1,7 @@
-"""The PMI-1 wire protocol, the side of the process manager: how the ranks of MPICH find each other.
+"""The PMI-1 wire protocol, on the side of the process manager: how MPICH's ranks find each other.
 
-A message is a line, ``cmd=put kvsname=job key=P0-businesscard value=...``; each gets one line back. MPI puts each
-rank's address into the store, all ranks meet in a barrier, and then get each other's.
+A message is a line, ``cmd=put kvsname=job key=P0-businesscard value=...``; the answer is one line. MPI puts each rank's
+address into the store, all ranks enter a barrier, and then each gets the others' addresses.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ _MAXES = "kvsname_max=256 keylen_max=256 vallen_max=1024"
 class Job:
     """The store and the barrier that the ranks of a job share.
 
-    `ended(rank, code)` is called once, when a rank aborts, or is gone without having left MPI.
+    `ended(rank, code)` is called once, when a rank aborts, or ends without finalizing MPI.
     """
 
     def __init__(self, size: int, ended: Callable[[int, int], None]):
         self.size = size
-        self._name = f"mpijax_{secrets.token_hex(8)}"  # MPICH names shared memory by it: never the same twice
+        self._name = f"mpijax_{secrets.token_hex(8)}"  # MPICH names shared memory after it, so it must be unique
         self._ended = ended
         self._store: dict[str, str] = {}
         self._waiting: list[asyncio.StreamWriter] = []
         self._over = False
 
     async def serve(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one rank until it leaves."""
+        """Answers one rank until it disconnects."""
         in_mpi = False
         try:
             while line := await reader.readline():
@@ -43,7 +43,7 @@ class Job:
                     await writer.drain()
         except ConnectionError:
             pass
-        except ValueError:  # no lines of PMI
+        except ValueError:  # not a PMI line
             in_mpi = True
         finally:
             writer.close()
@@ -57,7 +57,7 @@ class Job:
 
     def _enter_barrier(self, writer: asyncio.StreamWriter) -> None:
         self._waiting.append(writer)
-        if len(self._waiting) == self.size or self._over:  # an aborting rank passes on its way out
+        if len(self._waiting) == self.size or self._over:  # an aborting rank passes the barrier on its way out
             for each in self._waiting:
                 each.write(b"cmd=barrier_out rc=0\n")
             self._waiting.clear()

@@ -1,4 +1,4 @@
-"""A program that is asked to stop: all ranks learn of it at the same step."""
+"""Handles requests to stop a program: all ranks learn of one at the same step."""
 
 import signal
 import threading
@@ -10,10 +10,10 @@ _installed = False
 
 
 def should_stop() -> bool:
-    """Whether any rank has got SIGTERM or SIGUSR2 since the first call: time to save and leave.
+    """Whether any rank has received SIGTERM or SIGUSR2 since the first call: time to save and exit.
 
-    Collective: every rank calls it, and every rank gets the same answer (one allreduce of 4 bytes). The first
-    call installs the handlers; handlers that were there are called too. It stays true.
+    Collective: every rank calls it and gets the same answer (one allreduce of 4 bytes). The first call installs the
+    handlers, which also call the previous ones. Once true, it stays true.
 
     Raises:
       RuntimeError: the first call is not in the main thread, where Python's signal handlers live.

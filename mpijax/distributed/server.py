@@ -1,8 +1,8 @@
-"""The coordinator: a small process beside process 0 that gathers a job's processes and serves them PMI-1.
+"""The coordinator: a small process beside process 0 that collects a job's processes and serves them PMI-1.
 
-A process of its own, because starting MPI keeps Python's lock in process 0. Each process of the job makes two
-connections: MPI's, and a lifeline which says when another rank has died or aborted, as mpirun would. The
-coordinator ends when all connections have.
+It is a separate process, because starting MPI holds the GIL in process 0. Each process of the job makes two
+connections: MPI's, and a lifeline that reports the death or abort of another rank, as mpirun would. The coordinator
+ends when all connections are closed.
 
     python -m mpijax.distributed.server <fd of the listening socket> <number of processes> <seconds>  < secret
 """
@@ -19,17 +19,16 @@ from mpijax.distributed.handshake import GREETING, ROLES, proof, proves
 from mpijax.distributed.pmi import Job
 
 _HANDSHAKE_SECONDS = 10.0
-# Connections that may wait to be accepted, those of strangers that are kept beside the job's own, and those accepted
-# in one go.
+# Maximum connections that wait to be accepted, connections of strangers kept open, and connections accepted at once.
 _BACKLOG, _STRANGERS, _AT_ONCE = 4096, 256, 16
-# Files that Python has open for itself, and connections on their way from one turn of its loop to the next.
+# Files that Python itself has open, and connections between two iterations of its event loop.
 _FILES = 16 + 4 * _AT_ONCE
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Coordinator:
-    """Gathers `size` processes that know `secret`, then serves them."""
+    """Collects `size` processes that know `secret`, then serves them."""
 
     def __init__(self, size: int, secret: bytes):
         self.size = size
@@ -37,16 +36,16 @@ class Coordinator:
         self._joined: dict[tuple[str, int], Streams] = {}
         self._complete = asyncio.Event()
         self._job = Job(size, self._ended)
-        # Connections that have proved nothing yet, the oldest first; the job's own are at most two for each process.
+        # Connections without proof, oldest first; the job's own are at most two for each process.
         self._strangers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _STRANGERS + len(ROLES) * size
         self._most_strangers = max(_AT_ONCE, min(most, files - len(ROLES) * size - _FILES))
 
     async def run(self, listener: socket.socket, seconds: float) -> None:
-        """Up to the end of the job. At the time-out every process that came gets an error."""
+        """Serve until the end of the job. At the timeout every connected process gets an error."""
         server = await asyncio.start_server(self._meet, sock=listener, backlog=_AT_ONCE)
-        listener.listen(_BACKLOG)  # asyncio takes for the backlog how many it accepts before it looks at any
+        listener.listen(_BACKLOG)  # asyncio also uses its backlog as the number of connections accepted at once
         try:
             await asyncio.wait_for(self._complete.wait(), seconds)
         except TimeoutError:
@@ -59,16 +58,16 @@ class Coordinator:
         await asyncio.gather(
             *(self._job.serve(rank, *streams) for (role, rank), streams in self._joined.items() if role == "pmi")
         )
-        # The lifelines are closed by the processes' ends: what is written to them has arrived by then.
+        # The processes' ends close the lifelines; everything written to them has arrived by then.
         await asyncio.gather(*(_drained(*streams) for (role, _), streams in self._joined.items() if role == "life"))
 
     def missing(self) -> list[int]:
         return [rank for rank in range(self.size) if any((role, rank) not in self._joined for role in ROLES)]
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection's handshake; a stranger gets the reason of the refusal, and costs nothing else.
+        """One connection's handshake. A stranger gets the reason for the refusal.
 
-        Where strangers keep more connections open than there is room for, the oldest are closed.
+        If strangers keep too many connections open, the oldest are closed.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -83,7 +82,7 @@ class Coordinator:
             self._strangers.pop(writer, None)
 
     async def _dismiss_strangers(self) -> None:
-        """Nobody else is awaited. Python would report each task that it has to cancel at the end."""
+        """Close all strangers' connections. Otherwise Python would report each task that it cancels at exit."""
         tasks = list(self._strangers.values())
         for writer in list(self._strangers):
             writer.transport.abort()
@@ -108,7 +107,7 @@ class Coordinator:
             self._complete.set()
 
     def _judge(self, words: list[str], nonce: str) -> tuple[str, tuple[str, ...]]:
-        """(why not, or nothing; what the process claims: both nonces, role, id, count)."""
+        """(the reason for a refusal, or ""; the process's claims: both nonces, role, id, count)."""
         if len(words) != 6 or words[0] != "join":
             return "no handshake", ()
         _, role, rank, count, theirs, given = words
@@ -151,7 +150,7 @@ async def _drained(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 def main() -> None:
     descriptor, size, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     secret = sys.stdin.buffer.read()
-    if os.fork():  # nobody's child: process 0 has nothing to wait for, and leaves no zombie
+    if os.fork():  # detach: process 0 then has no child to wait for, and no zombie
         os._exit(0)
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the ranks

@@ -1,6 +1,6 @@
-"""Values that a notebook and its ranks share, as data: arrays as ``.npy`` without pickle, everything else as JSON.
+"""Exchanges values between a notebook and its ranks as data: arrays as ``.npy`` without pickle, the rest as JSON.
 
-Reading makes numbers, strings, containers and arrays, and calls nothing else.
+Reading creates only numbers, strings, containers and arrays, and calls nothing else.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def send(connection: Connection, message: dict[str, Any], arrays: list[bytes]) -
 
 
 def receive(connection: Connection) -> tuple[dict[str, Any], list[bytes]]:
-    """What `send` sent. Raises EOFError or OSError if the other side has gone."""
+    """A message from `send`. Raises EOFError or OSError if the other side has ended."""
     message, count = json.loads(connection.recv_bytes())
     return message, [connection.recv_bytes() for _ in range(count)]
 
 
 def pack(name: str, value: Any, arrays: list[bytes]) -> Any:
-    """`value` for JSON; its arrays are appended to `arrays`.
+    """`value` in a form for JSON; its arrays are appended to `arrays`.
 
     Raises:
-      TypeError: the variable `name` holds something else than numbers, strings, bytes, arrays and lists, tuples, sets
-        and dicts of them.
+      TypeError: the variable `name` contains anything but numbers, strings, bytes, arrays, and lists, tuples, sets and
+        dicts of them.
     """
     from mpijax import Array
 
@@ -72,7 +72,7 @@ def _pack_array(name: str, value: Any, arrays: list[bytes]) -> Any:
             f"{name} holds a NumPy array of Python objects, which a notebook and its ranks cannot share. Convert it to "
             "numbers or fixed-length strings."
         )
-    # .npy knows NumPy's own dtypes only; bfloat16 and its like travel as bytes beside their name.
+    # .npy supports only NumPy's own dtypes; bfloat16 and others are sent as bytes with their name.
     narrow = data.dtype.name if data.dtype.isbuiltin == 2 else None
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(data).view(f"u{data.dtype.itemsize}") if narrow else data, allow_pickle=False)
@@ -81,7 +81,7 @@ def _pack_array(name: str, value: Any, arrays: list[bytes]) -> Any:
 
 
 def unpack(packed: Any, arrays: list[bytes], *, keep_jax: bool) -> Any:
-    """The value that `pack` took. keep_jax: arrays of mpijax become such again, instead of NumPy's."""
+    """The value given to `pack`. keep_jax: whether mpijax arrays become mpijax arrays again instead of NumPy's."""
     if not isinstance(packed, dict):
         return packed
     if "array" in packed:

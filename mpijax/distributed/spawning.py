@@ -1,7 +1,7 @@
-"""``mpijax.spawn``: a function on n fresh ranks of this machine, from a script, a test or a notebook.
+"""``mpijax.spawn``: runs a function on n fresh ranks of this machine, from a script, a test or a notebook.
 
-The parent serves the ranks PMI-1 over socket pairs that they inherit, so no port is opened; functions and results
-travel over pipes of our own children.
+The parent serves the ranks PMI-1 over socket pairs that they inherit, so no port is opened. Functions and results are
+sent over pipes to our own children.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mpijax.distributed import functions, launchers
 from mpijax.distributed.output import Output
 from mpijax.distributed.pmi import Job
 
-GRACE = 0.5  # for the other ranks' own messages, once one has failed
+GRACE = 0.5  # seconds for the other ranks' own messages after one has failed
 
 
 class RankTraceback(Exception):
-    """The traceback of a rank, as text: the cause of the exception that `spawn` raises."""
+    """A rank's traceback as text: the cause of the exception that `spawn` raises."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -45,17 +45,17 @@ def spawn(
 ) -> list[Any]:
     """``[fn(*args, **kwargs) on rank 0, ... on rank nprocs - 1]``, on fresh processes of this machine.
 
-    Inside `fn` there are `nprocs` ranks with one device each. Arrays of mpijax among the results come back as NumPy
-    arrays; what `fn` and its arguments and results hold must be plain data, arrays, functions and modules. Lines that
-    the ranks print appear here with their ranks where this process's output is not a file of the system's (notebooks).
+    Inside `fn` there are `nprocs` ranks with one device each. mpijax arrays in the results come back as NumPy arrays.
+    `fn`, its arguments and its results may contain plain data, arrays, functions and modules. If this process's output
+    is not a file of the system (in a notebook), lines that the ranks print appear here with their ranks.
 
     Args:
       nprocs: the number of ranks, at least 1.
       timeout: seconds after which the ranks are ended; None to wait.
-      env: variables set in the ranks besides this process's own.
+      env: variables to set in the ranks in addition to this process's own.
 
     Raises:
-      The exception of the first rank that failed, its traceback as the cause; the other ranks are ended.
+      The exception of the first rank that failed, with its traceback as the cause; the other ranks are ended.
       RuntimeError: a rank died without an exception, or MPI is not MPICH.
       TimeoutError: after `timeout`.
       TypeError: `fn` or its arguments cannot be sent.
@@ -76,7 +76,7 @@ def spawn(
         return _collect(ranks, timeout)
     finally:
         for rank in ranks:
-            rank.pipe.close()  # which ends a rank that still runs
+            rank.pipe.close()  # ends a rank that still runs
         for rank in ranks:
             rank.end()
         if output:
@@ -85,14 +85,14 @@ def spawn(
 
 @dataclass
 class Rank:
-    """A process that is a rank, and the pipe to it, which nobody else has."""
+    """A process that is a rank, and the private pipe to it."""
 
     number: int
     process: subprocess.Popen
     pipe: Connection
 
     def end(self, seconds: float = GRACE) -> None:
-        """Wait some time for its end, and kill it then."""
+        """Wait some time for it to end, then kill it."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -100,7 +100,7 @@ class Rank:
             self.process.wait()
 
     def death(self) -> str:
-        """How it ended, which it does by itself."""
+        """A description of how it ended; waits for its end."""
         code = self.process.wait()
         if code < 0:
             return f"rank {self.number} was ended by {signal.Signals(-code).name}"
@@ -110,9 +110,9 @@ class Rank:
 def start(
     size: int, module: str, environment: Mapping[str, str], output: Output | None, *, session: bool = False
 ) -> list[Rank]:
-    """The ranks of a new job, each running `module` with the number of its pipe as argument.
+    """The ranks of a new job, each running `module` with the descriptor of its pipe as argument.
 
-    session: in a session of its own, so that an interrupt from the keyboard reaches a rank only through this process.
+    session: whether in a separate session, so that a keyboard interrupt reaches a rank only through this process.
     """
     pairs = [socket.socketpair() for _ in range(size)]
     threading.Thread(target=asyncio.run, args=(_serve([ours for ours, _ in pairs]),), daemon=True).start()
@@ -139,7 +139,7 @@ def start(
 
 
 async def _serve(sockets: list[socket.socket]) -> None:
-    """The ranks' process manager. That a rank ends early is seen on its pipe."""
+    """Runs the ranks' process manager. The end of a rank is detected on its pipe."""
     job = Job(len(sockets), ended=lambda rank, code: None)
     streams = [await asyncio.open_connection(sock=each) for each in sockets]
     await asyncio.gather(*(job.serve(rank, *pair) for rank, pair in enumerate(streams)))
@@ -150,7 +150,7 @@ def _send(pipe: Connection, task: bytes) -> None:
         pipe.recv()  # "started": a task larger than the pipe needs its reader
         pipe.send_bytes(task)
     except (EOFError, OSError):
-        pass  # it died: _collect says how
+        pass  # it died; _collect reports how
 
 
 def _collect(ranks: list[Rank], timeout: float | None) -> list[Any]:
@@ -178,7 +178,7 @@ def _collect(ranks: list[Rank], timeout: float | None) -> list[Any]:
 
 
 def _is_file(stream: Any) -> bool:
-    """Whether children that inherit our output write where `stream` writes."""
+    """Whether `stream` writes to the same output that children inherit."""
     try:
         return stream.fileno() == 1
     except (AttributeError, OSError, ValueError):

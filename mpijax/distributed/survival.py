@@ -1,4 +1,4 @@
-"""Going on without the ranks that have died: revoke, shrink, agree (User Level Failure Mitigation, MPI Forum)."""
+"""Continues after the death of ranks: revoke, shrink, agree (User Level Failure Mitigation, MPI Forum)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def survivors() -> list[int]:
 
 
 def _agreed(MPI: Any, comm: Any) -> Any:
-    """A communicator of the ranks of `comm` that are left. All of them have it, or none, and try again."""
+    """A communicator of the remaining ranks of `comm`. Either all of them agree on it, or all try again."""
     while True:
         comm = comm.Shrink()
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         try:
             comm.Agree(1)
             return comm
-        except MPI.Exception:  # another one has died meanwhile
+        except MPI.Exception:  # another rank has died in the meantime
             continue

@@ -1,4 +1,4 @@
-"""A rank that `mpijax.spawn` started: gets a function over its pipe, calls it, sends back what came of it."""
+"""A rank that `mpijax.spawn` started: receives a function over its pipe, calls it, and sends the result back."""
 
 import os
 import pickle
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _plain(value: Any) -> Any:
-    """`value` with NumPy arrays in place of mpijax's."""
+    """`value` with NumPy arrays instead of mpijax's."""
     import numpy as np
 
     from mpijax import Array, tree
@@ -44,14 +44,14 @@ def _failure(error: BaseException) -> bytes:
 
     text = tracebacks.without_own_frames(error)
     try:
-        pickle.loads(pickle.dumps(error))  # some exceptions can be written and not read
+        pickle.loads(pickle.dumps(error))  # some exceptions can be pickled but not unpickled
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
     return pickle.dumps(("error", error.with_traceback(None), text))
 
 
 def _end_with_parent(pipe: Connection) -> None:
-    """A rank does not outlive the process that asked for it."""
+    """Exits when the parent process ends."""
     try:
         pipe.poll(None)
         pipe.recv_bytes()

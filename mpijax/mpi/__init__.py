@@ -2,7 +2,7 @@
 
 They run in program order inside `jit`, `grad` and `vmap`, in loops and branches, and eagerly. `comm` and `op` are
 mpi4py's; the default communicator is a private duplicate of COMM_WORLD. A program written for mpi4jax runs after
-`import mpijax.mpi as mpi4jax`, and one for mpi4jax before 0.8, with tokens, after `import mpijax.mpi.with_tokens as
+`import mpijax.mpi as mpi4jax`. One for mpi4jax before 0.8, with tokens, runs after `import mpijax.mpi.with_tokens as
 mpi4jax`.
 
     from mpi4py import MPI
@@ -11,8 +11,9 @@ mpi4jax`.
 
     total = jax.jit(lambda x: mpi.allreduce(x, op=MPI.SUM))(x)
 
-Inside of a transformation an operation is derived, transposed and batched on all ranks that make it, whatever this
-rank's values depend on: all ranks must differentiate, or `vmap` over the same number of examples, together.
+
+A transformation applies to an operation on all ranks that call it, whichever values depend on it: all ranks must
+differentiate, or `vmap` over the same number of examples, together.
 """
 
 from typing import Any
@@ -59,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
 
 def has_cuda_support() -> bool:
-    """Whether arrays in the memory of NVIDIA's devices can be sent: never, arrays are in main memory.
+    """Whether arrays in the memory of NVIDIA devices can be sent: never, because all arrays are in main memory.
 
     >>> mpijax.mpi.has_cuda_support()
     False
@@ -68,7 +69,7 @@ def has_cuda_support() -> bool:
 
 
 def has_sycl_support() -> bool:
-    """Whether arrays in the memory of Intel's devices can be sent: never, arrays are in main memory.
+    """Whether arrays in the memory of Intel devices can be sent: never, because all arrays are in main memory.
 
     >>> mpijax.mpi.has_sycl_support()
     False

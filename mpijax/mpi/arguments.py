@@ -1,4 +1,4 @@
-"""What users give to operations of MPI: checked, and in the form of parameters of equations."""
+"""Checks the arguments of MPI operations and converts them to parameters of equations."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = [
 ]  # fmt: skip
 
 _default = Handle(None, "WORLD")
-# What has been found of MPI's own operations, which live as long as the process: by identity of the object, and
-# (operation, dtype) that can be reduced.
+# Caches for MPI's predefined operations, which live as long as the process: handles by identity of the object, and
+# (operation, dtype) pairs that can be reduced.
 _known: dict[int, Handle] = {}
 _reducible: set[tuple[Handle, Any]] = set()
 _OPERATIONS = ("SUM", "PROD", "MAX", "MIN", "LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR")
 
 
 class HashableMPIType:
-    """An object of mpi4py with a hash, as programs for mpi4jax give communicators to `jit` as static arguments.
+    """An mpi4py object with a hash, in which programs for mpi4jax pass communicators to `jit` as static arguments.
 
-    mpi4py's objects compare, but have no hash. `jit` takes them as they are; what else wants a hash takes this.
+    mpi4py's objects can be compared but not hashed. mpijax's `jit` takes them directly; other code may need this class.
     """
 
     __slots__ = ("wrapped",)
@@ -47,17 +47,17 @@ class HashableMPIType:
 
 
 def unwrapped(obj: Any) -> Any:
-    """What a `HashableMPIType` holds; anything else as it is."""
+    """The object in a `HashableMPIType`; anything else unchanged."""
     return obj.wrapped if isinstance(obj, HashableMPIType) else obj
 
 
 def array(x: Any, what: str) -> Any:
-    """`x` if it is an array or a scalar; raises TypeError naming the operation otherwise."""
+    """`x` if it is an array or a scalar; otherwise raises TypeError, which names the operation."""
     return checked(x, what)
 
 
 def communicator(comm: Any, what: str) -> Handle:
-    """The communicator as a parameter. Raises for what is none, for intercommunicators, and for freed ones."""
+    """The communicator as a parameter. Raises for other objects, intercommunicators, and freed communicators."""
     if comm is None:
         mpi_start.start()
         return _default
@@ -77,7 +77,7 @@ def communicator(comm: Any, what: str) -> Handle:
 
 
 def operation(op: Any, what: str) -> Handle:
-    """A reduction of mpi4py, or its name, as a parameter."""
+    """An mpi4py reduction, or its name, as a parameter."""
     known = _known.get(id(op))
     if known is not None and known.value is op:
         return known
@@ -135,7 +135,7 @@ def root_rank(root: Any, comm: Handle, what: str) -> int:
 
 
 def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: bool = False) -> int:
-    """The other side of a message: a rank, MPI.PROC_NULL, or for receivers MPI.ANY_SOURCE."""
+    """The peer of a message: a rank, MPI.PROC_NULL, or for receivers MPI.ANY_SOURCE."""
     MPI = mpi_start.start().MPI
     rank = whole(rank, what, name)
     size = communicator_of(comm).Get_size()
@@ -146,7 +146,7 @@ def rank_argument(rank: Any, comm: Handle, what: str, name: str, *, may_be_any: 
 
 
 def tag_argument(tag: Any, what: str, name: str, *, may_be_any: bool = False) -> int:
-    """A tag of a message; for receivers also MPI.ANY_TAG, which is what None means."""
+    """A tag of a message; for receivers also MPI.ANY_TAG, or None for it."""
     MPI = mpi_start.start().MPI
     if tag is None and may_be_any:
         return MPI.ANY_TAG
@@ -168,7 +168,7 @@ def status_of(status: Any, what: str) -> Identity | None:
 
 
 def counts_of(counts: Sequence[int], comm: Handle, what: str, name: str = "counts") -> tuple[int, ...]:
-    """Rows for or from each rank, known while tracing."""
+    """The number of rows for or from each rank, which must be known while tracing."""
     size = communicator_of(comm).Get_size()
     if isinstance(counts, Tracer):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Operations that all ranks of a communicator make together, each with its own value."""
+"""Collectives: operations that all ranks of a communicator call together, each with its own value."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def allreduce(x, op, *, comm=None):
       op: an operation of mpi4py, such as `MPI.SUM`.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Communicates one MPI_Allreduce. Differentiable for SUM, PROD, MAX and MIN. All ranks are taken to go on with
-    the one result that they share: the transpose of SUM is the identity, as in mpi4jax, so that the gradient of a
-    loss that all ranks share counts it once. Where ranks go on differently with the result, pass it through
-    `pvary` first. Raises TypeError for a dtype that MPI cannot reduce by `op`.
+    Communicates one MPI_Allreduce. Differentiable for SUM, PROD, MAX and MIN. The transpose of SUM is the identity, as
+    in mpi4jax: it assumes that all ranks continue alike with the shared result, so the gradient of a shared loss counts
+    it once. If ranks use the result differently, pass it through `pvary` first. Raises TypeError for a dtype that MPI
+    cannot reduce by `op`.
 
     >>> from mpi4py import MPI
     >>> mpijax.jit(lambda x: mpijax.mpi.allreduce(x, op=MPI.SUM))(jnp.array([1.0, 2.0]))
@@ -56,10 +56,10 @@ def allreduce(x, op, *, comm=None):
 
 
 def pvary(x, *, comm=None):
-    """`x`, the same on all ranks, where ranks go on with it in different ways. Communicates nothing.
+    """`x`, which is equal on all ranks, for use in different ways on each rank. Communicates nothing.
 
-    Its transpose sums the cotangents of all ranks, which are then parts of that of the one value: the counterpart
-    of `allreduce`, whose transpose it is.
+    The transpose sums the cotangents of all ranks, which are contributions to the cotangent of the one value. `pvary`
+    and `allreduce` with SUM are each other's transpose.
 
     >>> mpijax.mpi.pvary(jnp.array([1.0, 2.0]))
     Array([1., 2.], dtype=float32)
@@ -92,7 +92,7 @@ def reduce(x, op, root, *, comm=None):
 
 @takes_no_token
 def scan(x, op, *, comm=None):
-    """Reduce over this rank and those before it, element by element. Communicates one MPI_Scan.
+    """Reduce elementwise over this rank and the ranks before it. Communicates one MPI_Scan.
 
     Args:
       x: array, of the same shape and dtype on every rank.
@@ -110,7 +110,7 @@ def scan(x, op, *, comm=None):
 
 
 def exscan(x, op, *, comm=None):
-    """Reduce over the ranks before this one; zeros on rank 0. Communicates one MPI_Exscan; otherwise as `scan`.
+    """Reduce over the ranks before this one; zeros on rank 0. Communicates one MPI_Exscan. Otherwise like `scan`.
 
     >>> from mpi4py import MPI
     >>> mpijax.mpi.exscan(jnp.array([1.0, 2.0]), op=MPI.SUM)
@@ -126,7 +126,7 @@ def reduce_scatter(x, op, *, counts: Sequence[int] | None = None, comm=None):
     Args:
       x: array of shape (size, ...), a block for each rank; or, with `counts`, (sum(counts), ...).
       op: an operation of mpi4py, such as `MPI.SUM`.
-      counts: rows of the block of each rank, the same on all ranks.
+      counts: number of rows in each rank's block, the same on all ranks.
       comm: a communicator of mpi4py; by default all ranks.
 
     Returns: the block, of shape x.shape[1:], or (counts[rank], ...).
@@ -143,7 +143,7 @@ def reduce_scatter(x, op, *, counts: Sequence[int] | None = None, comm=None):
 
 
 def _blocks(x, counts, comm: Handle, what: str):
-    """The counts, checked against the blocks for all ranks in `x`."""
+    """The counts, checked against the number of rows in `x`."""
     if counts is None:
         check_rows(x, size_of(comm), what, "one for each rank")
         return None
@@ -157,7 +157,7 @@ def _blocks(x, counts, comm: Handle, what: str):
 
 @takes_no_token
 def barrier(*, comm=None) -> None:
-    """Wait until all ranks have come here.
+    """Wait until all ranks have reached this call.
 
     >>> mpijax.mpi.barrier()
     """
@@ -169,8 +169,8 @@ def bcast(x, root, *, comm=None):
     """The root's `x` on every rank. Communicates one MPI_Bcast; the transpose is `reduce` with SUM.
 
     Args:
-      x: array, of the same shape and dtype on every rank; its values count on the root only.
-      root: rank that sends.
+      x: array, of the same shape and dtype on every rank; only the root's values are used.
+      root: the rank that sends.
       comm: a communicator of mpi4py; by default all ranks.
 
     Raises ValueError for a root outside of the communicator.
@@ -224,8 +224,8 @@ def scatter(x, root, *, comm=None):
     """This rank's block of the root's `x`.
 
     Args:
-      x: on the root an array of shape (size, ...), a block for each rank; on other ranks an array of the shape and
-        dtype of a block, whose values do not count.
+      x: on the root, an array of shape (size, ...) with a block for each rank; on other ranks, an array with the shape
+        and dtype of a block, whose values are ignored.
       root: the rank that sends.
       comm: a communicator of mpi4py; by default all ranks.
 
@@ -248,7 +248,7 @@ def _with_rank_axis(x):
 
 
 def no_rows(x):
-    """The operand of ranks that are not the root: empty, but it depends on what they gave."""
+    """The operand of ranks other than the root: empty, but dependent on their argument."""
     shape = typeof(x).shape
     zeros = (0,) * len(shape)
     return registry["slice"].bind(x, start_indices=zeros, limit_indices=(0, *shape[1:]), strides=None)
@@ -256,7 +256,7 @@ def no_rows(x):
 
 @takes_no_token
 def alltoall(x, *, comm=None):
-    """Block r of `x` goes to rank r; block r of the result comes from rank r.
+    """Send block r of `x` to rank r; block r of the result comes from rank r.
 
     Args:
       x: array of shape (size, ...), the same on every rank.

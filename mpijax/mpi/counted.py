@@ -1,7 +1,7 @@
-"""Moves of blocks of different lengths: each rank has as many rows as `counts` says.
+"""Collectives on blocks of different lengths: `counts` gives the number of rows of each rank.
 
-Counts are known while tracing; or, with `capacity`, they are values of the program, and the capacity is the number of
-rows of the result: first the rows that were sent, then zeros. Operands may then have more rows than the counts say.
+Counts are known while tracing. With `capacity` they may instead be values of the program; the result then has
+`capacity` rows: first the rows that were sent, then zeros. Operands may then have more rows than the counts say.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["allgatherv", "alltoallv", "gatherv", "scatterv"]
 
 
 def allgatherv(x, counts: Sequence[int] | Any, *, capacity: int | None = None, comm=None):
-    """The rows of all ranks, one after the other, on every rank.
+    """The rows of all ranks, concatenated in rank order, on every rank.
 
     Args:
       x: array of shape (counts[rank], ...).
-      counts: rows of each rank, the same on all ranks.
-      capacity: rows of the result, at least sum(counts): then `counts` may be a traced array of integers, of which x
-        has counts[rank] rows or more.
+      counts: number of rows of each rank, the same on all ranks.
+      capacity: number of rows of the result, at least sum(counts). With it, `counts` may be a traced array of integers,
+        and `x` may have more than counts[rank] rows.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (sum(counts), ...); or (capacity, ...), with zeros behind the rows that were sent.
+    Returns: array of shape (sum(counts), ...); or (capacity, ...), with zeros after the rows that were sent.
 
-    Communicates one MPI_Allgatherv; the transpose is a reduce_scatter. Raises ValueError where counts do not fit, and
-    with a capacity RuntimeError when it runs.
+    Communicates one MPI_Allgatherv; the transpose is a reduce_scatter. Raises ValueError if counts do not fit; with a
+    capacity, RuntimeError at run time.
 
     >>> mpijax.mpi.allgatherv(jnp.array([1.0, 2.0]), counts=[2])
     Array([1., 2.], dtype=float32)
@@ -50,11 +50,11 @@ def allgatherv(x, counts: Sequence[int] | Any, *, capacity: int | None = None, c
 
 
 def gatherv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = None, comm=None):
-    """The rows of all ranks, one after the other, on the root; the others get `x` back.
+    """The rows of all ranks, concatenated in rank order, on the root; the others get `x` back.
 
     Args:
       x: array of shape (counts[rank], ...).
-      counts: rows of each rank, the same on all ranks.
+      counts: number of rows of each rank, the same on all ranks.
       root: the rank that gets the result, of shape (sum(counts), ...) or (capacity, ...).
       capacity: as for `allgatherv`.
       comm: a communicator of mpi4py; by default all ranks.
@@ -79,14 +79,14 @@ def scatterv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = Non
     """This rank's rows of the root's `x`.
 
     Args:
-      x: on the root an array of shape (sum(counts), ...), or with a capacity of more rows; on other ranks of shape
-        (counts[rank], ...), whose values do not count, nor with a capacity its rows.
-      counts: rows for each rank, the same on all ranks.
+      x: on the root, an array of shape (sum(counts), ...), or of more rows with a capacity; on other ranks, of shape
+        (counts[rank], ...), whose values are ignored (with a capacity, also its number of rows).
+      counts: number of rows for each rank, the same on all ranks.
       root: the rank that sends.
-      capacity: rows of the result, at least counts[rank]: then `counts` may be a traced array of integers.
+      capacity: rows of the result, at least counts[rank]. With it, `counts` may be a traced array of integers.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros behind the rows that were sent.
+    Returns: array of shape (counts[rank], ...); or (capacity, ...), with zeros after the rows that were sent.
 
     Communicates one MPI_Scatterv; the transpose is `gatherv`. Raises as `allgatherv`.
 
@@ -113,17 +113,17 @@ def scatterv(x, counts: Sequence[int] | Any, root, *, capacity: int | None = Non
 def alltoallv(
     x, sendcounts: Sequence[int] | Any, recvcounts: Sequence[int] | Any, *, capacity: int | None = None, comm=None
 ):
-    """Rows go to and come from every rank, as many as the counts say.
+    """Send rows to every rank and receive rows from every rank, as many as the counts say.
 
     Args:
       x: array of shape (sum(sendcounts), ...): rows for rank 0, then for rank 1, and so on.
-      sendcounts: rows for each rank.
-      recvcounts: rows from each rank: what that rank has in its `sendcounts` for this one (`alltoall` tells it).
-      capacity: rows of the result, at least sum(recvcounts): then counts may be traced arrays of integers, and `x` may
-        have more rows than are sent.
+      sendcounts: number of rows for each rank.
+      recvcounts: number of rows from each rank: its `sendcounts` entry for this rank (`alltoall` exchanges them).
+      capacity: number of rows of the result, at least sum(recvcounts). With it, counts may be traced arrays of
+        integers, and `x` may have more rows than are sent.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros behind the rows that were sent.
+    Returns: array of shape (sum(recvcounts), ...); or (capacity, ...), with zeros after the rows that were sent.
 
     Communicates one MPI_Alltoallv; the transpose swaps the counts. Raises as `allgatherv`.
 
@@ -149,7 +149,7 @@ def alltoallv(
 
 
 def _own(x, counts, comm: Handle, what: str) -> tuple[int, ...]:
-    """The counts, checked against this rank's rows."""
+    """The counts, checked against this rank's number of rows."""
     counts = counts_of(counts, comm, what)
     rank = rank_in(comm)
     check_rows(x, counts[rank], what, f"counts[{rank}] of {counts}")

@@ -1,4 +1,4 @@
-"""Neighbour exchange on grids of ranks: cells along the border of each rank's part come from its neighbours."""
+"""Neighbour exchange on grids of ranks: fills the cells along the border of each rank's part from its neighbours."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
     """Fill the halo of each rank's part of a grid with its neighbours' cells.
 
     Args:
-      x: this rank's part, with `halo` cells before and behind it along each exchanged axis.
-      comm: communicator of the grid (`create_cart`), which also says whether an axis is periodic.
+      x: this rank's part, with `halo` extra cells at both ends of each exchanged axis.
+      comm: communicator of the grid (`create_cart`), which also defines which axes are periodic.
       halo: width in cells, for all axes or for each.
       axes: the axis of `x` for each axis of the grid; by default its first ones.
 
-    Returns: `x` with new halos, corners too. At a border of the grid that is not periodic they stay as they are.
-    In a compiled program nothing but the halo moves: `x` is changed in place if it is not used otherwise.
+    Returns: `x` with new halos, including corners. Halos at a non-periodic border of the grid stay as they are.
+    In a compiled program only the halo moves: `x` is updated in place if it has no other use.
 
-    Communicates one message to each neighbour, two along each axis. Raises TypeError without a grid, ValueError for a
-    part that is smaller than its halos.
+    Communicates one message to each neighbour, two along each axis. Raises TypeError if `comm` is not a grid,
+    ValueError for a part that is smaller than its halos.
 
     >>> ring = mpijax.mpi.create_cart(1, periods=True)
     >>> mpijax.mpi.halo_exchange(jnp.array([0.0, 1.0, 2.0, 3.0, 0.0]), ring)
@@ -73,7 +73,7 @@ def _checked_axis(x, axis: int, width: int) -> int:
 
 
 def _along(x, axis: int, width: int, below: int, above: int, comm: Any):
-    """The exchange along one axis, upwards, then downwards; only then is `x` written, in place where it may be."""
+    """The exchange along one axis, upwards and then downwards. `x` is written last, in place if possible."""
     n = x.shape[axis]
     received = []
 

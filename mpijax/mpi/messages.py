@@ -22,11 +22,11 @@ def send(x, dest, *, tag=0, comm=None) -> None:
 
     Args:
       x: array.
-      dest: rank that receives; MPI.PROC_NULL sends nothing.
+      dest: the rank that receives; MPI.PROC_NULL sends nothing.
       tag: of the message.
       comm: a communicator of mpi4py; by default all ranks.
 
-    Communicates one MPI_Send, which may wait until the receiver comes. In reverse mode the cotangent of `x` is
+    Communicates one MPI_Send, which may block until the receiver arrives. In reverse mode the cotangent of `x` is
     received from `dest`, whose program must therefore be differentiated too.
 
     >>> from mpi4py import MPI
@@ -43,15 +43,14 @@ def recv(x, source=None, *, tag=None, comm=None, status=None):
     """Receive an array from one rank.
 
     Args:
-      x: array of the shape and dtype of the message, whose values do not count.
-      source: rank that sends; by default any (MPI.ANY_SOURCE). From MPI.PROC_NULL comes `x` itself.
+      x: array with the shape and dtype of the message; its values are ignored.
+      source: the rank that sends; by default any (MPI.ANY_SOURCE). For MPI.PROC_NULL the result is `x` itself.
       tag: of the message; by default any (MPI.ANY_TAG).
       comm: a communicator of mpi4py; by default all ranks.
-      status: `MPI.Status` that each run fills in. With it the message may be shorter than `x`; the rest is zeros then.
+      status: `MPI.Status` that each run fills in. With it, the message may be shorter than `x`; the rest is then zeros.
 
-    Communicates one MPI_Recv. In reverse mode the cotangent of the result is sent to `source`, with the tag given
-    here (0 for any tag: what `send` uses by default). Raises RuntimeError for a message of
-    another length.
+    Communicates one MPI_Recv. In reverse mode the cotangent of the result is sent to `source`, with the given tag (for
+    any tag: 0, the default of `send`). Raises RuntimeError for a message of another length.
 
     >>> from mpi4py import MPI
     >>> request = MPI.COMM_SELF.Isend(np.array([1, 2], np.float32), dest=0)
@@ -77,13 +76,13 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
 
     Args:
       sendbuf: array to send.
-      recvbuf: array of the shape and dtype of what is received. Its values count only where `source` is
-        MPI.PROC_NULL: then it is the result.
-      source: rank that sends to this one.
-      dest: rank that receives from this one; MPI.PROC_NULL sends nothing.
+      recvbuf: array with the shape and dtype of the received message. Its values are used only if `source` is
+        MPI.PROC_NULL: it is then the result.
+      source: the rank that sends to this one.
+      dest: the rank that receives from this one; MPI.PROC_NULL sends nothing.
       sendtag, recvtag: tags of the messages; by default 0, and any.
       comm: a communicator of mpi4py; by default all ranks.
-      status: `MPI.Status` of what is received, that each run fills in; with it the message may be shorter.
+      status: `MPI.Status` of the received message, which each run fills in; with it the message may be shorter.
 
     Communicates one message each way. In reverse mode cotangents go back the same way.
 
@@ -107,7 +106,7 @@ def sendrecv(sendbuf, recvbuf, source, dest, *, sendtag=0, recvtag=None, comm=No
 
 
 def sendrecv_replace(x, source, dest, *, sendtag=0, recvtag=None, comm=None, status=None):
-    """Send `x`, and receive an array of the same shape and dtype in its place; arguments as for `sendrecv`.
+    """Send `x` and receive an array of the same shape and dtype instead; arguments as for `sendrecv`.
 
     >>> mpijax.mpi.sendrecv_replace(jnp.array([1.0, 2.0]), source=0, dest=0)
     Array([1., 2.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Tokens, by which programs for mpi4jax before 0.8 ordered their communication: told where they are still given."""
+"""Tokens, with which programs for mpi4jax before 0.8 ordered communication: passing one raises an error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _R = TypeVar("_R")
 
 
 def takes_no_token(operation: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The operation, which raises RuntimeError, as mpi4jax 0.9 does, where it is given a `token`, be it None."""
+    """The operation, which raises RuntimeError if it is passed a `token`, even None, as mpi4jax 0.9 does."""
     name = operation.__name__
-    # What gave back the token alone now gives back nothing.
+    # Operations that returned only the token now return nothing.
     before, after = ("token", "") if name in ("barrier", "send") else ("result, token", "result = ")
 
     @functools.wraps(operation)

@@ -1,4 +1,4 @@
-"""Which ranks communicate, and which part of a global array each one has."""
+"""Communicators, and the part of a global array that each rank has."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["block_sizes", "block_slice", "create_cart", "dims_create", "split"]
 
 
 def split(color: int | None, key: int = 0, *, comm=None) -> Any:
-    """The communicator of the ranks that give the same `color`, ordered by `key`. Collective.
+    """The communicator of the ranks with the same `color`, ordered by `key`. Collective.
 
-    With color None a rank is in none of them, and gets MPI.COMM_NULL. Free it with `.Free()` when it is no longer
-    used by any program. Raises ValueError for a negative color.
+    A rank with color None belongs to none of them and gets MPI.COMM_NULL. Call `.Free()` when no program uses the
+    communicator any more. Raises ValueError for a negative color.
 
     >>> mpijax.mpi.split(color=0).Get_size()
     1
@@ -32,9 +32,9 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
 
 
 def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
-    """A grid of `size` ranks with `ndims` axes of sizes close to each other, in decreasing order.
+    """A grid of `size` ranks with `ndims` axes whose sizes are close to each other, in decreasing order.
 
-    `ndims` may also be the sizes themselves, with 0 for those to be found. Raises ValueError where none fits.
+    `ndims` may also be a list of sizes, with 0 for those to compute. Raises ValueError if no grid fits.
 
     >>> mpijax.mpi.dims_create(12, 2)
     (4, 3)
@@ -52,10 +52,10 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
     """A communicator (mpi4py's `Cartcomm`) of all ranks in a grid; collective.
 
     Args:
-      dims: number of axes, or the number of ranks along each one (0: to be found). In the product: all ranks.
-      periods: whether the last rank along an axis is the neighbour of the first; for all axes or for each.
-      comm: the ranks, by default all of them.
-      reorder: whether ranks may get other numbers, nearer to their neighbours in the machine.
+      dims: number of axes, or the number of ranks along each one (0: compute it). Their product is the number of ranks.
+      periods: whether the last rank along an axis is a neighbour of the first; for all axes or for each.
+      comm: the communicator of the ranks, by default of all.
+      reorder: whether MPI may renumber ranks to place neighbours close to each other in the machine.
 
     >>> cart = mpijax.mpi.create_cart(2, periods=True)
     >>> cart.dims, cart.periods
@@ -73,7 +73,7 @@ def create_cart(dims: int | Sequence[int], periods: bool | Sequence[bool] = Fals
 
 
 def block_sizes(n: int, parts: int) -> tuple[int, ...]:
-    """How many of `n` elements each of `parts` ranks has: as equal as possible, the first ones have one more.
+    """The number of elements of each of `parts` ranks, as equal as possible; the first ranks have one more.
 
     >>> mpijax.mpi.block_sizes(10, 4)
     (3, 3, 2, 2)
@@ -85,10 +85,10 @@ def block_sizes(n: int, parts: int) -> tuple[int, ...]:
 
 
 def block_slice(n: Any, parts: Any, index: Any) -> Any:
-    """Where the block of rank `index` lies in `n` elements divided by `block_sizes`.
+    """The slice of rank `index` in `n` elements divided by `block_sizes`.
 
-    Args are ints; or for grids a shape, a grid and coordinates, for a tuple of slices: `x[block_slice(x.shape,
-    cart.dims, cart.coords)]`.
+    Arguments are ints. For grids they are a shape, a grid and coordinates, and the result is a tuple of slices:
+    `x[block_slice(x.shape, cart.dims, cart.coords)]`.
 
     >>> mpijax.mpi.block_slice(10, 4, 1)
     slice(3, 6, None)

@@ -1,8 +1,8 @@
 """`mpijax.mpi` with the conventions of mpi4jax before 0.8, which ordered communication by tokens.
 
-Operations take a `token` and give one back: `(result, token)`, or the token alone from `send` and `barrier`. A program
-written for mpi4jax 0.3 to 0.7 runs after `import mpijax.mpi.with_tokens as mpi4jax`. Communication happens in the order
-of the program, so that tokens decide nothing: each is handed on as it came, and a new one made where none is given.
+Operations take a `token` and return one: `(result, token)`, or only the token from `send` and `barrier`. A program
+written for mpi4jax 0.3 to 0.7 runs after `import mpijax.mpi.with_tokens as mpi4jax`. Communication happens in program
+order, so tokens have no effect: each is returned unchanged, and a new one is created if none is passed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ sendrecv = _with_token(mpi.sendrecv)
 
 
 def _auto_tokenize(fun: _F) -> _F:
-    """The function itself: its communication is in order without tokens."""
+    """The function itself: its communication is ordered without tokens."""
     return fun
 
 

@@ -1,4 +1,4 @@
-"""Arrays laid out over devices, made from what each process has."""
+"""Makes sharded arrays from the parts that each process has."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def make_array_from_callback(
     *,
     dtype: Any = None,
 ) -> Any:
-    """An array whose shards a function gives.
+    """An array whose shards a function computes.
 
     Args:
       shape: of the whole array.
-      sharding: how it is laid out.
-      data_callback: gets the part of the whole that is asked for, as a tuple of slices; returns its elements. Each
-        process calls it for the parts of its own devices alone.
-      dtype: of the array, if not that of the elements.
+      sharding: the layout of the array.
+      data_callback: takes the index of a shard, a tuple of slices, and returns the shard's elements. Each process
+        calls it for the shards of its own devices only.
+      dtype: of the array; by default that of the elements.
 
-    Raises ValueError where the elements do not have the shape of the part. Communicates only where a process has
-    several devices whose parts lie apart in the array.
+    Raises ValueError if the elements do not have the shape of the shard. Communicates only if a process has several
+    devices whose shards are not adjacent in the array.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
     >>> mpijax.make_array_from_callback((4,), rows, lambda index: np.arange(4)[index])
@@ -57,17 +57,17 @@ def make_array_from_callback(
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """An array, or a pytree of arrays, of which each process has its own parts, `local_data`.
+    """An array, or a pytree of arrays, of which each process passes its own part, `local_data`.
 
     Args:
-      sharding: how arrays are laid out: a prefix pytree of shardings, devices, or PartitionSpecs over the mesh in
+      sharding: the layout of the arrays: a prefix pytree of shardings, devices, or PartitionSpecs over the mesh in
         context.
       local_data: a pytree of arrays.
-      global_shape: of the whole arrays: a prefix pytree of tuples; without it (or with None for an axis) the parts are
-        taken to be of equal shape, side by side along the axes that are split. An axis of `local_data` as long as the
-        whole is cut.
+      global_shape: of the whole arrays: a prefix pytree of tuples. Without it (or with None for an axis), the parts
+        must have equal shapes and are adjacent along the split axes. If an axis of `local_data` has the whole length,
+        each process takes its part of it.
 
-    Raises ValueError where neither fits. Does not communicate.
+    Raises ValueError if the shapes do not fit. Does not communicate.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
     >>> mpijax.make_array_from_process_local_data(rows, np.arange(4.0))
@@ -82,7 +82,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
 
 
 def sharding_of(given: Any, name: str) -> Any:
-    """A sharding, a device or a PartitionSpec as a sharding."""
+    """The sharding for a sharding, a device or a PartitionSpec."""
     if isinstance(given, PartitionSpec):
         return named_sharding(given, "shardings", name)
     return given if isinstance(given, Sharding) else SingleDeviceSharding(given)
@@ -97,7 +97,7 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
         return _from_parts_apart(sharding, local, given)
     parts = sharding.process_parts(local.ndim) if isinstance(sharding, NamedSharding) else (1,) * local.ndim
     shape = tuple(n * p if g is None else g for n, p, g in zip(local.shape, parts, given, strict=True))
-    sharding.shard_shape(shape)  # raises where it does not fit
+    sharding.shard_shape(shape)  # raises if it does not fit
     cut = sharding.local_slices(shape)
     places = zip(local.shape, shape, parts, cut, strict=True)
     own = tuple(c if n == whole and p > 1 else slice(None) for n, whole, p, c in places)
@@ -106,7 +106,7 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
 
 
 def _from_parts_apart(sharding: NamedSharding, local: np.ndarray, given: tuple[int | None, ...]) -> Any:
-    """An array of which the devices of a process have parts that lie apart: `local` has these side by side."""
+    """An array in which a process's shards are not adjacent; `local` contains them side by side."""
     is_here = np.isin(sharding.mesh.device_ids.ravel(), [d.id for d in sharding.mesh.local_devices])
     numbers = [sharding.numbers_along(d) for d in range(local.ndim)]
     own = [np.unique(n[is_here]) for n in numbers]
@@ -137,10 +137,10 @@ def _from_parts_apart(sharding: NamedSharding, local: np.ndarray, given: tuple[i
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Any], *, dtype: Any = None
 ) -> Any:
-    """An array put together of arrays on single devices: those of this process, one per device of its own.
+    """An array assembled from arrays on single devices: one for each device of this process.
 
-    Raises ValueError for another number of arrays, or shapes that are not those of shards. Communicates only where a
-    process has several devices whose parts lie apart in the array.
+    Raises ValueError for a wrong number of arrays, or for wrong shapes. Communicates only if a process has several
+    devices whose shards are not adjacent in the array.
 
     >>> one = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])
     >>> mpijax.make_array_from_single_device_arrays((3,), one, [jnp.arange(3)])
@@ -189,7 +189,7 @@ def make_array_from_single_device_arrays(
 
 
 def _summed(sharding: NamedSharding, indices: dict, parts: list[Any]) -> list[Any]:
-    """For each device the sum, over the unreduced axes, of what devices have of its part of an array."""
+    """For each device, the sum over the unreduced axes of all devices' contributions to its shard."""
     if not sharding.mesh.is_local:
         raise NotImplementedError(
             f"make_array_from_single_device_arrays: the shards of {sharding} are sums of arrays on several ranks. Pass "
@@ -201,7 +201,7 @@ def _summed(sharding: NamedSharding, indices: dict, parts: list[Any]) -> list[An
 
 
 def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
-    """Arrays in the order of the devices that they lie on; NumPy arrays as they are given."""
+    """The arrays in the order of their devices; NumPy arrays stay in the given order."""
     found = [next(iter(x.devices()), None) if hasattr(x, "devices") else None for x in arrays]
     held = [d for d in found if d is not None]
     if len(held) < len(found):
@@ -222,7 +222,7 @@ def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:
 
 
 def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtype: Any, what: str) -> Any:
-    """An array put together of the parts that the devices of this process have."""
+    """An array assembled from the shards of this process's devices."""
     if len(parts) == 1 and not sharding.keeps_others:
         return _from_part(shape, sharding, parts[0], dtype, what)
     wanted = sharding.shard_shape(shape)
@@ -237,7 +237,7 @@ def _from_parts(shape: tuple[int, ...], sharding: Sharding, indices, parts, dtyp
 
 
 def _with_others(sharding: Sharding, own: list[tuple[Any, np.ndarray]]) -> list[tuple[Any, np.ndarray]]:
-    """The parts on all devices, for processes that keep those of others too. Communicates."""
+    """The shards of all devices, for processes that also keep those of others. Communicates."""
     if len(sharding.processes) < mpi_start.size():
         raise NotImplementedError(
             f"an array made of parts by {sharding}: the devices of a process lie apart in this mesh, which leaves out "
@@ -248,10 +248,10 @@ def _with_others(sharding: Sharding, own: list[tuple[Any, np.ndarray]]) -> list[
 
 
 def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: str) -> Any:
-    """An array of which other processes have all parts."""
+    """An array of which this process has no part."""
     if dtype is None:
         raise ValueError(_NO_DTYPE.format(name))
-    sharding.shard_shape(shape)  # raises where it does not fit
+    sharding.shard_shape(shape)  # raises if it does not fit
     aval = ShapedArray(shape, dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True))
     words = () if isinstance(aval.dtype, np.dtype) else aval.dtype.physical_shape
     element = aval.dtype if isinstance(aval.dtype, np.dtype) else aval.dtype.physical_dtype
@@ -260,7 +260,7 @@ def _without_part(shape: tuple[int, ...], sharding: Sharding, dtype: Any, name: 
 
 
 def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any, what: str) -> Any:
-    """An array of which this process has `part`."""
+    """An array whose part on this process is `part`."""
     value, aval = _checked(part, sharding.process_shape(shape), dtype, what, shape, sharding)
     return from_numpy(value, type_in(ShapedArray(shape, aval.dtype), sharding), True, carried_sharding(sharding))
 
@@ -268,7 +268,7 @@ def _from_part(shape: tuple[int, ...], sharding: Sharding, part: Any, dtype: Any
 def _checked(
     part: Any, wanted: Any, dtype: Any, what: str, shape, sharding: Sharding
 ) -> tuple[np.ndarray, ShapedArray]:
-    """The elements of a part and its type. Raises ValueError unless it has the shape `wanted`."""
+    """The elements of a shard and its type. Raises ValueError unless it has the shape `wanted`."""
     aval = typeof(part) if hasattr(part, "aval") else typeof(np.asarray(part))
     if dtype is not None:
         aval = aval.update(dtype=dtype)

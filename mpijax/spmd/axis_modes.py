@@ -1,7 +1,7 @@
-"""`auto_axes` and `explicit_axes`: functions in which mesh axes are of another type.
+"""`auto_axes` and `explicit_axes`: functions that run with other types of mesh axes.
 
-Data does not move where types of axes change: along Auto axes the compiler finds how values lie, along Explicit ones
-their types say it.
+Changing the type of an axis moves no data. Along Auto axes the compiler decides how values are laid out; along Explicit
+axes their types do.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mpijax.spmd.reshard import cast, reshard
 
 
 def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
-    """A function in which mesh axes are of type Auto; its results lie as `out_sharding` says.
+    """A function that runs with mesh axes of type Auto; its results get the layout `out_sharding`.
 
     Args:
       f: a function of arrays; without it, a decorator is returned.
-      axes: the axes, by default all of the mesh in context, or of that of `out_sharding`. Without any mesh there is
-        nothing to do.
-      out_sharding: a layout, or a tree of them; if it is not given here, each call must give it by keyword.
+      axes: the axes, by default all axes of the mesh in context, or of the mesh of `out_sharding`. Without any mesh,
+        `f` is called unchanged.
+      out_sharding: a layout, or a tree of layouts; if it is not given here, each call must pass it by keyword.
 
     Raises:
       TypeError: `out_sharding` was not given. ValueError: layouts over different meshes.
@@ -53,13 +53,13 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
 
 
 def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Callable:
-    """A function in which mesh axes are of type Explicit; its arguments are laid out as `in_sharding` says.
+    """A function that runs with mesh axes of type Explicit; its arguments get the layout `in_sharding`.
 
     Args:
       f: a function of arrays; without it, a decorator is returned.
-      axes: the axes, by default all of the mesh in context.
-      in_sharding: a layout, or a tree of them, for the positional arguments; if it is not given here, each call must
-        give it by keyword.
+      axes: the axes, by default all axes of the mesh in context.
+      in_sharding: a layout, or a tree of layouts, for the positional arguments; if it is not given here, each call must
+        pass it by keyword.
 
     Raises:
       TypeError: `in_sharding` was not given. ValueError: there is no mesh in context.
@@ -97,7 +97,7 @@ def _given(name: str, here: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _mesh(name: str, layouts: Any) -> AbstractMesh:
-    """The mesh in context, or that of the layouts. ValueError if they differ."""
+    """The mesh in context, or the mesh of the layouts. Raises ValueError if they differ."""
     found = {x.mesh.abstract_mesh for x in tree.tree_leaves(layouts) if isinstance(x, NamedSharding)}
     context = get_abstract_mesh()
     shapes = {m.shape_tuple for m in found} | (set() if context.empty else {context.shape_tuple})

@@ -1,7 +1,7 @@
-"""`with_sharding_constraint`: how a value is laid out over devices, within a program.
+"""`with_sharding_constraint`: sets the layout of a value over devices, within a program.
 
-A layout changes no value. Under `jit` it says where the elements of an intermediate result are; its transpose lays the
-cotangent out alike.
+A layout changes no value. Under `jit` it decides where the elements of an intermediate result are stored. Its transpose
+gives the cotangent the same layout.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mpijax.transforms.zeros import Zero
 def named_sharding(
     layout: Any, what: str, name: str, of: Any = None, needs_devices: bool = True
 ) -> NamedSharding | None:
-    """A layout that users may give: a sharding, a PartitionSpec over the mesh in context, or None.
+    """The NamedSharding for a layout given by users: a sharding, a PartitionSpec over the mesh in context, or None.
 
-    A layout over an `AbstractMesh`, such as `typeof(x).sharding`, is over the mesh in context, or over that of the
-    array `of`; of a value that is being traced devices are known only where the program is compiled. With
-    `needs_devices` false it may stay without devices.
+    A layout over an `AbstractMesh`, such as `typeof(x).sharding`, gets the mesh in context, or that of the array `of`.
+    A traced value's devices are known only when the program is compiled, so with `needs_devices` false the layout may
+    stay abstract.
 
-    Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh of other axes than
-    those meshes have, TypeError for anything else.
+    Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh whose axes differ
+    from those meshes, TypeError for anything else.
     """
     if isinstance(layout, Format):
         layout = layout.sharding
@@ -58,7 +58,7 @@ def named_sharding(
             )
         return NamedSharding(mesh, layout)
     if isinstance(layout, Sharding):
-        return None  # one device: nothing is split
+        return None  # one device, so no axis is split
     raise TypeError(
         f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got {layout} of type "
         f"{type(layout).__name__}"
@@ -99,8 +99,8 @@ def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any, needs_de
 
 
 def over_devices(out_sharding: Any, name: str) -> Any:
-    """`out_sharding`, over the mesh in context where it is over an `AbstractMesh`, such as the type of an array says;
-    None without such a mesh: on one device."""
+    """`out_sharding`, with the mesh in context instead of an `AbstractMesh` (which array types have); None without such
+    a mesh, on one device."""
     if not isinstance(out_sharding, NamedSharding) or isinstance(out_sharding.mesh, Mesh):
         return out_sharding
     alone = out_sharding.mesh.empty or context_mesh() is None
@@ -108,14 +108,14 @@ def over_devices(out_sharding: Any, name: str) -> Any:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """`x` (a pytree) laid out as `shardings` says: a prefix pytree of shardings or PartitionSpecs.
+    """`x` (a pytree) with the layouts `shardings`: a prefix pytree of shardings or PartitionSpecs.
 
-    Where an axis does not divide evenly among the devices, it stays whole. May communicate.
+    An axis that does not divide evenly among the devices stays whole. May communicate.
 
-    Over mesh axes of type Explicit nothing is laid out: an array that its type says to lie otherwise is an error.
+    Over mesh axes of type Explicit it only checks: an array whose type has another layout is an error.
 
-    Raises ValueError for a specification longer than an array has axes, and for None; AssertionError for an array in
-    another layout over Explicit axes.
+    Raises ValueError for None and for a specification with more entries than the array has axes; AssertionError for an
+    array in another layout over Explicit axes.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,))
     >>> rows = mpijax.NamedSharding(mesh, mpijax.P("x"))
@@ -140,7 +140,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _checked(x: Any, layout: NamedSharding) -> Any:
-    """`x` in a layout over Auto axes; over Explicit ones its type must say that it has it."""
+    """`x` in a layout over Auto axes; over Explicit axes its type must already have that layout."""
     check_not_mapped(layout, "with_sharding_constraint")
     aval = typeof(x)
     check_fits(layout, aval, "One of with_sharding_constraint arguments", strict=False)
@@ -161,7 +161,7 @@ def _checked(x: Any, layout: NamedSharding) -> Any:
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
             f"spec={layout.spec} and mesh={mesh}. You probably meant to use `reshard` API?"
         )
-    if aval.split is not None and isinstance(x, Tracer):  # what its type says stays as it is
+    if aval.split is not None and isinstance(x, Tracer):  # keep the split that its type has
         outer = aval.split.axes
         spec = [(*own, *names) for own, names in zip(outer, layout.spec.split(aval.ndim), strict=True)]
         layout = layout.update(spec=PartitionSpec(*spec))
@@ -169,13 +169,13 @@ def _checked(x: Any, layout: NamedSharding) -> Any:
 
 
 def mesh_types(mesh: Any) -> Any:
-    """A mesh without its devices; its axes are of the types they have in context, where that is of the same mesh."""
+    """The mesh without devices; its axes have the types of the mesh in context if that has the same shape."""
     context, given = get_abstract_mesh(), mesh.abstract_mesh
     return context if context.shape_tuple == given.shape_tuple else given
 
 
 def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
-    """Raise ValueError for a layout that names axes of other types than Explicit, of which types say nothing."""
+    """Raise ValueError for a layout that names axes that are not Explicit, which types do not contain."""
     for a in (*layout.spec.all_axes(), *layout.spec.unreduced, *layout.spec.reduced):
         if a not in mesh.explicit_axes:
             kind = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))[a]
@@ -187,14 +187,14 @@ def check_explicit(layout: NamedSharding, mesh: Any, name: str) -> None:
 
 
 def constrain(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
-    """One array in a layout that its type does not speak of."""
+    """One array in a layout that is not part of its type."""
     return (by or sharding_constraint_p).bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
     )
 
 
 def check_not_mapped(layout: NamedSharding, name: str) -> None:
-    """Raise ValueError for a layout over an axis that the enclosing `shard_map` maps: a shard has no other part."""
+    """Raise ValueError for a layout over an axis that the enclosing `shard_map` maps: a shard is not split over it."""
     manual = NO_AXES if state.body is None else state.body[1]
     mapped = [a for a in layout.spec.all_axes() if a in manual]
     if mapped:
@@ -205,7 +205,7 @@ def check_not_mapped(layout: NamedSharding, name: str) -> None:
 
 
 def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> None:
-    """Raise ValueError for an array with fewer axes than the layout, or (strict) one that it does not divide."""
+    """Raise ValueError for an array with fewer axes than the layout, or (strict) one that it does not divide evenly."""
     if len(layout.spec) > aval.ndim:
         raise ValueError(
             f"{what} is incompatible with its sharding annotation {layout}: Sharding {layout} is only valid for values "
@@ -224,7 +224,7 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
 
 
 def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
-    """One array, whole on one device of this process; or where it is, in another kind of memory."""
+    """One array, whole on one device of this process, or on its device in another kind of memory."""
     return sharding_constraint_p.bind(
         x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
     )
@@ -234,7 +234,7 @@ def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
 
 
 def _type_rule(x, *, sharding: NamedSharding, **_):
-    """Of a value that is split over Explicit axes of the same mesh, the layout says everything."""
+    """For a value split over Explicit axes of the same mesh, the layout becomes its type."""
     if x.split is None or not hasattr(sharding, "mesh"):
         return x
     return x.update(split=of_sharding(sharding.update(mesh=x.split.mesh), x.ndim))
@@ -251,7 +251,7 @@ def _jvp(primals, tangents, **params):
 
 
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
-    """The layout of each example stays. The batch axis is free unless `vmap` got mesh axes for it."""
+    """The layout of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
     [x], [d] = args, dims
     if d is not None and axis.spmd and isinstance(sharding, SingleDeviceSharding):
         raise ValueError(
@@ -299,5 +299,5 @@ def _layout_primitive(name: str, lower: Layout) -> Primitive:
 
 
 sharding_constraint_p = _layout_primitive("sharding_constraint", Layout("sharding"))
-# What `device_put` becomes when a program is compiled: the devices may be others than before.
+# The form of `device_put` in a compiled program: the devices may change.
 move_p = _layout_primitive("move", Layout("sharding", "move"))

@@ -1,4 +1,4 @@
-"""`in_shardings` and `out_shardings` of `jit`: arguments and results of a program, laid out over devices."""
+"""`in_shardings` and `out_shardings` of `jit`: the layouts of a program's arguments and results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mpijax.transforms.ref_state import is_ref
 
 
 class JitShardings:
-    """The layouts one `jit` was given, prefixes of the arguments (without static ones) and of the result.
+    """The layouts given to one `jit`, prefixes of the arguments (without static ones) and of the result.
 
-    key: tells apart programs of one function. of_all: the first is one layout for positional and other arguments.
+    key: distinguishes programs of one function. of_all: whether one layout is for all arguments, also by keyword.
     """
 
     def __init__(self, in_shardings: Any, out_shardings: Any, of_all: bool):
@@ -42,7 +42,7 @@ class JitShardings:
         self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in self._parts[0][1])
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
-        """A layout for each leaf of the arguments, or None. Raises ValueError for those that do not fit."""
+        """A layout or None for each leaf of the arguments. Raises ValueError for layouts that do not fit."""
         if self._in is None or self._of_all:
             return (None,) * len(avals)
         if kwargs:
@@ -67,13 +67,13 @@ class JitShardings:
         return layouts
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
-        """`of_arguments`, and where that says nothing, how the argument lies (`held`)."""
+        """`of_arguments`, with the argument's own layout (`held`) instead of None."""
         asked = self.of_arguments(name, args, kwargs, avals, leaves)
         return asked if self._of_all else tuple(h if s is None else s for s, h in zip(asked, held, strict=True))
 
     def check_devices(self, leaves: list) -> None:
-        """Raise ValueError for a layout over an AbstractMesh to which neither the mesh in context nor that of an
-        argument gives devices."""
+        """Raise ValueError for a layout over an AbstractMesh for which neither the mesh in context nor the mesh of an
+        argument has devices."""
         known = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
         axes = {mesh.shape_tuple for mesh in known if mesh is not None}
         for what, given, _ in self._parts:
@@ -82,8 +82,8 @@ class JitShardings:
                     named_sharding(leaf, what, "jit")
 
     def moved(self, args: tuple, kwargs: dict, leaves: list) -> list:
-        """Leaves of the arguments, each on the device that it was given alone, if it was."""
-        if not self._moves or (kwargs and not self._of_all):  # these are refused where the function is traced
+        """Leaves of the arguments, moved to the single device given for them, if any."""
+        if not self._moves or (kwargs and not self._of_all):  # tracing rejects these keyword arguments
             return leaves
         if self._of_all:
             return device_put(leaves, self._in)
@@ -92,7 +92,7 @@ class JitShardings:
         return [device_put(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def of_results(self, types: Any) -> Any:
-        """The result's types (a pytree of `ShapeDtypeStruct`s) with the layouts that were asked for."""
+        """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
         leaves, structure = tree.tree_flatten(types)
         flat = flatten_axes("pjit out_shardings", structure, self._out)
         layouts = [
@@ -104,12 +104,12 @@ class JitShardings:
         )
 
     def function(self, fun, in_tree, layouts) -> FlatFun:
-        """The flat function whose arguments and results are laid out."""
+        """The flat function with layouts for arguments and results."""
         return _LaidOut(fun, in_tree, layouts, self._out)
 
 
 def _waits(layout: Any) -> bool:
-    """Whether a layout is over the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
+    """Whether a layout depends on the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
     return isinstance(layout, PartitionSpec) or _lacks_devices(layout)
 
 

@@ -1,6 +1,6 @@
-"""Arrays of each process as parts of one array laid out over all of them, and back.
+"""Converts between arrays of each process and one global array of which they are the shards.
 
-Nothing is moved: what a process has is its shard. Each of the two is the other's transpose.
+No data moves: each process's array is its shard. Each of the two conversions is the other's transpose.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mpijax.transforms.zeros import Zero
 
 
 def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """The array of which every process has the shard `x`; whole arrays where `spec` splits nothing.
+    """The global array whose shard on every process is `x`; `x` must be the whole array if `spec` splits nothing.
 
     An array over several processes is returned as it is.
     """
     if not mesh.is_multi_process or (isinstance(x, ArrayBase) and not x.is_fully_addressable):
         return x
     _check_is_here(mesh, "host_local_array_to_global_array")
-    _ = mesh.local_mesh  # raises where there is none
+    _ = mesh.local_mesh  # raises if there is none
     sharding = NamedSharding(mesh, spec)
     check_fits(sharding, typeof(x), "host_local_array_to_global_array", strict=False)
     if isinstance(x, ArrayBase):
@@ -39,11 +39,11 @@ def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """This process's shard of an array, as an array of its own. Communicates if it is laid out otherwise."""
+    """This process's shard as a separate array. Communicates if the array has another layout."""
     if not mesh.is_multi_process:
         return x
     _check_is_here(mesh, "global_array_to_host_local_array")
-    _ = mesh.local_mesh  # raises where there is none
+    _ = mesh.local_mesh  # raises if there is none
     check_fits(NamedSharding(mesh, spec), typeof(x), "global_array_to_host_local_array")
     return to_local_p.bind(x, sharding=NamedSharding(mesh, spec))
 
@@ -61,7 +61,7 @@ def _global_type(x, *, sharding: NamedSharding):
 
 
 def _local_type(x, *, sharding: NamedSharding):
-    sharding.shard_shape(x.shape)  # raises where it does not fit
+    sharding.shard_shape(x.shape)  # raises if it does not fit
     return x.update(shape=sharding.planned_shape(x.shape))
 
 

@@ -1,4 +1,4 @@
-"""`device_put` of values that are being traced: in a program it says how they lie over devices from there on."""
+"""`device_put` of traced values: in a program, it sets their layout over devices from there on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 class ArrayCopySemantics(enum.IntEnum):
-    """What a move may do with the memory that it reads. Programs look after memory themselves."""
+    """How a move may use its operand's memory. Compiled programs manage memory themselves and ignore this."""
 
     ALWAYS_COPY = 0
     REUSE_INPUT = 1
@@ -34,16 +34,16 @@ class ArrayCopySemantics(enum.IntEnum):
 
 
 def copy_semantics(donate: bool, may_alias: bool | None) -> ArrayCopySemantics:
-    """What the arguments of `device_put`, which has checked them, ask for."""
+    """The copy semantics for arguments of `device_put`, which has checked them."""
     if donate:
         return ArrayCopySemantics.DONATE_INPUT
     return ArrayCopySemantics.REUSE_INPUT if may_alias in (None, True) else ArrayCopySemantics.ALWAYS_COPY
 
 
 def put(leaves: Sequence[Any], devices: Sequence[Any], sources: Sequence[Any], donate, may_alias) -> list[Any]:
-    """Values, some of them traced, on devices or in layouts (None: where they are).
+    """Values, some of them traced, on devices or in layouts (None: unchanged).
 
-    sources: where they are, for derivatives, which go back there; None if that is not said.
+    sources: their present devices or layouts, to which derivatives return; None if unknown.
 
     Raises ValueError for an array that its layout does not divide.
     """
@@ -66,7 +66,7 @@ def _type_in(x: ShapedArray, layout: NamedSharding) -> ShapedArray:
 
 
 def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
-    """Layouts over meshes and kinds of memory are followed; a program runs on the devices of its arguments."""
+    """Sets layouts over meshes and kinds of memory; moves to devices have no effect inside a program."""
     return [_one(x, getattr(d, "sharding", d)) for x, d in zip(xs, devices, strict=True)]
 
 
@@ -78,7 +78,7 @@ def _one(x: Any, layout: Any) -> Any:
 
 
 def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
-    """Outside of programs values move to other devices too."""
+    """Outside of programs, values move to other devices too."""
     layouts = [getattr(d, "sharding", d) for d in devices]
     followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in layouts]
     triples = zip(xs, layouts, followed, strict=True)
@@ -89,13 +89,13 @@ def _jvp(primals, tangents, **params):
     outs = device_put_p.bind(*primals, **params)
     if all(type(t) is Zero for t in tangents):
         return outs, [Zero.of_primal(out) for out in outs]
-    # Cotangents go back to where the arguments are, if that is known.
+    # Cotangents return to the devices of the arguments, if known.
     known = (getattr(p, "_sharding", None) if s is None else s for p, s in zip(primals, params["srcs"], strict=True))
     return outs, device_put_p.bind(*map(instantiate, tangents), **{**params, "srcs": tuple(known)})
 
 
 def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
-    """Back to where the values came from."""
+    """Moves cotangents back to the devices of the operands."""
     back: list[Any] = [Zero(x.aval) if type(x) is UndefPrimal else None for x in args]
     moved = [i for i, (ct, x) in enumerate(zip(cts, args, strict=True)) if back[i] is not None and type(ct) is not Zero]
     if moved:
@@ -111,7 +111,7 @@ def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
 
 
 def _batch(axis, args, dims, *, devices, **params):
-    """The layout of each example stays. The batch axis is free unless `vmap` got mesh axes for it."""
+    """The layout of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
     devices = tuple(_with_axis(axis, getattr(x, "sharding", x), d) for x, d in zip(devices, dims, strict=True))
     return device_put_p.bind(*args, devices=devices, **params), list(dims)
 

@@ -1,4 +1,4 @@
-"""`out_sharding`: the layout that a caller asks for of one result."""
+"""`out_sharding`: the layout that a caller requests for one result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mpijax.spmd.reshard import lay_out
 
 
 def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
-    """A layout that was asked for, if it is over a mesh with Explicit axes, for the parameters of a primitive.
+    """A requested layout, if it is over a mesh with Explicit axes, in the form of a primitive's parameter.
 
-    Raises ValueError for a PartitionSpec without a mesh in context, a layout over another mesh than that, and one that
-    names axes of other types; TypeError for what is no layout.
+    Raises ValueError for a PartitionSpec without a mesh in context, a layout over another mesh than that, or one that
+    names axes of other types; TypeError for anything but a layout.
     """
     if out_sharding is None:
         return None
@@ -47,15 +47,15 @@ def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
 
 
 def over_context_mesh(layout: Any) -> bool:
-    """Whether a layout, or a PartitionSpec, is over the mesh in context, and that has Explicit axes."""
+    """Whether a layout, or a PartitionSpec, is over the mesh in context and that mesh has Explicit axes."""
     mesh, types = context_mesh(), get_abstract_mesh()
     return mesh is not None and types.is_explicit and getattr(layout, "mesh", mesh) in (mesh, types)
 
 
 def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, given: Any) -> Any:
-    """The result of a function in a layout over Explicit axes, which are Auto in the function itself.
+    """The result of a function in a layout over Explicit axes, which are Auto inside the function.
 
-    given: what the caller gave for that layout, which may know the devices.
+    given: the caller's layout, whose mesh may have devices.
     """
     asked = given if isinstance(given, NamedSharding) else layout
     return auto_axes(fun, axes=layout.mesh.abstract_mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""`pmap`: a function on every device at once, each on its part of the arguments along an axis.
+"""`pmap`: runs a function on all devices at once, each on one element of the arguments along an axis.
 
-Every process gives the parts of its own devices, and gets the results of these. It is `jit` of a `shard_map` over a
-mesh of one axis.
+Each process passes the elements for its own devices and gets their results. `pmap` is a `jit` of a `shard_map` over a
+mesh with one axis.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ def pmap(
 ) -> Callable:
     """Run `fun` on every device, each on one element of the mapped axis of the arguments.
 
-    The axis has one element per device of this process, so length 1 on a rank with one device; in a job of one process
-    it may be shorter, and the first devices are used. Collectives over `axis_name` go over the devices of all
-    processes, and every process must call it alike.
+    The axis has one element per device of this process, so length 1 on a rank with one device. In a job of one process
+    it may be shorter; then the first devices are used. Collectives over `axis_name` are over the devices of all
+    processes, and every process must make the same call.
 
     Args:
       fun: a function of one example.
-      axis_name: what collectives call the axis.
-      in_axes: which axis of each argument is mapped (None: none, all devices get the whole); a prefix pytree. Keyword
+      axis_name: the name of the axis in collectives.
+      in_axes: the mapped axis of each argument (None: not mapped, all devices get the whole); a prefix pytree. Keyword
         arguments are mapped over axis 0.
-      out_axes: where the axis goes in each result; None for results that are the same on all devices.
+      out_axes: the position of the mapped axis in each result; None for results that are equal on all devices.
       static_broadcasted_argnums: positions of arguments that are hashable Python values.
       devices: the devices to run on, of all processes; by default all.
       backend: "cpu" or None.
-      axis_size: the number of devices of all processes, which is checked.
+      axis_size: the expected number of devices of all processes, which is checked.
       donate_argnums: positions of arguments whose memory may be reused.
 
     Raises:
-      ValueError: where the mapped axis does not have one element per device of this process, no argument is mapped, or
-        a static argument is not hashable.
+      ValueError: the mapped axis does not have one element per device of this process, no argument is mapped, or a
+        static argument is not hashable.
 
     >>> mpijax.pmap(lambda x: x + 1)(jnp.zeros((mpijax.local_device_count(), 2)))
     Array([[1., 1.]], dtype=float32)
@@ -101,7 +101,7 @@ def _positions(argnums) -> tuple[int, ...]:
 
 
 class _Pmap:
-    """A mapped function: its programs, by structure of the arguments, their axes and the static ones."""
+    """A mapped function: its programs, keyed by the structure of the arguments, their axes and the static ones."""
 
     def __init__(self, fun, axis_name, in_axes, out_axes, static, devices, backend, axis_size, donated) -> None:
         self.fun, self.axis_name, self.in_axes, self.out_axes = fun, axis_name, in_axes, out_axes
@@ -111,7 +111,7 @@ class _Pmap:
         self._programs: dict[Any, Callable] = {}
 
     def mesh_of(self, size: int) -> Mesh:
-        """The devices for `size` elements in this process: all, unless this process is the only one and needs fewer."""
+        """The mesh for `size` elements in this process: all devices, or the first ones if this is the only process."""
         if size not in self._meshes:
             chosen = list(self.devices) if self.devices is not None else devices(self.backend)
             mesh = Mesh(np.array(chosen, dtype=object), (self.axis_name,))
@@ -123,7 +123,7 @@ class _Pmap:
         return self._meshes[size]
 
     def program_for(self, args, kwargs) -> tuple[Any, list[Any], tree.PyTreeDef]:
-        """The jitted function of the flat arguments, these, and the structure of ``(args, kwargs)`` without statics."""
+        """The jitted function of flat arguments, these, and the structure of ``(args, kwargs)`` without statics."""
         statics, dynamic, in_axes = self._split(args)
         leaves, structure = tree.tree_flatten((dynamic, kwargs))
         given = self._axes_of_leaves(structure, in_axes, dynamic, kwargs)
@@ -138,7 +138,7 @@ class _Pmap:
         return program, [self._on_devices(x, mesh, ax) for x, ax in zip(leaves, axes, strict=True)], structure
 
     def _on_devices(self, x: Any, mesh: Mesh, axis: int | None) -> Any:
-        """An argument, brought over from other devices of this process."""
+        """An argument, moved from other devices of this process if necessary."""
         held = getattr(x, "_sharding", None)
         if held is None or not mesh.is_local or held._device_assignment == tuple(mesh.devices.flat):
             return x
@@ -146,7 +146,7 @@ class _Pmap:
 
     @staticmethod
     def _axes_of_leaves(structure, in_axes, args, kwargs) -> list:
-        """The axis of each leaf; ValueError where `in_axes` is no prefix of the positional arguments."""
+        """The axis of each leaf; raises ValueError if `in_axes` is not a prefix of the positional arguments."""
         axes, prefix = tree.tree_flatten((in_axes, 0), is_leaf=lambda x: x is None)
         try:
             return broadcast_leaves(axes, prefix, structure)
@@ -164,7 +164,7 @@ class _Pmap:
         )
 
     def _split(self, args):
-        """Static arguments as pairs (position, value), the others, and the axes of these."""
+        """Static arguments as pairs (position, value), the other arguments, and their axes."""
         if not self.static:
             return (), args, self.in_axes
         if max(self.static) >= len(args):

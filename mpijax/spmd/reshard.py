@@ -1,6 +1,6 @@
-"""`reshard`: a value in another layout over devices; over Explicit mesh axes its type says so.
+"""`reshard`: moves a value to another layout over devices; over Explicit mesh axes its type changes too.
 
-A layout changes no value. Its transpose brings the cotangent into the layout of the operand.
+A layout changes no value. The transpose moves the cotangent to the layout of the operand.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from mpijax.transforms.zeros import Zero
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs` (a pytree) in another layout; ValueError where an axis does not divide evenly. May communicate.
+    """`xs` (a pytree) in another layout. Raises ValueError if an axis does not divide evenly. May communicate.
 
-    out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context. One that names no axes
-      of a mesh without Explicit ones leaves arrays as they lie.
+    out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context. Over a mesh without
+      Explicit axes, one that names no axes leaves arrays as they are.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",))
     >>> mpijax.reshard(jnp.arange(3), mpijax.NamedSharding(mesh, mpijax.P("x"))).sharding.spec
@@ -51,7 +51,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             check_fits(layout, typeof(leaf), "One of reshard arguments")
             mesh = mesh_types(layout.mesh)
             check_explicit(layout, mesh, "reshard")
-            if not mesh.is_explicit:  # over Auto axes that says nothing
+            if not mesh.is_explicit:  # over Auto axes this has no effect
                 leaf = cast(leaf, mesh)
                 layout = None
         out.append(leaf if layout is None else lay_out(leaf, layout))
@@ -59,7 +59,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 
 def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
-    """One array in a layout, which its type says where axes of the mesh are of type Explicit; else `by` a primitive."""
+    """One array in a layout: by its type if the mesh has Explicit axes, else by the primitive `by`."""
     mesh = mesh_types(layout.mesh)
     if not mesh.is_explicit:
         return constrain(x, layout, by)
@@ -67,14 +67,14 @@ def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
 
 
 def move_to(x: Any, layout: NamedSharding) -> Any:
-    """`lay_out` for `device_put`, after which values may lie on other devices, or on the same in another order."""
+    """`lay_out` for `device_put`, after which values may be on other devices or in another device order."""
     return lay_out(x, layout, move_p)
 
 
 def cast(x: Any, mesh: AbstractMesh) -> Any:
-    """A value as it lies, with the type it has where the axes of its mesh are of the types that `mesh` says.
+    """A value in its present layout, with its type adjusted to the axis types of `mesh`.
 
-    One example of a batch is cast even if its own type says nothing: that of the batch may.
+    An example of a batch is cast even if its own type has no split, because the type of the batch may have one.
     """
     try:
         aval = typeof(x)
@@ -115,7 +115,7 @@ def _transpose(ct, x, *, dst_sharding, concrete_mesh):
 
 
 def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
-    """The axis of the examples lies as their types say."""
+    """The layout of the batch axis is that in the types of the batch."""
     [x], [d] = args, dims
     return reshard_p.bind(x, dst_sharding=axis.of_batch(dst_sharding, d), concrete_mesh=concrete_mesh), d
 

@@ -1,7 +1,7 @@
-"""`shard_map`: one program per shard, with collectives over the mesh.
+"""`shard_map`: runs one program per shard, with collectives over the mesh.
 
-The body is traced once with the types of one shard. In these types every mesh axis over which a value
-differs from shard to shard is recorded; results claimed to be replicated are checked against it.
+The body is traced once with the types of one shard. These types record the mesh axes over which a value varies from
+shard to shard; results that out_specs call replicated are checked against them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ P = PartitionSpec
 
 
 class Infer:
-    """In place of `in_specs`: arguments are cut as they are laid out."""
+    """The default of `in_specs`: arguments are cut according to their own layouts."""
 
 
 def shard_map(
@@ -84,21 +84,21 @@ def shard_map(
 
     Args:
       f: a function of shards; inside, collectives refer to the mesh's axes by name.
-      mesh: the mesh; by default that of the enclosing `shard_map` or of `set_mesh`. An `AbstractMesh` stands for the
-        mesh that the arguments are laid out over.
-      in_specs: a `PartitionSpec` per argument (a pytree prefix; None is `P()`, or for what is not an `Array`:
-        `f` gets it as it is): how arguments are cut into shards.
-        Without it, as they are laid out over the mesh; within a traced function it must be given.
-      out_specs: the same for results; axes not mentioned must be replicated, unless `check_vma=False`.
-      axis_names: the axes of the mesh that `f` is mapped over, by default all that are not yet. Along the others
+      mesh: the mesh; by default that of the enclosing `shard_map` or of `set_mesh`. For an `AbstractMesh`, the mesh of
+        the arguments is used.
+      in_specs: how arguments are cut into shards: a `PartitionSpec` per argument (a pytree prefix). None is `P()`; for
+        an argument that is not an `Array`, None passes it to `f` unchanged.
+        Without `in_specs`, the arguments' own layouts are used; within a traced function it must be given.
+      out_specs: the same for results; a result must be replicated over axes not mentioned, unless `check_vma=False`.
+      axis_names: the mesh axes that `f` is mapped over, by default all that are not mapped yet. Along the others,
         arguments are whole.
-      check_vma: track over which axes values vary. Without it, gradients of replicated arguments are
-        not summed for you.
+      check_vma: track the axes over which values vary. Without it, gradients of replicated arguments are not summed
+        automatically.
 
     Raises:
-      TypeError: without `in_specs`, where axes of the mesh are not of type Explicit.
-      ValueError: for specifications that do not fit, sizes that are not divisible by the mesh, or results
-        that are not replicated as claimed.
+      TypeError: `in_specs` is missing and axes of the mesh are not of type Explicit.
+      ValueError: specifications do not fit, sizes are not divisible by the mesh, or results are not replicated as
+        claimed.
 
     >>> mesh = mpijax.make_mesh((mpijax.device_count(),), ("x",))
     >>> f = lambda x: lax.psum(jnp.sum(x), "x")
@@ -173,12 +173,12 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         outs = flat_fun(*shards)
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
-            return outs  # for tracing to refuse, with the place of what is not an array
+            return outs  # tracing raises an error with the position of the result that is not an array
         flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
         outs = [_total(out, spec.unreduced & names, check_vma) for out, spec in zip(outs, flat_out, strict=True)]
         for out, spec in zip(outs, flat_out, strict=True):
             check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
-        # A result that is put together of shards varies over the axes it is split over.
+        # A result assembled from shards varies over the axes it is split over.
         return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
 
     try:
@@ -205,7 +205,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
 
 
 def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
-    """`f` of those leaves of its arguments that are arrays; the others are the given ones, by position."""
+    """`f` as a function of those argument leaves that are arrays. objects: the other leaves, by position."""
 
     def of_arrays(*arrays):
         rest = iter(arrays)
@@ -218,7 +218,7 @@ def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
 
 
 def _total(x: Any, axes: frozenset, check_vma: bool) -> Any:
-    """The sum of what shards return as parts of a sum that is yet to be taken: arrays hold such sums."""
+    """The sum of the shards' contributions to an unreduced result; the array stores the sum."""
     if axes and not check_vma:
         raise NotImplementedError(
             f"shard_map with out_specs that are unreduced over {set(axes)} takes the sum of shards that vary, and "
@@ -229,8 +229,8 @@ def _total(x: Any, axes: frozenset, check_vma: bool) -> Any:
 
 
 def _of_summands(f, sums: list[frozenset]) -> Callable:
-    """`f` of arguments that are sums yet to be taken over mesh axes. Arrays hold the sums: the first shard has all of
-    one, and the others zeros."""
+    """`f` for arguments that are unreduced over mesh axes. Arrays store the sums: the first shard gets the whole sum,
+    the others zeros."""
 
     def of_summands(*args):
         leaves, structure = tree.tree_flatten(args)
@@ -246,9 +246,9 @@ def _summand(x: Any, axes: frozenset) -> Any:
 
 
 def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
-    """The body operation by operation, over all devices of this process at once: for Python that looks at values.
+    """Run the body operation by operation, on all devices of this process together, for Python code that reads values.
 
-    Values that are the same on all devices are known then; those that differ are not.
+    Values that are equal on all devices are then concrete; those that differ are not.
     """
     leaves, in_tree = tree.tree_flatten((args, {}))
     axes = [(n, s) for n, s in mesh.shape.items() if n in names]
@@ -267,9 +267,9 @@ def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma
 
 
 def _over_axes(fun: Callable, axes, args, leading) -> tuple[list, list[tuple]]:
-    """Run `fun` over all of `axes`; `leading` are those along which arguments differ, at their first array axes.
+    """Run `fun` over all of `axes`. leading: for each argument, the axes along which it differs, as its first axes.
 
-    Returns the results, and for each the axes that it differs along, which lead.
+    Returns the results, and for each the axes along which it differs, which lead.
     """
     if not axes:
         outs = fun(*args)
@@ -291,8 +291,8 @@ def smap(f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, a
 
     Args:
       f: a function of shards.
-      in_axes: the array axis of each argument that is split over `axis_name` (None: none), a prefix pytree. Without it,
-        as they are laid out, over an axis of type Explicit.
+      in_axes: the array axis of each argument that is split over `axis_name` (None: not split), a prefix pytree.
+        Without it, the arguments' own layouts over an axis of type Explicit are used.
       out_axes: the same for results.
       axis_name: an axis of the mesh of `set_mesh`.
 
@@ -331,14 +331,14 @@ def is_array(x: Any) -> bool:
 
 
 def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
-    """The type of one shard. inner: the mesh in the body."""
+    """The type of one shard. inner: the mesh inside the body."""
     shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
     vma = frozenset(spec.all_axes()) if check_vma else NO_AXES
     return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval))
 
 
 def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
-    """How a shard is split over axes of the mesh that the body does not map."""
+    """The split of a shard over mesh axes that the body does not map."""
     if aval.split is None:
         return None
     kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
@@ -346,10 +346,10 @@ def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
 
 
 def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
-    """The type of the whole of which `aval` is one shard along the axes in `over`."""
+    """The type of the whole array, given the type of one shard along the axes in `over`."""
     shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
     whole = of_sharding(NamedSharding(mesh_types(mesh), spec), aval.ndim)
-    if aval.split is not None:  # over axes that the body does not map
+    if aval.split is not None:  # over mesh axes that the body does not map
         split = whole or Split(mesh_types(mesh), ((),) * aval.ndim)
         axes = zip(split.axes, aval.split.axes, strict=True)
         whole = replace(split, axes=tuple((*out, *(a for a in own if a not in out)) for out, own in axes))
@@ -367,7 +367,7 @@ def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newl
 
 
 def _inside(params):
-    """The scope of the body: named axes and the axes over which values may vary."""
+    """The scope of the body: named axes, and the axes over which values may vary."""
     return _scope(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
 
@@ -383,14 +383,14 @@ def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
 
 
 def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
-    """How to carry a value of a shard out of the body: its first axis split over all axes it varies over."""
+    """The spec that carries a shard's value out of the body: its first axis is split over all axes it varies over."""
     over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else _copied_over(params)
     axes = tuple(n for n in params["mesh"].axis_names if n in over)
     return P(axes) if axes else P()
 
 
 def _copied_over(params) -> frozenset:
-    """Without varying-axes types: the axes over which an argument that none of them splits is the same."""
+    """Without varying-axes types: the axes over which an argument with no split along them is replicated."""
     return params["newly_manual_axes"] - examples_over()
 
 
@@ -419,7 +419,7 @@ def _linearize(trace, primals, tangents, params):
         primal, linear = _with_ranked_residuals(split, n)
     res_avals = primal.out_avals[n:]
     res_specs = [_all_axes_spec(params, a) for a in res_avals]
-    # Residuals first, then results, as JAX orders them.
+    # JAX's order: residuals first, then results.
     reordered = primal.jaxpr.replace(outvars=primal.jaxpr.outvars[n:] + primal.jaxpr.outvars[:n])
     outs = _rebind(
         primals, params, ClosedJaxpr(reordered, primal.consts), params["in_specs"], [*res_specs, *params["out_specs"]]
@@ -442,7 +442,7 @@ def _linearize(trace, primals, tangents, params):
 
 
 def _with_ranked_residuals(split, n: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Scalar residuals leave and enter the bodies with an axis, along which shards can be put side by side."""
+    """Scalar residuals get an extra axis outside of the bodies, along which shards are concatenated."""
     primal, linear = split.primal, split.linear
     scalar = [a.ndim == 0 for a in primal.out_avals[n:]]
     if not any(scalar):
@@ -495,8 +495,8 @@ def _transpose(cts, *args, **params):
 
 
 def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_out) -> ClosedJaxpr:
-    """Without varying-axes types: a cotangent of a result said to be replicated is shared out over the copies,
-    and cotangents of replicated arguments are summed over them."""
+    """Without varying-axes types: divides the cotangent of a replicated result among the copies, and sums the
+    cotangents of replicated arguments over them."""
     mesh: Mesh = params["mesh"]
     plain = sum(not lin for lin in linear)
     out_specs = [s for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
@@ -532,7 +532,7 @@ def _batch(axis: AxisData, args, dims, **params):
     batched = tuple(d is not None for d in dims)
     closed, split = params["jaxpr"], tuple(n for n in axis.along if n in params["newly_manual_axes"])
     size = axis.size // math.prod(params["mesh"].shape[n] for n in split)
-    # In the body the names of the mesh are the mesh's.
+    # Inside the body, axis names refer to the mesh.
     name = None if axis.name in params["newly_manual_axes"] else axis.name
     inner = AxisData(name, size, axis.spmd, None if split else axis.split)
     with _inside(params):
@@ -546,7 +546,7 @@ def _batch(axis: AxisData, args, dims, **params):
 
 
 def _varying_over(closed: ClosedJaxpr, which: tuple[bool, ...], axes: frozenset) -> ClosedJaxpr:
-    """The body for arguments of which some vary over more axes."""
+    """The body with some arguments varying over additional axes."""
     avals = [a.update(vma=a.vma | axes) if w else a for a, w in zip(closed.in_avals, which, strict=True)]
     return trace_to_closed_jaxpr(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), avals)
 
@@ -574,7 +574,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
 
 
 def _outer_effects(params):
-    """Effects of the body, except references to the mesh's own axes, which are bound here."""
+    """Effects of the body, without references to the mesh's own axes, which are bound here."""
     names = params["newly_manual_axes"]
     return frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
 

@@ -1,4 +1,4 @@
-"""Which mesh a `shard_map` is over, how arguments and results are cut, and errors where that does not fit."""
+"""Finds the mesh of a `shard_map`, and the cuts of its arguments and results; checks that they fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = PartitionSpec
 
 
 def check_inferable(mesh: Mesh, names: frozenset) -> None:
-    """Raise TypeError unless arrays say how they are cut over all of `names`, which axes of type Explicit mean."""
+    """Raise TypeError unless all of `names` are of type Explicit, so that arrays determine how they are cut."""
     others = [f"{n!r} is {k.name}" for n, k in zip(mesh.axis_names, mesh.axis_types, strict=True)
               if n in names and k is not AxisType.Explicit]  # fmt: skip
     if others:
@@ -30,7 +30,7 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
 
 
 def given_spec(x, mesh: Mesh, names: frozenset) -> PartitionSpec:
-    """How an argument is laid out over the axes `names` of the mesh: that of a traced one its type says."""
+    """An argument's layout over the mesh axes `names`; a traced argument's layout is in its type."""
     if isinstance(x, Tracer):
         layout = typeof(x).sharding
         known = layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple
@@ -45,7 +45,7 @@ def given_spec(x, mesh: Mesh, names: frozenset) -> PartitionSpec:
 
 
 def mesh_for(given: Any, args) -> Mesh:
-    """The mesh to map over: the one given, or that in context. Raises ValueError where there is none, or another."""
+    """The mesh to map over: the given one, or the one in context. Raises ValueError if there is none or they differ."""
     context = context_mesh()
     if given is None:
         if context is None:
@@ -73,8 +73,7 @@ def mesh_for(given: Any, args) -> Mesh:
 
 
 def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
-    """The mesh with the axes of `abstract` that arguments are laid out over; where they are traced, of the first
-    devices."""
+    """The mesh of the arguments with the axes of `abstract`; a mesh of the first devices if they are traced."""
     leaves = tree.tree_leaves(args)
     found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
     mesh = next((m for m in found if m is not None), None) or current_mesh()
@@ -97,7 +96,7 @@ def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
 
 
 def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[PartitionSpec], list[int]]:
-    """One specification per leaf, from a prefix pytree, and the places of those that are None, which is `P()`."""
+    """One specification per leaf, from a prefix pytree (None becomes `P()`), and the positions of the Nones."""
     given = flatten_axes(f"shard_map {what}", structure, specs)
     flat = [P() if s is None else s for s in given]
     for s in flat:
@@ -163,8 +162,8 @@ def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, na
 
 
 def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: frozenset) -> None:
-    """Raise ValueError for a specification with too many entries, or one that leaves out one of the axes in `checked`
-    over which the result varies."""
+    """Raise ValueError for a specification with too many entries, or one that omits an axis in `checked` over which the
+    result varies."""
     name = callable_name(f)
     if len(spec) > aval.ndim:
         raise ValueError(

@@ -1,1 +1,1 @@
-"""LLVM IR and object files: machine code made, loaded and kept on disk."""
+"""The backend: makes machine code from LLVM IR, loads it, and caches it on disk."""

@@ -1,8 +1,8 @@
-"""Baseline code as it is kept: the object file, and the LLVM IR from which optimised code can be made.
+"""Defines the stored form of baseline code: the object file, and the LLVM IR for a later optimizing compilation.
 
-Optimised code is kept as the object file alone, so that it takes the place of baseline code under the same key.
+Optimized code is stored as the object file alone; it replaces baseline code under the same key.
 
-A loop that is one function (`steps/native.py`) asks at each turn whether there is better code, and leaves if there is.
+A loop compiled to one function (`steps/native.py`) checks in each iteration for better code, and returns if it exists.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 import struct
 import zlib
 
-# Whether there is better code: how a function's IR asks, and the answer in optimised code.
+# The check for better code: the load in a function's IR, and the constant that replaces it in optimized code.
 POLL, _NO = "load volatile i64, ptr %params, align 8", "add i64 0, 0"
 _BASELINE = b"baseline"
-# The mark, and the length of the object file, which precedes the IR.
+# The marker and the length of the object file, which comes before the IR.
 _HEAD = struct.Struct("<8sQ")
 
 
 def final(ir_text: str) -> str:
-    """IR of code that nothing better will take the place of."""
+    """The IR without checks for better code."""
     return ir_text.replace(POLL, _NO)
 
 
 def packed(ir_text: str, optimize: bool) -> bytes:
-    """IR in a sixth of its bytes. optimize: LLVM's passes are to run on it."""
+    """Compressed IR, a sixth of its size. optimize: whether to run LLVM's passes on it."""
     return bytes([optimize]) + zlib.compress(ir_text.encode(), 1)
 
 
 def unpacked(ir: bytes) -> tuple[str, bool]:
-    """The text of `packed` IR, and whether LLVM's passes are to run on it."""
+    """The text of `packed` IR, and whether to run LLVM's passes on it."""
     return zlib.decompress(ir[1:]).decode(), bool(ir[0])
 
 
@@ -38,12 +38,12 @@ def with_ir(code: bytes, ir: bytes) -> bytes:
 
 
 def is_baseline(content: bytes) -> bool:
-    """Whether what is kept is baseline code."""
+    """Whether the stored content is baseline code."""
     return content.startswith(_BASELINE)
 
 
 def divided(content: bytes) -> tuple[bytes, bytes | None]:
-    """The object file, and the packed IR where it is baseline code."""
+    """The object file, and the packed IR if it is baseline code."""
     if not is_baseline(content):
         return content, None
     _, length = _HEAD.unpack_from(content)

@@ -1,13 +1,13 @@
-"""Machine code, and plans of programs, kept on disk between runs.
+"""Caches machine code, and plans of programs, on disk between runs.
 
-One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong
-to this user and nobody else may write them, and if its checksum holds: a torn, foreign or altered file is
-as good as none. Writes go to a temporary name first, so that ranks of a job never see half a file.
+One file per key, in a folder that only its owner may enter. A file is used only if folder and file belong to this user,
+nobody else may write them, and the checksum is correct. A truncated, foreign or modified file counts as missing. Files
+are written under a temporary name and renamed, so ranks of a job never see half a file.
 
-The folder has a limit, `jax_compilation_cache_max_size`. There is no index, which processes would have to lock: when a
-file was last used is its time of modification, to a day. About each time that a sixteenth of the limit has been
-written, by whatever processes, one of them lists the folder and removes the files that were used least recently. A
-process that is about to read such a file does without it: it compiles.
+The folder has a size limit, `jax_compilation_cache_max_size`. There is no index, which processes would have to lock. A
+file's modification time is the time of its last use, to a day. Each time the processes have written about a sixteenth
+of the limit, one of them lists the folder and removes the least recently used files. If a process was about to read
+such a file, it compiles instead.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from mpijax.version import __version__
 
 _MAGIC = b"mpijax-object-1\n"
 _DIGEST = 32
-# Names of files that are being written, and seconds after which nobody writes them any more.
+# Name prefix of files being written, and seconds after which such a file counts as abandoned.
 _UNFINISHED, _ABANDONED = ".new-", 3600
-# Files of the cache, and of nobody else who keeps files in the same folder.
+# Files of the cache; users may keep other files in the same folder.
 _OURS = re.compile(r"[0-9a-f]{64}\.(?:o|plan)")
-# Seconds for which a file counts as just used.
+# Seconds during which a file counts as just used.
 _USED_LATELY = 86400
-# Parts of the limit: what is written between two looks at the folder, and what is freed in one.
+# Fractions of the limit: written between two cleanups, and freed in one.
 _LOOK, _FREE = 1 / 16, 1 / 8
-# Stands for the limit of a cache that has none, which is looked at for files of killed writers.
+# The assumed limit of a cache without one, which is still checked for files of killed writers.
 _UNLIMITED = 1 << 30
-# What a file takes on a disk is a multiple of this.
+# File sizes on disk are multiples of this.
 _BLOCK = 4096
 
 
@@ -51,12 +51,12 @@ def cache_key(text: str) -> str:
 
 @cache
 def host_id() -> str:
-    """CPU with its features and the versions of what makes machine code, without loading LLVM."""
+    """The CPU with its features, and the versions of mpijax and llvmlite; does not load LLVM."""
     return f"{_cpu()}|llvmlite {_llvm_identity()}|mpijax {__version__}"
 
 
 def _llvm_identity() -> str:
-    """What tells one installed llvmlite from another: its version file. Asking for its metadata takes 20 ms."""
+    """Identifies the installed llvmlite: a hash of its version file. Reading the package metadata takes 20 ms."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return "none"
@@ -68,7 +68,7 @@ def _llvm_identity() -> str:
 
 
 def _cpu() -> str:
-    """The kernel's words for the CPU; ranks with equal words run the same code."""
+    """A hash of the kernel's description of the CPU; ranks with equal hashes run the same code."""
     wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "features", "cpu implementer",
               "cpu part", "isa")
     lines = []  # type: ignore[var-annotated]
@@ -77,7 +77,7 @@ def _cpu() -> str:
             for line in file:
                 name = line.split(":")[0].strip().lower()
                 if not line.strip() and lines:
-                    break  # the first processor stands for all
+                    break  # the first processor represents all
                 if name in wanted:
                     lines.append(" ".join(line.split()))
     except OSError:
@@ -86,7 +86,7 @@ def _cpu() -> str:
 
 
 class DiskCache:
-    """get(key) -> bytes or None, put(key, bytes). Without a usable folder both do nothing."""
+    """get(key) -> bytes or None, put(key, bytes). Without a usable folder, get returns None and put does nothing."""
 
     def __init__(self, folder: str | os.PathLike, suffix: str = ".o"):
         self.folder = Path(folder)
@@ -111,11 +111,11 @@ class DiskCache:
     @classmethod
     @cache
     def of(cls, folder: str, suffix: str) -> DiskCache:
-        """The cache in a folder, one object."""
+        """The cache of a folder; one object per folder and suffix."""
         return cls(folder, suffix)
 
     def get(self, key: str) -> bytes | None:
-        """What was put under key, if it can be trusted."""
+        """The content stored under key; None if it is missing or not trusted."""
         if not self._folder_is_ours():
             return None
         try:
@@ -139,7 +139,7 @@ class DiskCache:
         return content if intact else None
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep content under key; a full or read-only disk, and content larger than the limit, raise nothing."""
+        """Store content under key. A full or read-only disk, or content above the limit, raises nothing."""
         limit = config.compilation_cache_max_size.value
         size = _on_disk(len(_MAGIC) + _DIGEST + len(content))
         if 0 <= limit < size or not self._folder_is_ours(create=True):
@@ -157,7 +157,7 @@ class DiskCache:
                 os.unlink(temporary)
 
     def _make_room(self, limit: int | None) -> None:
-        """Remove what killed writers have left, and the files used least recently if all take more than `limit`."""
+        """Remove files of killed writers, and the least recently used files if all exceed `limit`."""
         files = self._files()
         total = sum(size for _, size, _ in files)
         if limit is None or total <= limit:
@@ -169,7 +169,7 @@ class DiskCache:
                 total -= size
 
     def _files(self) -> list[tuple[int, int, str]]:
-        """(time of last use, size, path) of each file of the cache, less those that killed writers have left."""
+        """(time of last use, size, path) of each file of the cache; removes files of killed writers."""
         found = []
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
@@ -202,14 +202,14 @@ class DiskCache:
 
 
 def _note_use(descriptor: int, status: os.stat_result) -> None:
-    """Set the time of a file that is read to now, at most once a day: a write to the disk, or to its server."""
+    """Set a file's modification time to now, at most once a day: it is a write to the disk or file server."""
     if time.time() - status.st_mtime > _USED_LATELY:
-        with suppress(OSError):  # a disk that takes no writes
+        with suppress(OSError):  # a read-only disk
             os.utime(descriptor)
 
 
 def _remove_unused(path: str, used: int) -> bool:
-    """Remove a file if it has not been used or written anew since it was looked at. Whether it is gone."""
+    """Remove a file unless it was used or rewritten since it was listed. Returns whether it is gone."""
     try:
         if os.stat(path, follow_symlinks=False).st_mtime_ns != used:
             return False
@@ -226,7 +226,7 @@ def _on_disk(size: int) -> int:
 
 
 def _chance(share: float) -> bool:
-    """True in this share of calls. Processes that do the same at the same time answer independently."""
+    """True in this fraction of calls; processes that call at the same time decide independently."""
     return int.from_bytes(os.urandom(4)) < share * (1 << 32)
 
 
@@ -235,5 +235,5 @@ def _only_ours(status: os.stat_result) -> bool:
 
 
 def _checksum(key: str, content: bytes) -> bytes:
-    # The key is part of it: a file copied under another name is not that other object.
+    # The checksum covers the key, so a file copied under another name is rejected.
     return hashlib.sha256(key.encode() + content).digest()

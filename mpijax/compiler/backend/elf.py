@@ -1,7 +1,7 @@
 """A loader for the small relocatable ELF objects our compiler emits: x86-64, code and read-only data.
 
-Loading a cached kernel this way takes microseconds and needs no LLVM in the process. Anything out of the
-ordinary (another CPU, other relocations, writable data) raises UnsupportedObject, and LLVM loads it.
+Loading a cached kernel this way takes microseconds and does not load LLVM. Unusual objects (another CPU, other
+relocations, writable data) raise UnsupportedObject; LLVM then loads them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MACHINE_X86_64 = 62
 
 
 class _Pages:
-    """Writable memory for an object. The next object of about its size has it after this one.
+    """Writable memory for one object; reused for a later object of about the same size.
 
-    Memory is never unmapped: UCX under MPI keeps a note of 145 bytes of each unmapping, and adjacent pages of code are
-    one mapping, of which a process may have 65,530.
+    Memory is never unmapped. UCX under MPI stores 145 bytes for each unmapping, and a process may have 65,530 mappings;
+    adjacent code pages are one mapping.
     """
 
     def __init__(self, memory: mmap.mmap, free: list[mmap.mmap]):
@@ -38,7 +38,7 @@ class _Pages:
         self._free.append(self.memory)
 
     def protect(self, allowed: int) -> None:
-        # Never writable and executable at once: hardened systems refuse that.
+        # Never writable and executable at once, which hardened systems refuse.
         if _mprotect()(self.base, len(self.memory), allowed):
             raise OSError(ctypes.get_errno(), "the system does not allow generated code (mprotect)")
 
@@ -53,10 +53,10 @@ def _pages(nbytes: int) -> _Pages:
 
 
 class Code(dict[str, int]):
-    """Addresses of an object's global functions, by name. They are valid as long as this lives.
+    """Addresses of an object's global functions, by name; valid while this object is alive.
 
-    memory: what holds the code. key: the file of the disk cache that has the object, if that is known. ir: of
-    baseline code, the packed IR; better: optimised code of the same kernels, once it is made.
+    memory: holds the code. key: the disk cache key of the object, if known. ir: the packed IR of baseline code.
+    better: optimized code of the same kernels, once it exists.
     """
 
     def __init__(self, addresses: dict[str, int], memory: object):
@@ -68,7 +68,7 @@ class Code(dict[str, int]):
 
 
 class UnsupportedObject(ValueError):
-    """The object needs a real linker."""
+    """The object needs a full linker."""
 
 
 class _Object:
@@ -96,12 +96,12 @@ class _Object:
 
 
 def global_functions(code: bytes) -> list[str]:
-    """Names of the functions an object defines for others."""
+    """Names of the functions that an object exports."""
     return [name for name, kind, index, _ in _Object(code).symbols if kind == 0x12 and index]
 
 
 def load_elf(code: bytes) -> Code:
-    """Place an object in executable memory."""
+    """Load an object into executable memory."""
     o = _Object(code)
     if o.machine != _MACHINE_X86_64 or sys.platform != "linux":
         raise UnsupportedObject("not an x86-64 Linux object")
@@ -123,7 +123,7 @@ def load_elf(code: bytes) -> Code:
         memory[offset:offset + section[5]] = code[section[4]:section[4] + section[5]]
     places = {}
     for i, name in enumerate(externals):
-        # A jump through the address that follows: libraries may lie farther than a 32-bit displacement.
+        # An indirect jump: libraries may be farther away than a 32-bit displacement.
         places[name] = stubs + 16 * i
         stub = b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", _library_function(name))
         memory[places[name]:places[name] + len(stub)] = stub
@@ -143,7 +143,7 @@ def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
         name, _, index, value = o.symbols[symbol]
         if index == 0:
             if kind in _R_GOT:
-                place = places[name] + 6  # the stub's address word serves as the table entry
+                place = places[name] + 6  # the stub's address word is the GOT entry
             else:
                 place = places[name]
         elif index in offsets:
@@ -166,13 +166,13 @@ def _libraries() -> tuple:
 
 
 def _library_function(name: str) -> int:
-    """Address of a function of the C or mathematics library."""
+    """Address of a function of the C or math library."""
     for library in _libraries():
         try:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value  # type: ignore[return-value]
         except AttributeError:
             continue
-    # LLVM's linker, which looks in the same libraries, would put the address 0 in its place.
+    # LLVM's linker searches the same libraries, and would use address 0.
     raise LLVMError(f"compiled code calls {name}, and there is no function {name} in the C library")
 
 

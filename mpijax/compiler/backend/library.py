@@ -1,8 +1,8 @@
-"""LLVM's C functions, from the shared library that llvmlite brings.
+"""Declares LLVM's C functions in the shared library that llvmlite ships.
 
-llvmlite's own modules take 30 ms to import, because they load its builder of IR as well. What this package needs is to
-parse text, to run passes, and to write object files: the functions below, which are declared alike in 0.46 and 0.50.
-They release the GIL; each text has an LLVM context of its own, so threads do not wait for one another.
+Importing llvmlite's own modules takes 30 ms, because they also load its IR builder. This package only parses text, runs
+passes and writes object files, with the functions below. Their signatures are the same in llvmlite 0.46 and 0.50.
+They release the GIL. Each text has its own LLVM context, so threads do not wait for each other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FUNCTIONS = {
     "LLVMPY_CreatePassBuilder": (c_void_p, c_void_p, c_void_p),
     "LLVMPY_DisposePassBuilder": (None, c_void_p),
     "LLVMPY_CreateNewModulePassManager": (c_void_p,),
-    # In 0.46 with a level for size after that for speed; 0.50 does not look at it.
+    # In 0.46 with a size level after the speed level; 0.50 ignores the extra argument.
     "LLVMPY_buildPerModuleDefaultPipeline": (c_void_p, c_void_p, c_int, c_int),
     "LLVMPY_module_AddAlwaysInlinerPass": (None, c_void_p),
     "LLVMPY_module_AddSCCPPass": (None, c_void_p),
@@ -57,11 +57,11 @@ _loading = threading.Lock()
 
 
 class LLVMError(RuntimeError):
-    """LLVM refused a module: the message holds LLVM's own and the lines it is about."""
+    """LLVM rejected a module; the message has LLVM's own text, with the lines in question."""
 
 
 def library() -> ctypes.CDLL:
-    """LLVM's functions; one thread loads them, and others wait."""
+    """LLVM's functions; one thread loads the library while others wait."""
     with _loading:
         return _loaded()
 
@@ -87,20 +87,20 @@ def _loaded() -> ctypes.CDLL:
     return library
 
 
-# Levels of code generation: without optimising, in a third of the time; and as usual.
+# Code generation levels: without optimization, in a third of the time; and LLVM's default.
 BASELINE, OPTIMIZING = 0, 2
-# Target machines of each level that no thread is using: one serves one text at a time.
+# Idle target machines of each level; one compiles one text at a time.
 _idle: dict[int, list[int]] = {BASELINE: [], OPTIMIZING: []}
 
 
 class _Text:
-    """A string that LLVM writes."""
+    """A string allocated by LLVM."""
 
     def __init__(self) -> None:
         self.pointer = c_char_p()
 
     def take(self) -> str:
-        """The string, which LLVM forgets; "" if it has written none."""
+        """The string, freed in LLVM; "" if LLVM has not set it."""
         found = self.pointer.value
         if found is None:
             return ""
@@ -115,7 +115,7 @@ def _told(name: str) -> str:
 
 
 def _target_machine(level: int) -> int:
-    """Code generation for this CPU; position-independent small-model code, which `load_elf` can place."""
+    """A code generator for this CPU: position-independent code in the small model, which `load_elf` can load."""
     triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _Text()
     target = library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
     if not target:
@@ -127,12 +127,12 @@ def _target_machine(level: int) -> int:
 
 
 def _run_passes(module: int, machine: int, optimize: bool) -> None:
-    """A compiler's passes; or only the inlining of functions that are marked `alwaysinline`, and of what is known.
+    """Run LLVM's default passes; without `optimize`, only inline `alwaysinline` functions and fold constants.
 
-    Code generation that optimises computes what is known too, with denormals; so baseline code has the same bits.
+    Optimizing code generation folds constants too, with denormals; folding here gives baseline code the same bits.
 
-    Kernels arrive with their loops vectorised. Done again to the rests of these loops, it made the code of 20 steps of
-    MuJoCo MJX 3 times as long and LLVM's time 5 times, and 21 small loops ran no faster.
+    Kernels arrive with vectorized loops. Vectorizing the remainder loops again made the code of 20 steps of MuJoCo MJX
+    3 times as long and LLVM's time 5 times, and 21 small loops ran no faster.
     """
     llvm = library()
     options = llvm.LLVMPY_CreatePipelineTuningOptions()
@@ -152,7 +152,7 @@ def _run_passes(module: int, machine: int, optimize: bool) -> None:
 
 
 def compiled(ir_text: str, optimize: bool, assembly: bool = False, level: int = OPTIMIZING) -> bytes:
-    """An LLVM module (its text) as an object file, or as assembly."""
+    """Compile an LLVM module (its text) to an object file, or to assembly."""
     llvm = library()
     try:
         machine = _idle[level].pop()

@@ -1,11 +1,11 @@
-"""From LLVM IR text to callable machine code.
+"""Compiles LLVM IR text to callable machine code.
 
-`compile_object` parses the text and emits an ELF object for this machine's CPU; `load_object` puts an object
-into memory and returns the addresses of its functions. The IR of kernels arrives vectorised and clean, so no
-optimisation passes run but the inlining of helper functions where there are any: code generation
-(scheduling, register allocation, hoisting of constants) does the rest. Loops around kernels get LLVM's own passes.
-Baseline code goes without them: it is there in a third of the time, runs up to 2.6 times as long, and computes the same
-bits. LLVM is loaded at the first compilation, not before.
+`compile_object` parses the text and emits an ELF object for this machine's CPU. `load_object` loads an object into
+memory and returns the addresses of its functions. The IR of kernels is already vectorized and simplified, so only
+helper functions are inlined; code generation (scheduling, register allocation, hoisting of constants) does the rest.
+Loops around kernels get LLVM's default passes.
+Baseline code skips these passes: it compiles in a third of the time, runs up to 2.6 times as long, and computes the
+same bits. LLVM is loaded at the first compilation.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ __all__ = ["DiskCache", "LLVMError", "cache_key", "compile_object", "host_id", "
 
 
 def compile_object(ir_text: str, optimize: bool = False, baseline: bool = False) -> bytes:
-    """Machine code of an LLVM module (its text) as an ELF object file.
+    """Compile an LLVM module (its text) to an ELF object file.
 
-    optimize: LLVM's passes run first. baseline: the code is made quickly, and runs slower.
+    optimize: run LLVM's passes first. baseline: compile fast; the code runs slower.
     """
     return compiled(ir_text, optimize, level=BASELINE if baseline else OPTIMIZING)
 
 
 def to_assembly(ir_text: str, optimize: bool = False) -> str:
-    """The assembly `compile_object` would produce, for people to read."""
+    """The assembly of the code that `compile_object` makes, for people to read."""
     return compiled(ir_text, optimize, assembly=True).decode()
 
 
 def load_object(code: bytes) -> Code:
-    """An object file in memory."""
+    """Load an object file into memory."""
     try:
         return load_elf(code)
     except UnsupportedObject:
@@ -40,7 +40,7 @@ def load_object(code: bytes) -> Code:
 
 def _load_with_llvm(code: bytes) -> Code:
     """Load through LLVM's own linker: any architecture, any relocation."""
-    # Deferred: the import takes tens of milliseconds, and few processes come here.
+    # Deferred: the import takes tens of milliseconds, and few processes need it.
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

@@ -1,12 +1,12 @@
-"""Work that one process of a node does for all: ranks that run the same program compile it once.
+"""Runs work once per node: ranks that run the same program compile it once.
 
-A name in Linux's abstract namespace of sockets says that a process is at work. It leaves no file, takes no server, and
-the kernel frees it however the process ends. Where there is no such namespace, each process does the work.
+A process claims the work by binding a name in Linux's abstract socket namespace. This needs no file and no server, and
+the kernel frees the name however the process ends. On systems without this namespace, each process does the work.
 """
 
 from __future__ import annotations
 
-import _socket  # without `socket`, which takes 3 ms to load
+import _socket  # `socket` takes 3 ms longer to load
 import os
 import sys
 import time
@@ -15,16 +15,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Seconds after which another process, which may have been stopped, is waited for no longer.
+# Maximum seconds to wait for another process, which may be stopped.
 PATIENCE = 30.0
-# Between two looks: a tenth of the time waited so far, within these seconds.
+# Seconds between two attempts: a tenth of the time waited so far, within these bounds.
 _SHORTEST, _LONGEST = 5e-4, 1e-2
 
 
 def once_on_node(key: str, found: Callable[[], T | None], make: Callable[[], T]) -> T:
-    """What `make` returns, in the first process that asks for `key`; others wait and take what they find.
+    """The result of `make` in the first process that claims `key`; others wait and use the result that they find.
 
-    found: what an earlier process has left, or None. Who waited and finds nothing calls `make` as well.
+    found: returns the result of an earlier process, or None. A process that finds none after waiting calls `make` too.
 
     >>> from mpijax.compiler.backend.once_on_node import once_on_node
     >>> once_on_node("a key", lambda: None, lambda: "made")
@@ -37,7 +37,7 @@ def once_on_node(key: str, found: Callable[[], T | None], make: Callable[[], T])
         claim = _claim(key)
     try:
         if claim is not None and time.monotonic() - began > _SHORTEST:
-            claim.close()  # all who waited go on at once, whether or not something was left for them
+            claim.close()  # release all waiting processes at once, whether or not there is a result for them
         value = found()
         return make() if value is None else value
     finally:
@@ -46,7 +46,7 @@ def once_on_node(key: str, found: Callable[[], T | None], make: Callable[[], T])
 
 
 def _claim(key: str) -> _socket.socket | None:
-    """Holds the name of `key` until it is closed; None while another socket does."""
+    """Claims the name of `key` until the socket is closed; None while another socket has it."""
     claim = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         if sys.platform == "linux":

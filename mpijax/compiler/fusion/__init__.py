@@ -1,1 +1,1 @@
-"""From the graph to kernels: which values share a loop nest, and what it computes for an element."""
+"""Turns the graph into kernels: decides which values share a loop nest, and what it computes for an element."""

@@ -1,16 +1,16 @@
-"""Recursion that does not get deep: for walks over expressions, which may be as deep as the user's program is long."""
+"""Recursion with bounded stack depth, for walks over expressions, which are as deep as the user's program is long."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# Calls inside of each other before the innermost one is evaluated from the bottom of the stack instead.
+# Maximum depth of nested calls; a deeper call restarts from the bottom of the stack.
 LEVELS = 24
 
 
 class _Deeper(Exception):
-    """Asks for a call to be evaluated from the bottom of the stack."""
+    """Requests that a call be evaluated from the bottom of the stack."""
 
     def __init__(self, owner: Shallow, args: tuple):
         super().__init__()
@@ -18,12 +18,12 @@ class _Deeper(Exception):
 
 
 class Shallow:
-    """Calls `fun`, which remembers its results and calls this object for the parts that nobody has computed yet.
+    """Calls `fun`, which memoizes its results and calls this object for results that are not yet computed.
 
-    Whoever calls looks first whether the result is remembered: a call at the bound always counts as work to be done.
-    Beyond `LEVELS` calls inside of each other all of them are given up, the innermost one is done first, and the
-    outermost one again: it finds that part done. So a chain of any length is done with a bounded stack, and in a time
-    that grows with its length, because what is done stays done.
+    A caller looks in the memo first: at the depth limit, every call counts as work to do.
+    At more than `LEVELS` nested calls all of them are abandoned. The innermost one runs first, from the bottom of the
+    stack; then the outermost one runs again and finds that result in the memo. So a chain of any length needs a bounded
+    stack, and time that grows linearly with its length.
     """
 
     __slots__ = ("fun", "level")
@@ -63,7 +63,7 @@ class Shallow:
 
 
 class Rewriter:
-    """A function of expressions that is computed once for each; `rewritten` says what it is, and calls the object."""
+    """A memoized function of expressions. Subclasses define `rewritten`, which calls the object for operands."""
 
     def __init__(self) -> None:
         self.memo: dict[Any, Any] = {}

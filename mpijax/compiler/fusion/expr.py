@@ -1,6 +1,6 @@
-"""Scalar expressions: what a kernel computes for one element.
+"""Scalar expressions: represent what a kernel computes for one element.
 
-Nodes are shared: equal expressions of one kernel are one object, so work is done once.
+Equal expressions of one kernel are the same object, so each is computed once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INT64 = np.dtype(np.int64)
 
 
 class Applied(NamedTuple):
-    """An elementwise primitive with its parameters, and which of its results is meant."""
+    """An elementwise primitive with its parameters, and which of its results the expression is."""
 
     primitive: Any
     params: dict[str, Any]
@@ -29,7 +29,7 @@ class Expr:
     op: `load` (attr: buffer value, position `Lin`), `const` (attr: value), `index` (attr: `Lin`),
     `acc` (attr: reduction member), `temp` (attr: member, whose element was computed in this kernel)
     or the name of an elementwise primitive (attr: `Applied`).
-    has_parts: whether there is a `choose` (see `compiler.fusion.pieces`) in it.
+    has_parts: whether it contains a `choose` (see `compiler.fusion.pieces`).
     """
 
     __slots__ = ("op", "args", "dtype", "attr", "cost", "has_parts")
@@ -54,7 +54,7 @@ class Expr:
 
 
 class ExprTable:
-    """Makes expressions, each distinct one once."""
+    """Makes expressions; equal ones are the same object."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Expr] = {}
@@ -83,7 +83,7 @@ class ExprTable:
 
 
 def children(e: Expr) -> list[Expr]:
-    """Operands, including integers that positions are computed from."""
+    """Operands, including run-time integers in positions."""
     position = position_of(e)
     return list(e.args) if position is None else [*e.args, *dynamic_parts(position)]
 
@@ -91,9 +91,9 @@ def children(e: Expr) -> list[Expr]:
 def reachable(
     roots: Iterable[Expr], below: Callable[[Expr], Iterable[Expr]] = children
 ) -> Iterator[Expr]:
-    """Each expression that others are computed from, once, those of positions too; users come before operands.
+    """Each expression that `roots` depend on, once, including those in positions; users come before operands.
 
-    below: what an expression is computed from, as far as it is to be followed.
+    below: the operands to follow.
     """
     seen: set[Expr] = set()
     stack = list(roots)
@@ -106,10 +106,10 @@ def reachable(
 
 
 def ordered(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
-    """Each expression that others are computed from, once, operands before users; but nothing below those `known`."""
+    """Each expression that `roots` depend on, once, operands before users; the walk stops at those in `known`."""
     seen: set[Expr] = set()
     order: list[Expr] = []
-    # Those whose operands are all in the list already are marked.
+    # A marked entry is appended: its operands are all in the list already.
     stack: list[tuple[Expr, bool]] = [(e, False) for e in roots][::-1]
     while stack:
         e, complete = stack.pop()
@@ -123,7 +123,7 @@ def ordered(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
 
 
 def position_of(e: Expr) -> Lin | None:
-    """The index form in an expression that has one."""
+    """The position of a load, choose or index expression; None for others."""
     if e.op == "load":
         return e.attr[1]
     if e.op == "choose":
@@ -132,7 +132,7 @@ def position_of(e: Expr) -> Lin | None:
 
 
 def dynamic_parts(position: Lin) -> list[Expr]:
-    """Run-time integers in an index."""
+    """Run-time integers in a position."""
     out: list[Expr] = []
     for atom, _ in position.terms:
         if type(atom) is Dynamic:
@@ -143,7 +143,7 @@ def dynamic_parts(position: Lin) -> list[Expr]:
 
 
 def loop_vars(position: Lin) -> set[LoopVar]:
-    """Loop variables in an index, not those inside run-time integers."""
+    """Loop variables in a position, except those inside run-time integers."""
     out: set[LoopVar] = set()
     for atom, _ in position.terms:
         if type(atom) is LoopVar:

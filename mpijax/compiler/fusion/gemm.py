@@ -1,4 +1,4 @@
-"""Operands of matrix products: as strided views for BLAS, as expressions for loop nests."""
+"""Describes operands of matrix products: strided views for BLAS, expressions for loop nests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.core.registry import registry
 
 
 def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Loops of a product as a reduction: batch, lhs free, rhs free, contracted."""
+    """The loops of a product as a reduction (batch, lhs free, rhs free, contracted), and the reduced axes."""
     d = dims_of(node)
     lhs, rhs = node.inputs[0].shape, node.inputs[1].shape
     kept = [lhs[a] for a in d.lhs_batch] + [lhs[a] for a in d.lhs_free] + [rhs[a] for a in d.rhs_free]
@@ -24,7 +24,7 @@ def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def dot_element(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
-    """The product of the two elements that meet at one position of the frame."""
+    """The product of the two elements that belong to one position of the frame."""
     d = dims_of(node)
     nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
     batch, left, right, contracted = (
@@ -61,7 +61,7 @@ def _spread(ndim: int, *parts) -> tuple[Lin, ...]:
 
 
 def strided_view(value: Value, stored) -> View | None:
-    """`value` as a strided view of something in memory, if it is one."""
+    """`value` as a strided view of an array in memory; None if it is not one."""
     if value.producer is None or stored(value):
         variables = [LoopVar(d) for d in value.shape]
         position = linearized(tuple(var(v) for v in variables), value.shape)
@@ -78,7 +78,7 @@ def strided_view(value: Value, stored) -> View | None:
 
 
 def block_in(value: Value, stored) -> View | None:
-    """Where `value` lies in an array in memory, if its elements follow each other there; None if it is no such part."""
+    """The part of an array in memory that `value` is, if that part is contiguous; else None."""
     view = strided_view(value, stored)
     step = 1
     for n, stride in zip(reversed(value.shape), reversed(view.strides if view is not None else ()), strict=False):
@@ -94,7 +94,7 @@ def _strides(position: Lin, variables) -> tuple[int, ...]:
 
 
 def view_base(value: Value, roots) -> Value | None:
-    """What to keep in memory so that `value` can be an operand of BLAS: its base if it is a usable view."""
+    """The array to keep in memory so that BLAS can read `value`: its base if `value` is a usable view of it."""
     v = value
     while v.producer is not None and id(v) not in roots.ids and is_view(v.producer):
         if view_of(v.producer) in (ViewKind.REPEATED, ViewKind.REVERSED):
@@ -108,9 +108,9 @@ def view_base(value: Value, roots) -> Value | None:
 
 
 def product_operand(node: Node, k: int, stored) -> Matrix | None:
-    """Operand `k` of the product `node` as a matrix: rows are its free axes, columns the contracted ones.
+    """Operand `k` of a product as a matrix: rows are its free axes, columns its contracted axes.
 
-    For the right operand the roles are exchanged, so that it reads contracted × free.
+    The right operand has the opposite order: contracted × free.
     """
     view = strided_view(node.inputs[k], stored)
     if view is None:

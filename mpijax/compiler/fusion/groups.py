@@ -1,9 +1,8 @@
-"""Kernels: groups of values computed in one loop nest.
+"""Groups values into kernels: each group is computed in one loop nest.
 
-A group has a frame: the shape its loops run over, and which of those axes are reduced. Its members
-are reductions over exactly those axes, values of the frame's shape (computed inside), and values of the
-kept axes (computed per row, after the reductions). Members may read each other at the same
-position only; that is what makes one pass over the frame enough.
+A group has a frame: the shape its loops run over, and which of those axes are reduced. Its members are reductions over
+exactly those axes, values of the frame's shape (computed inside), and values of the kept axes (computed once per row,
+after the reductions). A member may read another one only at the same position, so one pass over the frame is enough.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _NOTHING: frozenset[int] = frozenset()
 
 @dataclass
 class Group:
-    """A kernel in the making.
+    """A kernel under construction.
 
-    reads: the arrays that are read. read_before: those without the last member's. work: see `MAX_WORK`. stored: the
-    values that go to memory.
+    reads: the arrays it reads. read_before: the same without the last member. work: see `MAX_WORK`. stored: the values
+    written to memory.
     """
 
     order: int
@@ -54,7 +53,7 @@ class Group:
 
 @dataclass
 class Unit:
-    """A step of the program: a group or a single node."""
+    """A step of the program: a group, or one node with its own instruction."""
 
     group: Group | None
     node: Node | None
@@ -62,10 +61,10 @@ class Unit:
 
 
 def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Grouper]:
-    """The values that get loops of their own, and the kernels these form.
+    """The values with loops of their own, and the kernels that compute them.
 
-    Where loops cannot be split for all operations made of parts, these get memory; those that cannot be done
-    in loops of their own either are done part by part.
+    If loops cannot be split at the borders of every piecewise operation in a value, those operations get memory. An
+    operation that cannot be computed in its own loops either is written piece by piece.
     """
     refused: set[int] = set()
     stored: set[int] = set()
@@ -78,12 +77,12 @@ def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Groupe
             inside = _parts_read(v, roots)
             if not inside:
                 refused.add(id(v.producer))
-            elif inside.isdisjoint(stored):  # else it reads less than it did
+            elif inside.isdisjoint(stored):  # otherwise the value reads fewer pieces now; try again
                 stored |= inside
 
 
 def _parts_read(v: Value, roots: Roots) -> set[int]:
-    """Results of operations made of parts that are evaluated for `v`, by id."""
+    """Ids of the results of piecewise operations that are evaluated inside `v`."""
     found: set[int] = set()
     seen: set[int] = set()
     stack = list(operation_of(v).inputs)
@@ -99,10 +98,10 @@ def _parts_read(v: Value, roots: Roots) -> set[int]:
 
 
 class Grouper:
-    """Puts roots into groups, in program order, each into an earlier group where that is possible.
+    """Puts roots into groups, in program order, each into an earlier group if possible.
 
-    too_many: values whose loops cannot be split for all operations made of parts that they read. After the first of
-        them it only looks for more, because the roots are chosen anew.
+    too_many: values whose loops cannot be split for all piecewise operations that they read. After the first one, it
+        only searches for more, because roots are then chosen again.
     """
 
     def __init__(self, graph: Graph, roots: Roots):
@@ -112,7 +111,7 @@ class Grouper:
         self.unit_of: dict[int, Unit] = {}
         self.depends: dict[int, set[int]] = {}
         self.too_many: list[Value] = []
-        # The arrays that are read where a value without loops of its own is computed.
+        # For a value without loops of its own: the arrays read to compute it.
         self.arrays: dict[Value, set[Value]] = {}
         self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
         for node in graph.nodes:
@@ -132,19 +131,19 @@ class Grouper:
     # ------------------------------------------------------------ dependencies
 
     def _sources(self, v: Value) -> Set[int]:
-        """Orders of the units whose results an evaluation of `v` reads."""
+        """Orders of the units whose results are read to evaluate `v`."""
         unit = self.unit_of.get(id(v))
         return self.depends.get(id(v), _NOTHING) if unit is None else {unit.order}
 
     def _needed(self, node: Node) -> set[int]:
-        """Orders of the units whose results the operation reads, where its operands are computed inside of it too."""
+        """Orders of the units whose results the operation reads, through operands that are computed inside it."""
         found: set[int] = set()
         for v in node.inputs:
             found |= self._sources(v)
         return found
 
     def _arrays(self, node: Node) -> set[Value]:
-        """The arrays that the operation reads, likewise."""
+        """The arrays that the operation reads, through operands that are computed inside it."""
         found: set[Value] = set()
         for v in node.inputs:
             if v.producer is None or self._stored(v):
@@ -176,7 +175,7 @@ class Grouper:
             self.too_many.append(v)
 
     def _joins_earlier(self, v: Value, node: Node, work: int) -> bool:
-        """Put a value into one of the last groups, if one reads the same or is read by it."""
+        """Try to add a value to one of the last groups: one that reads the same arrays or whose members it reads."""
         needed, arrays = self._needed(node), self._arrays(node)
         for unit in reversed(self.units[-12:]):
             group = unit.group
@@ -195,12 +194,12 @@ class Grouper:
         return False
 
     def _merged(self, group: Group, v: Value, reads_group: bool) -> Group | None:
-        """`group` with `v` added, or None where they do not fit."""
+        """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
         node = operation_of(v)
         if node.kind == "reduce":
             f, a = frame_of(node)
-            # A product without a sum (a reduction of no axes) has no place inside of one.
+            # A reduction of no axes (a product without a sum) cannot join a group with sums.
             without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
             if not axes and f == frame and without_sums:
                 axes = a
@@ -219,7 +218,7 @@ class Grouper:
         return candidate if self._joins(candidate, v, reads_group) else None
 
     def _joins(self, group: Group, v: Value, reads_group: bool) -> bool:
-        """Add `v` to the group, if it can be computed there and shares something with it."""
+        """Add `v` to the group if it can be computed there and reads an array of the group; whether it was added."""
         try:
             read = self._add(group, v)
         except CannotFuse:
@@ -232,7 +231,7 @@ class Grouper:
     # ------------------------------------------------------------ expressions
 
     def _add(self, group: Group, v: Value) -> set[Value]:
-        """Add a value to a group; returns which arrays it reads. Raises CannotFuse where that cannot be done."""
+        """Add a value to a group; returns the arrays that it reads. Raises CannotFuse if it does not fit."""
         reader = group.reader
         if reader is None:
             reader = group.reader = Reader(self._stored, {}, group.table)
@@ -283,12 +282,12 @@ class Grouper:
     # ------------------------------------------------------------ storage
 
     def _decide_storage(self, group: Group) -> None:
-        """Members that only this group reads need no memory."""
+        """Members that only this group reads get no memory."""
         inside = set(group.values)
         group.stored = [v for v in group.values if id(v) in self.outputs or self._is_read_outside(v, inside)]
 
     def _is_read_outside(self, v: Value, inside: set[Value]) -> bool:
-        """Whether something outside of the group reads `v`: follows values computed where they are read."""
+        """Whether an operation outside of the group reads `v`, also through values without loops of their own."""
         if self.roots.is_sent_from(v):
             return True
         seen: set[Node] = set()
@@ -310,7 +309,7 @@ class Grouper:
 
 
 class _Access:
-    """How the other members of a group read one of its members."""
+    """Gives the expression with which other members of a group read one of its members."""
 
     def __init__(self, member: Member, group: Group, reader: Reader):
         self.member = member
@@ -343,7 +342,7 @@ def _outer_index(shape, group: Group, kept) -> tuple[Lin, ...]:
 
 
 def phase_of(expr: Expr, known: dict[Expr, int]) -> int:
-    """How many passes must be complete before the expression can be evaluated; `known` remembers it."""
+    """The number of passes that must finish before the expression can be evaluated; `known` caches it."""
     for e in ordered([expr], known):
         known[e] = e.attr.phase + 1 if e.op == "acc" else max([known[a] for a in children(e)], default=0)
     return known[expr]
@@ -372,5 +371,5 @@ def kernel_of(group: Group) -> Kernel:
 
 
 def joined_name(nodes: list[Node]) -> str:
-    """A kernel's name, of the operations that it does."""
+    """A kernel's name, from the names of its operations."""
     return "_".join([node.primitive.name for node in nodes[:6]]).replace("-", "_")

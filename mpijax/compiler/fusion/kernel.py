@@ -1,4 +1,4 @@
-"""A kernel ready to be emitted: loops, what is stored where, what is reduced."""
+"""The kernel form, ready to be emitted: loops, reductions and stores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Member:
     """A value the kernel computes.
 
     kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
-    phase: which pass over the row makes it (reduce, inner), or after how many passes it is known (outer).
+    phase: the pass over the row that computes it (reduce, inner), or the number of passes before it (outer).
     expr: the element, or what is reduced.
     """
 
@@ -46,7 +46,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Begin:
-    """`target` starts as a copy of `base`; without a base, as nothing."""
+    """Initializes `target` with a copy of `base`; without a base, only makes the array."""
 
     base: Value | None
     target: Value
@@ -54,8 +54,8 @@ class Begin:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """Write `expr` at `position` of `value`'s memory; `combine` names the primitive that merges it
-    with what is there, `guard` a bool expression without which nothing happens."""
+    """Write `expr` at `position` of `value`'s memory. combine: the primitive that merges it with the old element.
+    guard: a bool expression; the store is skipped where it is false."""
 
     value: Value
     position: Lin
@@ -67,9 +67,9 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Reduce:
-    """Combine `expr` over the reduced axes; known by `member` in expressions (`acc`).
+    """Combine `expr` over the reduced axes; expressions read the result as `acc` of `member`.
 
-    any_zero: of a part of a kernel, whether the whole one may take a zero of either sign.
+    any_zero: whether a maximum or minimum may return a zero of either sign, also in the kernel that this is part of.
     """
 
     member: Member
@@ -82,9 +82,9 @@ class Reduce:
 
 @dataclass(frozen=True, eq=False)
 class Cumulate:
-    """The kernel's reduction is a running one: `running` is its value at each element, `reverse` where it starts.
+    """Makes the kernel's reduction cumulative. running: its value at each element. reverse: start at the end.
 
-    before: in a chunk of the axis, what the running value is before its first element.
+    before: in a chunk of the axis, the running value before the chunk's first element.
     """
 
     running: Expr
@@ -98,11 +98,11 @@ class Kernel:
 
     variables: loop variables in memory order; axes: which are reduced.
     inner: stores for every element of the frame; outer: stores after the reductions.
-    ordered: whether elements must be processed one by one in order (scatters).
+    ordered: whether elements must be processed sequentially in order (scatters).
     computed: the expressions of members, by value. made: see `compiler.fusion.pieces`.
-    streamed: the results, by identity, whose stores may go past the caches (see `compiler.loops.streaming`).
-    chunks: counts the chunks of the reduction, each of which has results of its own (see `compiler.loops.chunks`).
-    chunk_length: how many turns a chunk has, where that is not left to the schedule.
+    streamed: ids of the results whose stores may bypass the caches (see `compiler.loops.streaming`).
+    chunks: the loop over chunks of the reduction; each chunk has its own results (see `compiler.loops.chunks`).
+    chunk_length: the number of iterations of a chunk; 0 if the schedule decides.
     """
 
     variables: Sequence[LoopVar]
@@ -123,7 +123,7 @@ class Kernel:
 
     @cached_property
     def phases(self) -> int:
-        """Passes over the reduced axes."""
+        """The number of passes over the reduced axes."""
         return max([r.phase for r in self.reduces] + [s.phase for s in self.inner], default=-1) + 1
 
     @cached_property
@@ -143,15 +143,15 @@ class Kernel:
 
     @cached_property
     def saved(self) -> frozenset[Value]:
-        """What is stored for every element."""
+        """Values stored for every element."""
         return frozenset(s.value for s in self.inner)
 
     def of_phase(self, phase: int) -> tuple[list[Reduce], list[Store]]:
-        """What one pass over the reduced axes computes."""
+        """The reductions and stores of one pass over the reduced axes."""
         return [r for r in self.reduces if r.phase == phase], [s for s in self.inner if s.phase == phase]
 
     def streaming(self, values: frozenset[int]) -> Kernel:
-        """This kernel, the stores of `values`, by identity, going past the caches."""
+        """This kernel, with streaming stores for `values`, given by id."""
         return replace(self, streamed=values) if values else self
 
     def read_again(self) -> list[Member]:
@@ -160,14 +160,14 @@ class Kernel:
         return list(dict.fromkeys(m for root, phase in work for m in _made_before(phase, root)))
 
     def reads_of_first_pass(self) -> list:
-        """(value, position) of what the first pass over a row reads."""
+        """(value, position) of each load in the first pass over a row."""
         reduces, stores = self.of_phase(0)
         loads = [e.attr for e in reachable([*(r.expr for r in reduces), *(s.expr for s in stores)]) if e.op == "load"]
         return list({(value, position.key): (value, position) for value, position in loads}.values())
 
     @cached_property
     def roots(self) -> list[Expr]:
-        """What is reduced, stored and asked by guards."""
+        """All expressions that are reduced, stored or used as guards."""
         found = [r.expr for r in self.reduces]
         if self.cumulate is not None and self.cumulate.before is not None:
             found.append(self.cumulate.before)
@@ -195,11 +195,11 @@ class Kernel:
 
     @property
     def inside(self) -> Kernel:
-        """What is done for every element of the reduced axes."""
+        """The part of the kernel that runs for every element of the reduced axes."""
         return Kernel(self.variables, self.axes, self.reduces, self.inner)
 
     def flops(self) -> int:
-        """Elementary operations of one run: those before a reduction for every element, the others for each result."""
+        """Elementary operations of one run: per element for those inside reductions, per result for the others."""
 
         def operations(kernel: Kernel) -> int:
             free = ("load", "const", "index", "acc", "inner", "choose")
@@ -209,7 +209,7 @@ class Kernel:
         return math.prod(v.size for v in self.variables) * inside + results * (operations(self) - inside)
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
-        """Ids of the values that are loaded to compute expressions."""
+        """Ids of the values that are loaded to compute `roots`."""
         return {id(e.attr[0]) for e in reachable(roots) if e.op == "load"}
 
     def reads(self) -> dict[int, Value]:
@@ -222,7 +222,7 @@ class Kernel:
 
 
 def _made_before(phase: int, root: Expr) -> list[Member]:
-    """The members that an expression of a pass reads and earlier passes have made."""
+    """The members that `root`, evaluated in pass `phase`, reads from earlier passes."""
 
     def is_made(e: Expr) -> bool:
         return e.op == "inner" and e.attr.phase < phase
@@ -231,9 +231,9 @@ def _made_before(phase: int, root: Expr) -> list[Member]:
 
 
 def collapsed(kernel: Kernel, order: Iterable[LoopVar], parts: Set[LoopVar] = frozenset()) -> list[list[LoopVar]]:
-    """Neighbouring loops, outermost first, joined where all positions step through both as through one.
+    """Neighbouring loops, outermost first, merged where every position steps through both as through one loop.
 
-    parts: variables along which there are parts: they are the outermost of the loop they are in.
+    parts: variables along which the kernel is split; each must be the outermost of its merged loop.
     """
     loops: list[list[LoopVar]] = []
     for v in order:
@@ -272,7 +272,7 @@ def verify(kernel: Kernel) -> None:
 
 
 def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
-    """The rules of a kernel, and whether they hold; later ones rely on those before."""
+    """The rules of a kernel, and whether they hold; each rule relies on the ones before it."""
     axes, variables = kernel.axes, [*kernel.variables, *([] if kernel.chunks is None else [kernel.chunks])]
     yield len(set(variables)) == len(variables), "a loop variable is declared once"
     yield list(axes) == sorted(set(axes) & set(range(len(kernel.variables)))), "reduced axes are loops, in their order"
@@ -292,7 +292,7 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
             value, position = e.attr
             yield value.scalar is None, "what is loaded has memory: a literal has none"
             yield value.element == e.dtype, f"a load has the type of its array: {e.dtype}, not {value.element}"
-            # Alternatives that do not hold at an element may be beyond the ends.
+            # An alternative that is not chosen at an element may be out of bounds.
             yield choices or _is_inside(position, value), f"loads are inside of {value}, not at {position.bounds()}"
     for r in kernel.reduces:
         yield r.dtype == r.expr.dtype, f"what is reduced has the type of the result: {r.expr.dtype}, not {r.dtype}"
@@ -321,13 +321,13 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
 
 
 def _is_inside(position: Lin, value: Value) -> bool:
-    """Whether a position is one of an element of the value."""
+    """Whether a position is always within the value's elements."""
     low, high = position.bounds()
     return 0 <= low and high < value.size
 
 
 def _is_injective(position: Lin, loops: Iterable[LoopVar]) -> bool:
-    """Whether different turns of the loops have different positions: each loop steps over all inside of it."""
+    """Whether all iterations have distinct positions: each loop's step exceeds the range of the loops inside it."""
     steps = {atom: abs(c) for atom, c in position.terms if type(atom) is LoopVar}
     long = [v for v in loops if v.size > 1]
     if any(v not in steps for v in long):
@@ -341,13 +341,13 @@ def _is_injective(position: Lin, loops: Iterable[LoopVar]) -> bool:
 
 
 def _are_apart(one: Lin, other: Lin) -> bool:
-    """Whether the elements of two positions lie in different places, as far as bounds tell."""
+    """Whether the bounds of two positions prove that they never overlap."""
     (low, high), (first, last) = one.bounds(), other.bounds()
     return high < first or last < low
 
 
 def checked(kernel: Kernel) -> Kernel:
-    """A kernel that has been made, verified if `jax_enable_checks` is on."""
+    """The kernel, verified if `jax_enable_checks` is on."""
     if config.values.jax_enable_checks:
         verify(kernel)
     return kernel

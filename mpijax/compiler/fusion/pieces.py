@@ -1,8 +1,8 @@
-"""Values made of parts: pads, concatenations, static updates.
+"""Piecewise values: pads, concatenations, static updates.
 
-`choose` is an expression with several alternatives; which one it is follows from comparing an index with constants. A
-kernel is never asked at run time: loops are split where the answer changes, and each part runs a kernel in which
-the alternatives are chosen (`split`), so that the inner loop of the large part has no condition in it.
+A `choose` expression has several alternatives; comparing an index with constants selects one. Kernels never compare at
+run time. Instead, loops are split where the selection changes, and each piece runs a kernel with the alternatives
+already selected (`split`), so the inner loop of the large piece has no branch.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from mpijax.core.registry import registry
 if TYPE_CHECKING:
     from mpijax.compiler.fusion.kernel import Kernel
 
-# Copies of a kernel's body, and expressions in all of them, that splitting its loops may make.
+# Maximum number of kernel bodies, and of expressions in all of them, that splitting its loops may make.
 MAX_BODIES = 64
 MAX_EXPRESSIONS = 1500
-# Up to here every loop is split.
+# With at most this many bodies, every loop is split.
 FEW_BODIES = 3
 INT64 = np.dtype(np.int64)
 
 
 def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
-    """`parts[k]` where `cuts[k - 1] <= form < cuts[k]`; parts that no index reaches are not asked for."""
+    """`parts[k]` where `cuts[k - 1] <= form < cuts[k]`; parts that no index selects are not built."""
     cuts = tuple(c - form.offset for c in cuts)
     form = form - form.offset
     low, high = form.bounds()
@@ -58,13 +58,13 @@ def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Call
 
 
 def choices(roots: Iterable[Expr]) -> list[Expr]:
-    """All `choose` nodes of expressions, those in integers that positions are computed from too."""
+    """All `choose` nodes of expressions, including those in run-time integers of positions."""
     with_parts = [e for e in roots if e.has_parts]
     return [e for e in reachable(with_parts) if e.op == "choose"] if with_parts else []
 
 
 def breaks(e: Expr, v: LoopVar) -> list[int]:
-    """Where along a loop variable a `choose` node changes its alternative."""
+    """The values of a loop variable at which a `choose` node changes its alternative."""
     form, cuts = e.attr
     if len(form.terms) != 1 or form.terms[0][0] is not v:
         return []
@@ -74,14 +74,14 @@ def breaks(e: Expr, v: LoopVar) -> list[int]:
 
 
 class _Rewriter(Rewriter):
-    """Expressions with something else in the place of `choose` nodes; those of `made` are shared."""
+    """Replaces `choose` nodes in expressions. made: cache of the resulting expressions, shared between rewriters."""
 
     def __init__(self, made: dict[Any, Expr]):
         super().__init__()
         self.made = made
 
     def chosen(self, e: Expr) -> Expr | None:
-        """What stands for a `choose` node, or None to leave it."""
+        """The replacement of a `choose` node; None to keep it."""
         raise NotImplementedError
 
     def rewritten(self, e: Expr) -> Expr:
@@ -93,7 +93,7 @@ class _Rewriter(Rewriter):
             return e
         args = tuple(map(self, e.args))
         if e.op == "add_any":
-            # Sums of cotangents, where what a part does not reach is zero.
+            # In a sum of cotangents, an operand is zero outside of its piece.
             for a, b in (args, args[::-1]):
                 if a.op == "const" and a.attr == 0:
                     return b
@@ -108,7 +108,7 @@ class _Rewriter(Rewriter):
 
 
 class _Resolver(_Rewriter):
-    """Expressions with the alternatives that hold at one value of a loop variable."""
+    """Selects the alternatives that hold at one value of a loop variable."""
 
     def __init__(self, made: dict[Any, Expr], v: LoopVar, at: int):
         super().__init__(made)
@@ -122,7 +122,7 @@ class _Resolver(_Rewriter):
 
 
 class _Distances(_Rewriter):
-    """Expressions with loads at distances computed once a row in the place of alternatives."""
+    """Replaces alternatives by one load at a distance that is computed once per row."""
 
     def __init__(self, made: dict[Any, Expr], rows: Set[LoopVar]):
         super().__init__(made)
@@ -164,7 +164,7 @@ class Part:
 
 
 def _ranges(v: LoopVar, roots: list[Expr], made: dict) -> list[tuple[int, int, _Resolver]]:
-    """Where along a loop variable the same alternatives hold, with what chooses them."""
+    """The ranges of a loop variable in which the same alternatives hold, each with the rewriter that selects them."""
     points = sorted({p for e in choices(roots) for p in breaks(e, v)})
     found: list[tuple[int, int, _Resolver]] = []
     last: list[Expr] = []
@@ -180,7 +180,7 @@ def _ranges(v: LoopVar, roots: list[Expr], made: dict) -> list[tuple[int, int, _
 
 
 def split(kernel: Kernel, v: LoopVar) -> list[Part]:
-    """The parts of a loop in which the same alternatives hold, with these chosen."""
+    """The kernel split along `v` into ranges with the same alternatives, which are selected."""
     if not choices(kernel.roots):
         return [Part(0, v.size, kernel)]
     ranges = _ranges(v, kernel.roots, kernel.made)
@@ -201,10 +201,10 @@ def _chosen(kernel: Kernel, resolve: _Rewriter) -> Kernel:
 
 
 def by_rows(kernel: Kernel, variables: Sequence[LoopVar]) -> Kernel:
-    """The kernel with loops over rows left whole where splitting them would make many bodies.
+    """The kernel without splits of row loops, if those would make many bodies.
 
-    Alternatives that are elements of one array, a constant distance apart, as those of `roll` are, become one load
-    whose distance is computed once a row. `variables` are those of the loops around the vectorized one.
+    If the alternatives are elements of one array at constant distances, as in `roll`, they become one load whose
+    distance is computed once per row. variables: the loops around the vectorized one.
     """
     if not choices(kernel.roots) or len(_code(kernel.variables, kernel.roots, {}, [])) <= FEW_BODIES:
         return kernel
@@ -212,14 +212,14 @@ def by_rows(kernel: Kernel, variables: Sequence[LoopVar]) -> Kernel:
 
 
 def largest(kernel: Kernel) -> Kernel:
-    """The kernel of the part in which most elements lie."""
+    """The kernel of the piece with the most elements."""
     for v in kernel.variables:
         kernel = max(split(kernel, v), key=lambda p: p.end - p.begin).kernel
     return kernel
 
 
 def fits(variables: Sequence[LoopVar], roots: list[Expr]) -> bool:
-    """Whether loops can be split for every choice, into not too much code."""
+    """Whether the loops can be split at every choice without too much code."""
     found = choices(roots)
     if not found:
         return True
@@ -231,7 +231,7 @@ def fits(variables: Sequence[LoopVar], roots: list[Expr]) -> bool:
         return False
     if _is_little(_code(variables, roots, {}, [])):
         return True
-    # Which loop is vectorized is not known yet.
+    # The vectorized loop is chosen later, so check each candidate.
     for v in variables:
         distances = _Distances({}, {w for w in variables if w is not v})
         if not _is_little(_code(variables, [distances(e) for e in roots], {}, [])):
@@ -244,13 +244,13 @@ def _is_little(code: list[int]) -> bool:
 
 
 def _choices_in_positions(roots: list[Expr]) -> bool:
-    """Whether an integer that a position is computed from depends on a choice."""
+    """Whether a run-time integer in a position depends on a choice."""
     positions = (position_of(e) for e in reachable(roots))
     return any(choices(dynamic_parts(p)) for p in positions if p is not None)
 
 
 def _code(variables: Sequence[LoopVar], roots: list[Expr], made: dict, sizes: list[int]) -> list[int]:
-    """The number of expressions in each body that splitting makes; stops when there are too many bodies."""
+    """The number of expressions in each body that splitting makes; stops early at too many bodies."""
     if len(sizes) > MAX_BODIES:
         return sizes
     if not variables or not choices(roots):
@@ -262,10 +262,10 @@ def _code(variables: Sequence[LoopVar], roots: list[Expr], made: dict, sizes: li
 
 
 def count(roots: list[Expr]) -> int:
-    """How many expressions there are."""
+    """The number of distinct expressions."""
     return sum(1 for _ in reachable(roots))
 
 
 def split_variables(kernel: Kernel) -> set[LoopVar]:
-    """Loop variables along which parts lie."""
+    """The loop variables at which pieces begin and end."""
     return {atom for e in choices(kernel.roots) for atom, _ in e.attr[0].terms}

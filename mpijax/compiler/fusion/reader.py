@@ -1,4 +1,4 @@
-"""Pulls expressions out of the graph: the element of a value at an index, in terms of what is in memory."""
+"""Reads expressions from the graph: an element of a value at an index, in terms of arrays in memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ UINT32 = np.dtype(np.uint32)
 
 
 class CannotFuse(Exception):
-    """The value asked for is computed in the same kernel, but not at this element."""
+    """The kernel computes the requested value, but not at the requested element."""
 
 
 class Reader:
-    """Expressions of elements; `stored` says which values are read from memory.
+    """Builds expressions of elements. stored: tells which values are loaded from memory.
 
-    `members` maps values that the same kernel computes to a function of the index, which
-    returns their expression or raises `CannotFuse`.
+    members: maps values that the same kernel computes to a function of the index that returns their expression or
+    raises `CannotFuse`.
     """
 
     def __init__(self, stored, members=None, table: ExprTable | None = None):
@@ -40,12 +40,12 @@ class Reader:
         self._computed = Shallow(self._compute)
 
     def begin(self) -> None:
-        """From here on, note which arrays are read, and what has to be forgotten if this comes to nothing."""
+        """Start recording which arrays are read, and which memo entries `undo` must remove."""
         self.buffers: set[Value] = set()
         self.noted: list[Any] = []
 
     def undo(self) -> None:
-        """Forget what has been read since `begin`."""
+        """Forget everything read since `begin`."""
         for key in self.noted:
             self.memo.pop(key, None)
 
@@ -62,7 +62,7 @@ class Reader:
         return self.computed(value, index)
 
     def computed(self, value: Value, index: tuple[Lin, ...]) -> Expr:
-        """The expression of an element by its operation, whether or not the value is also in memory."""
+        """The element computed by the value's operation, even if the value is also in memory."""
         found = self.memo.get((value, tuple([i.key for i in index])))
         return self._computed(value, index) if found is None else found
 
@@ -75,7 +75,7 @@ class Reader:
         else:
             lower = node.primitive.lower
             if is_key(value) and not lower.words:
-                # The words of a key are a last axis that structural operations leave alone.
+                # The words of a key are a last axis, which structural operations do not see.
                 scope.word = index[-1]
                 index = index[:-1]
             found = lower.read(scope, index, [v.aval for v in node.inputs], node.params)
@@ -102,7 +102,7 @@ def is_key(value: Value) -> bool:
 
 
 class NodeReader:
-    """What a rule sees: operands by number, and scalar operations."""
+    """The interface for lowering rules: operands by number, and scalar operations."""
 
     __slots__ = ("reader", "node", "table", "word")
 
@@ -130,7 +130,7 @@ class NodeReader:
         return Lin(0, [(Dynamic(expr, size), 1)])
 
     def choice(self, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
-        """One of `parts`, by comparing an index with `cuts` (see `compiler.fusion.pieces`)."""
+        """One of `parts`, selected by comparing an index with `cuts` (see `compiler.fusion.pieces`)."""
         return choice(self.table, form, cuts, parts)
 
     def convert(self, x: Expr, dtype) -> Expr:
@@ -140,7 +140,7 @@ class NodeReader:
         if x.op == "const":
             return self.const(np.asarray(x.attr).astype(dtype), dtype)
         if x.op == "index" and x.dtype == INT64 and x.attr.bounds()[1] < 2**31:
-            # Vectors of 32-bit integers have twice the lanes, and convert to floats in one instruction.
+            # A vector register holds twice as many 32-bit integers, and one instruction converts them to floats.
             return self.convert(self.table.index(x.attr, INT32), dtype)
         if x.op == "index" and dtype == UINT32 and x.dtype == INT32:
             return self.table.index(x.attr, UINT32)

@@ -1,4 +1,4 @@
-"""Reductions as loops: what is combined, over which axes, from which start."""
+"""Reductions as loops: the combined elements, the axes and the initial value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape of the loops of a reduction, and which of its axes are reduced."""
+    """The shape of a reduction's loops, and which of its axes are reduced."""
     if isinstance(node.primitive.lower, Library):
         return dot_frame(node)
     shape = node.inputs[0].shape
@@ -32,21 +32,21 @@ def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def element_expr(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
-    """What the reduction combines at one position of its frame."""
+    """The expression that a reduction combines at one position of its frame."""
     if isinstance(node.primitive.lower, Library):
         return dot_element(reader, node, index)
     return reader.element(node.inputs[0], index)
 
 
 def identity(op: str, dtype: np.dtype):
-    """The value that leaves others unchanged."""
+    """The identity element of a reduction."""
     if op in ("add", "or", "xor"):
         return np.zeros((), dtype)[()]
     if op == "mul":
         return np.ones((), dtype)[()]
     if op == "and":
         return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
-    largest = op == "min"  # else it is that of "max", or "logaddexp"
+    largest = op == "min"  # "max" and "logaddexp" start from the smallest value
     if dtype == np.bool_:
         return np.bool_(largest)
     if dtypes.issubdtype(dtype, np.integer):
@@ -66,7 +66,7 @@ def rule_of(op: str) -> Callable[[Builder, Scalar, Scalar], Scalar]:
 
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """log(exp(x) + exp(y)); the sum where the difference is undefined: of equal infinities, and of NaN."""
+    """log(exp(x) + exp(y)); x + y where x - y is NaN (equal infinities, or NaN operands)."""
     if x.imag is not None:
         return _complex_logaddexp(b, x, y)
     table = RULES
@@ -76,7 +76,7 @@ def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    """logaddexp of complex numbers, with the imaginary part in [-pi, pi)."""
     table = RULES
     larger = table["max"](b, x, y)
     delta = table["sub"](b, table["add"](b, x, y), table["add"](b, larger, larger))
@@ -93,7 +93,7 @@ def _zeros(e: Expr) -> Zeros:
 
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
-    """Whether nothing that a kernel stores depends on the sign of zero of a maximum or minimum of floats."""
+    """Whether no stored value depends on the sign of a zero that a maximum or minimum of floats returns."""
     if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
         return False
     users: dict[Expr, list[Expr]] = {}
@@ -120,10 +120,10 @@ def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
 
 
 def first_hit(reduces: Sequence[Reduce], inner: Sequence[Sequence[LoopVar]]) -> Expr | None:
-    """The condition whose first position a pass along one axis looks for: the pass ends where it holds.
+    """The condition of a pass that searches for its first true position; such a pass ends at the first hit.
 
-    Such a pass takes the minimum of the positions where a condition holds, and of the largest integer elsewhere, as
-    argmax and argmin do.
+    It is a minimum, along one axis, of the position where the condition holds and the largest integer elsewhere, as in
+    argmax and argmin.
     """
     if len(reduces) != 1 or len(inner) != 1 or len(inner[0]) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Which values get memory or a loop of their own, and which are computed where they are read."""
+"""Decides which values get memory or a loop of their own, and which are computed where they are read."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from mpijax.core.lowering import (
     Writes,
 )
 
-# Above this cost a value read by several others is computed once.
+# Values with several readers that cost more than this are computed once and stored.
 RECOMPUTE_BELOW = 4
 
 
 def node_cost(node: Node) -> int:
-    """What evaluating one element again costs, inputs not counted."""
+    """The cost of recomputing one element, without its inputs."""
     lower = node.primitive.lower
     return lower.cost if isinstance(lower, (Elementwise, Structural)) else 0
 
 
-# Kernels are cut where more work than this is done for one element, in units of an addition. Larger ones are slower:
-# values and constants leave the registers (150 sines of 2 million numbers took 420 ms at 480, 160 ms at 80), and the
-# machine code takes longer to make, more than in proportion. Smaller ones are more often alike (`compiler.alike`).
+# The maximum work for one element in a kernel, in units of an addition; kernels with more are cut. Larger kernels are
+# slower: registers spill (150 sines of 2 million numbers took 420 ms at 480, 160 ms at 80), and LLVM's compile time
+# grows faster than linearly. Smaller ones are more often alike (`compiler.loops.alike`).
 MAX_WORK = 80
-# What an operation counts at most: the largest are functions with loops of their own.
+# The maximum that one operation counts: the most expensive ones are functions with loops of their own.
 MAX_WORK_OF_ONE = 60
 
 
 def work_of(node: Node) -> int:
-    """What an operation counts in `MAX_WORK`; index maps too, since they make expressions deeper."""
+    """The work of an operation for `MAX_WORK`; index maps count too, since they make expressions deeper."""
     return min(max(node_cost(node), 1), MAX_WORK_OF_ONE)
 
 
-# Values made of parts that one expression may read; what reads more gets memory on the way.
+# The maximum number of piecewise values in one expression; beyond it, an intermediate value is stored.
 MAX_PIECES = 24
-# How much larger than a part at a fixed place an array must be for the part to have memory before it is written.
+# An array must be this many times larger than a part at a fixed place for the part to be stored before it is written.
 PART = 8
-# Exchanges that read their operand only, and are not packed with others.
+# Exchanges that only read their operand and are not packed with others.
 _FROM_ONE_PLACE = (Exchange.PERMUTE, Exchange.ALLGATHER, Exchange.ALLTOALL, Exchange.REDUCE_SCATTER)
 
 
 class Roots:
-    """The set of values computed by loops of their own (`values`), decided once per graph.
+    """The set of values computed by loops of their own (`ids`), decided once per graph.
 
-    refused: operations made of parts that must be done part by part (see `compiler.fusion.updates`).
+    refused: piecewise operations that must be written piece by piece (see `compiler.fusion.updates`).
     stored: values that must have memory. donated: arguments that results may overwrite.
     """
 
@@ -66,10 +66,10 @@ class Roots:
         self.graph = graph
         self.donated = donated
         self.ids: set[int] = set(stored)
-        # How many operations made of parts are evaluated where a value is.
+        # The number of piecewise operations evaluated inside a value.
         self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
-        # The work for one element of a value where operands that have no loops of their own are computed again.
+        # The work for one element of a value, including operands that are recomputed inside it.
         self.work: dict[int, int] = {}
         self._sent: dict[tuple[int, int], View | None] = {}
         self._bases: set[int] = set()
@@ -108,10 +108,10 @@ class Roots:
                 self._store(v)
 
     def _store_parts(self, node: Node, outputs: set[int]) -> None:
-        """Give memory to what an update writes if it is computed from the array that is updated.
+        """Store the new part of an update if it is computed from the updated array.
 
-        Then the array is not read any more when it is written, which can be done in its own memory: in a loop
-        `a.at[i].set(a[i - 1])` moves one element, not the array.
+        Then no later read of the array remains when it is written, so it can be updated in place: in a loop,
+        `a.at[i].set(a[i - 1])` moves one element instead of the array.
         """
         array = node.inputs[0]
         parts = [v for v in node.inputs[1:] if self._is_computed_from(v, array)]
@@ -123,7 +123,7 @@ class Roots:
             self.ids -= new
 
     def _is_computed_from(self, v: Value, array: Value) -> bool:
-        """Whether reading an element of `v` reads elements of `array`."""
+        """Whether an element of `v` is computed from elements of `array`."""
         seen: set[int] = set()
         stack = [v]
         while stack:
@@ -137,7 +137,7 @@ class Roots:
         return False
 
     def _as_expression(self, node: Node, outputs: set[int]) -> bool:
-        """Whether an operation made of parts is read through predicates instead of written part by part."""
+        """Whether a piecewise operation is read through predicates instead of being written piece by piece."""
         writes = node.primitive.lower.writes
         if writes is Writes.PAD:
             return all(inner == 0 for _, _, inner in node.params["padding_config"])
@@ -146,7 +146,7 @@ class Roots:
         return not self._dies_in(node.inputs[0], node, outputs)
 
     def _dies_in(self, v: Value, node: Node, outputs: set[int]) -> bool:
-        """Whether an operand has memory that the operation may overwrite, because nothing reads it any more."""
+        """Whether the operation may overwrite the memory of `v`, because nothing reads `v` afterwards."""
         if id(v) in outputs or v is node.inputs[1] or not self._read_before(v, node, outputs):
             return False
         if v.producer is None:
@@ -154,7 +154,7 @@ class Roots:
         return id(v) in self.ids
 
     def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:
-        """Whether all that reads a value, but the operation itself, is computed before it."""
+        """Whether all other readers of a value are computed before `node`."""
         readers = [u for u in v.users if u is not node]
         seen: set[int] = set()
         while readers:
@@ -170,7 +170,7 @@ class Roots:
         return True
 
     def _count_pieces(self, node: Node) -> None:
-        """Loops other than maps and reductions take parts from memory."""
+        """Stores piecewise operands of nodes other than maps and plain reductions; they read them from memory."""
         for v in node.inputs:
             products = node.kind == "reduce" and isinstance(node.primitive.lower, Library)
             if self.pieces.get(id(v), 0) and (node.kind != "reduce" or products):
@@ -178,7 +178,7 @@ class Roots:
                 self.pieces[id(v)] = 0
 
     def _same_memory(self, v: Value) -> Value | None:
-        """What a result is a mere reshape of, if that has memory of its own: then one serves for both."""
+        """The stored array that a result is a mere reshape of, which can share its memory; else None."""
         base = v
         while base.producer is not None and id(base) not in self.ids and keeps_layout(base.producer):
             base = base.producer.inputs[0]
@@ -189,7 +189,7 @@ class Roots:
             self.ids.add(id(v))
 
     def _store_base(self, node: Node, k: int) -> None:
-        """Give memory to an operand of an instruction, or, for BLAS, to the array it is a usable view of."""
+        """Store an operand of an instruction, or, for BLAS, the array that it is a usable view of."""
         v = node.inputs[k]
         if isinstance(node.primitive.lower, Library):
             base = view_base(v, self)
@@ -202,9 +202,9 @@ class Roots:
             self._store(v)
 
     def sent_from(self, node: Node, v: Value) -> View | None:
-        """Where in memory the operand of a message or a native operation lies already, as a part of an array.
+        """The part of a stored array that the operand of a message or native operation is; None if it must be copied.
 
-        None for what has to be put together. Decided once: an array that gets memory later may lie between.
+        Decided once: an array stored later could come in between.
         """
         key = id(node), id(v)
         if key not in self._sent:
@@ -214,7 +214,7 @@ class Roots:
         return self._sent[key]
 
     def is_sent_from(self, v: Value) -> bool:
-        """Whether the operand of a message or a native operation is read as a part of `v`."""
+        """Whether a message or native operation reads a part of `v`."""
         return id(v) in self._bases
 
     def _block_sent(self, node: Node, v: Value) -> View | None:
@@ -224,10 +224,10 @@ class Roots:
         if not (native or message) or not v.size or v.scalar is not None:
             return None
         view = block_in(v, lambda w: id(w) in self.ids)
-        return None if view is None or (native and view.offset) else view  # native code may want memory aligned
+        return None if view is None or (native and view.offset) else view  # native code may need aligned memory
 
     def _consider(self, node: Node, out: Value, is_output: bool) -> None:
-        """Decide on one result of an element-by-element operation."""
+        """Decide whether one result of an elementwise operation is stored."""
         cost = node_cost(node)
         loads = 0
         alternatives = _has_alternatives(node)
@@ -256,9 +256,9 @@ class Roots:
         return work_of(node) + (max(inside, default=0) if _has_alternatives(node) else sum(inside))
 
     def _only_operand(self, node: Node) -> Value | None:
-        """The one operand that is computed where the operation is, if its memory serves as well as the result's.
+        """The only operand computed inside the operation, if storing it costs no more memory than the result.
 
-        Then each turn of an unrolled loop is cut at the same place, and its kernels are alike.
+        Then each iteration of an unrolled loop is cut at the same place, and its kernels are alike.
         """
         inside = {id(v): v for v in node.inputs if self._work_inside(v)}
         if len(inside) != 1 or node.kind != "map" or not isinstance(node.primitive.lower, Elementwise):
@@ -268,11 +268,11 @@ class Roots:
         return v if fits else None
 
     def _work_inside(self, v: Value) -> int:
-        """The work for an element of an operand in the loops of an operation that reads it."""
+        """The work for an element of an operand that is recomputed in its reader's loops; 0 if it is loaded."""
         return 0 if v.producer is None or id(v) in self.ids else self.work.get(id(v), 0)
 
     def _keeps_order(self, v: Value, new_shape: tuple[int, ...]) -> bool:
-        """Whether `v`'s elements, read in row-major order, come from row-major reads of what is in memory.
+        """Whether `v`, read in row-major order, reads arrays in memory in row-major order.
 
         Then a reshape that merges axes needs no division: positions stay linear.
         """
@@ -299,7 +299,7 @@ class Roots:
 
 
 def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
-    """Whether every axis of `new_shape` lies within one axis of `shape`."""
+    """Whether every axis of `new_shape` is part of one axis of `shape`."""
     j = 0
     for d in (d for d in shape if d != 1):
         part = 1
@@ -314,17 +314,17 @@ def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
 
 
 def made_of_parts(node: Node) -> bool:
-    """Whether elements of the result are those of different operands, by their position."""
+    """Whether the operation is piecewise: the position of an element decides which operand it comes from."""
     return isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_pieces
 
 
 def _has_alternatives(node: Node) -> bool:
-    """Whether an element of the result is one of one operand, so that only one of them is evaluated."""
+    """Whether each element of the result comes from one operand, so that only one operand is evaluated."""
     return made_of_parts(node) and node.params.get("combine") is None
 
 
 def needs_memory(node: Node, k: int) -> bool:
-    """Whether operand `k` must be an array in memory for the operation."""
+    """Whether the operation needs operand `k` as an array in memory."""
     if node.kind == "opaque":
         return True
     if node.kind == "update" and not isinstance(node.primitive.lower, Cumulative):

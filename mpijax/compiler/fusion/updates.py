@@ -1,7 +1,7 @@
-"""Operations that write parts of an array: concatenate, pad, dynamic_update_slice, scatter.
+"""Lowers operations that write parts of an array: concatenate, pad, dynamic_update_slice, scatter.
 
-Each becomes a `Begin` (the array starts as a copy of an operand, elided where that operand dies) and one kernel per
-part written. Parts are expressions of their sources, so what feeds them is computed in place.
+Each becomes a `Begin` (the array starts as a copy of an operand; no copy if that operand dies here) and one kernel per
+part written. Parts are expressions of their sources, so producers are fused into the write.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lower(node: Node, roots) -> list[Begin | Kernel]:
 
 
 class _Part:
-    """A part of the result of an operation, which a kernel writes: its loops, and expressions of elements."""
+    """A part of an operation's result that one kernel writes: its loops, and expressions of elements."""
 
     def __init__(self, node: Node, stored: Callable[[Value], bool], sizes: Iterable[int]):
         self.node, self.out = node, node.outputs[0]
@@ -45,11 +45,11 @@ class _Part:
         self.index = tuple(map(var, self.variables))
 
     def element(self, value: Value, index: tuple[Lin, ...] | None = None) -> Expr:
-        """The element of a value at an index, by default that of the loops."""
+        """The element of a value at an index; by default at the loop variables."""
         return self.reader.element(value, self.index if index is None else index)
 
     def step(self, target: Iterable[Lin], expr: Expr, combine=None, guard=None, **fields: Any) -> Kernel:
-        """The step that writes an expression to the element at `target`."""
+        """The kernel that writes an expression to the element at `target`."""
         store = Store(self.out, linearized(tuple(target), self.out.shape), expr, combine=combine, guard=guard)
         name = self.node.primitive.name.replace("-", "_")
         return checked(
@@ -58,7 +58,7 @@ class _Part:
 
 
 def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
-    """The kernel of a running combination; floats of fewer than 32 bits are accumulated in float32."""
+    """The kernel of a cumulative operation; floats of fewer than 32 bits are accumulated in float32."""
     out, [operand] = node.outputs[0], node.inputs
     axis, op = node.params["axis"], node.primitive.lower.op
     if out.size == 0:
@@ -89,12 +89,12 @@ def _concatenate(node: Node, stored) -> list[Begin | Kernel]:
 
 
 def _pad(node: Node, stored) -> list[Begin | Kernel]:
-    """The borders are filled slab by slab, the operand is written into its place."""
+    """Fills the borders slab by slab and writes the operand into its place."""
     operand, filler = node.inputs
     out, config = node.outputs[0], node.params["padding_config"]
     n = len(config)
     spread = [(d - 1) * (i + 1) + 1 if d else 0 for d, (_, _, i) in zip(operand.shape, config, strict=False)]
-    # The part of the result along each axis that the (dilated) operand covers.
+    # The range of the result along each axis that the (dilated) operand covers.
     low = [max(lo, 0) for lo, _, _ in config]
     high = [min(lo + s, out.shape[a]) for a, ((lo, _, _), s) in enumerate(zip(config, spread, strict=True))]
     high = [max(h, lo) for h, lo in zip(high, low, strict=True)]
@@ -119,7 +119,7 @@ def _pad(node: Node, stored) -> list[Begin | Kernel]:
 
 
 def _pad_interior(node: Node, stored, config) -> list[Begin | Kernel]:
-    """What writes the operand into its place, but for what falls out."""
+    """Writes the operand into its place, without elements that negative padding cuts off."""
     operand, out = node.inputs[0], node.outputs[0]
     ranges = []
     for size, room, (lo, _, inner) in zip(operand.shape, out.shape, config, strict=False):
@@ -184,10 +184,10 @@ def _scatter(node: Node, stored) -> list[Begin | Kernel]:
         if node.params["mode"].name == "CLIP":
             start = clamped(part.scope, raw, 0, room)
         else:
-            # Also where they are promised to be in bounds: JAX drops the others, and clamping costs as much.
+            # Also for indices promised to be in bounds: JAX drops invalid ones, and clamping would cost as much.
             # Nothing is written where the guard fails, so the index needs no clamping.
             start = part.scope.convert(raw, INT64)
-            # Without a sign, negative ones are beyond the end.
+            # As unsigned integers, negative indices are beyond the end too.
             unsigned = part.scope.convert(start, UINT64)
             inside = part.scope.op("le", unsigned, part.scope.const(room, UINT64))
             guard = inside if guard is None else part.scope.op("and", guard, inside)

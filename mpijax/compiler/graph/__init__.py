@@ -1,1 +1,1 @@
-"""The program as a graph of values: calls inlined, equal work merged, operations made simpler."""
+"""Represents the program as a graph of values: inlines calls, merges equal operations, simplifies operations."""

@@ -1,4 +1,4 @@
-"""The program as a graph of values, made from a Jaxpr without calls: equal work merged, dead work dropped."""
+"""Builds the graph of values from a Jaxpr: inlines calls, merges equal operations, drops dead ones."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from mpijax.core.trace import trace_to_closed_jaxpr
 class _Builder:
     """Runs a Jaxpr symbolically, adding nodes.
 
-    partitioner: what is known of values that lie over ranks or devices; None in a program without any.
+    partitioner: the shardings of values that are split over ranks or devices; None in a program without such values.
     """
 
     def __init__(self, parent: _Builder | None = None, leaves: bool = False):
         self.graph = Graph()
         self.parent = parent
-        # Whether work on values from outside of this region may be done there.
+        # Whether operations that read only values from outside this region may be hoisted out of it.
         self.leaves = leaves
         self.owned: set[Value] = set()
         self.captured: list[tuple[Value, Value]] = []
@@ -56,7 +56,7 @@ class _Builder:
             self.over_ranks()
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         self.const_ids: dict[int, Value] = {}
-        # The work already done, in the scope it was done in: a value of a body is a shard, and stays inside.
+        # Results of earlier operations, per region: a value in a body is a shard, which outer code must not read.
         self.seen: dict[Any, list[Value]] = {}
 
     def literal(self, val: Any, aval: ShapedArray) -> Value:
@@ -71,7 +71,7 @@ class _Builder:
             return self.parent.whole(self.parent.const(value, aval), UNKNOWN)
         known = self.const_ids.get(id(value))
         if known is None:
-            if isinstance(value, ShapeDtypeStruct):  # which programs that are not run may have
+            if isinstance(value, ShapeDtypeStruct):  # allowed in programs that are only lowered, never run
                 raise TypeError(
                     "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX function: "
                     f"{value}. Make it an argument, or use an array."
@@ -89,14 +89,14 @@ class _Builder:
         return known if self.partitioner is None else partition.constant(self.partitioner, known)
 
     def over_ranks(self) -> Partitioner:
-        """What is known of values over ranks or devices, of which the program has some."""
+        """The partitioner of this region; created on first use."""
         if self.partitioner is None:
             self.partitioner = Partitioner(self, self.parent.over_ranks() if self.parent else None)
         return self.partitioner
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Work that is done meanwhile is not merged with equal work outside."""
+        """Disables merging with operations outside of this context."""
         outside, self.seen = self.seen, {}
         try:
             yield
@@ -121,7 +121,7 @@ class _Builder:
         return value
 
     def local(self, v: Value) -> Value:
-        """What stands for a value in this region: a capture, or for index maps, the same map once more."""
+        """This region's value for an outer value: a capture, or a copy of the index map if it is a view."""
         if self.parent is None or v.scalar is not None or v.kind == "const" or self.owns(v):
             return v
         found = self.inside.get(v)
@@ -141,24 +141,24 @@ class _Builder:
         return found
 
     def whole(self, v: Value, source: Source) -> Value:
-        """A value as every rank has it: gathered, if it is this rank's shard."""
+        """The whole array of `v`, on every rank: gathered if `v` is this rank's shard."""
         return v if self.partitioner is None else gathered(self.partitioner, v, source)
 
     def global_aval(self, v: Value) -> ShapedArray:
-        """The type of the whole array of which `v` may be a part."""
+        """The type of the whole array, also if `v` is a shard of it."""
         return v.aval if self.partitioner is None else self.partitioner.global_aval(v)
 
     def has_parts(self, inputs: list[Value]) -> bool:
-        """Whether any operand is this rank's part of an array."""
+        """Whether any operand is this rank's shard of an array."""
         return self.partitioner is not None and any(self.partitioner.blocks_of(v) is not None for v in inputs)
 
     def done(self, primitive, params, inputs, avals) -> list[Value] | None:
-        """The results of an operation where it has been done already."""
+        """The results of an equal operation that the graph already has; None if there is none."""
         key = _work_key(primitive, inputs, params, avals)
         return None if key is None else self.seen.get(key)
 
     def once(self, what, params, inputs, avals, make: Callable[[], list[Value]]) -> list[Value]:
-        """The results of work that has been done already, or is done now by `make`. what: a primitive, perhaps more."""
+        """The results of equal earlier work, else those of `make`. what: identifies the work; holds the primitive."""
         key = _work_key(what, inputs, params, avals)
         found = None if key is None else self.seen.get(key)
         if found is None:
@@ -172,7 +172,7 @@ class _Builder:
         return self.add(Op(primitive, params, inputs, avals, source, effects))
 
     def add(self, op: Op) -> list[Value]:
-        """Add an operation, or what it is simplified to."""
+        """Add an operation or its simplified form."""
         found = simplified(self, op, ADDED)
         if isinstance(found, list):
             return found
@@ -195,7 +195,7 @@ class _Builder:
         return outputs
 
     def tables(self) -> list[Any]:
-        """All that grows where operations are added, here and around this region."""
+        """The lists and dicts that grow when operations are added, of this region and the regions around it."""
         p = self.partitioner
         own = [self.graph.nodes, self.captured, self.seen, self.inside]
         own += [] if p is None else [p.views, p.moved, p.summed, p.known.gathers, p.known.placements, p.known.inspected]
@@ -211,7 +211,7 @@ class _Builder:
     # ------------------------------------------------------------ running a Jaxpr
 
     def inline(self, closed: ClosedJaxpr, inputs: list[Value], source: Source) -> list[Value]:
-        """The results of a Jaxpr. source: of equations that have none."""
+        """The results of a Jaxpr. source: the line for equations that have none."""
         program = inlined(closed)
         return self.run(program, self.constants(program), inputs, source)
 
@@ -227,7 +227,7 @@ class _Builder:
         source: Source,
         asked_for: asked.Asked | None = None,
     ) -> list[Value]:
-        """Do the operations of a program; return its results."""
+        """Add the operations of a program; return its results."""
         jaxpr, outer, outside = program.closed.jaxpr, self.frame, self.seen
         env: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
@@ -254,7 +254,7 @@ class _Builder:
             self.frame, self.seen = outer, outside
 
     def apply(self, eqn, inputs: list[Value], source: Source) -> list[Value]:
-        """The results of an operation: on this rank's parts, inlined, or added."""
+        """The results of an operation: run on this rank's shards, inlined, or added as a node."""
         lower = eqn.primitive.lower
         if isinstance(lower, Partitioned):
             return partition.run_shards(self.over_ranks(), eqn.params[lower.param], eqn.params, inputs, source)
@@ -284,13 +284,13 @@ class _Builder:
         return self._merged(Op(eqn.primitive, eqn.params, inputs, avals, source, eqn.effects))
 
     def _is_done_outside(self, eqn, inputs: list[Value], avals) -> bool:
-        """Whether an operation of a body depends on nothing in it, and is better done outside."""
+        """Whether an operation of a body reads nothing computed in it and is cheaper before the loop."""
         if not self.leaves or any(self.owns(v) for v in inputs) or all(v.scalar is not None for v in inputs):
             return False
         return regions.leaves_region(eqn, avals)
 
     def _merged(self, op: Op) -> list[Value]:
-        """The results of an operation: those of an equal one that has been done, or of a new one."""
+        """The results of an operation: those of an equal earlier one, else of a new one."""
         found = simplified(self, op, KNOWN)
         if isinstance(found, list):
             return found
@@ -301,11 +301,11 @@ class _Builder:
     def _added(self, op: Op) -> list[Value]:
         if not isinstance(op.primitive.lower, Native):
             return self.add(op)
-        # The status bytes are one more result, which nobody reads.
+        # The status bytes are an extra result that no operation reads.
         return self.add(replace(op, avals=[*op.avals, ShapedArray((STATUS_BYTES,), np.uint8)]))[:-1]
 
     def _spread(self, p: Partitioner, eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
-        """An operation on parts of arrays; None where it needs whole operands."""
+        """The results of an operation on shards; None if it needs whole operands."""
         lower = eqn.primitive.lower
         if isinstance(lower, Structural):
             simpler = normalize.simplified(self, eqn.primitive, eqn.params, inputs, avals, source)
@@ -322,7 +322,7 @@ class _Builder:
         return None
 
     def pure(self, primitive, params, inputs: list[Value], avals, source: Source) -> list[Value]:
-        """Add a pure operation; on parts of arrays, to each rank its part. avals: types of the whole results."""
+        """Add a pure operation; on shards, each rank computes its shard. avals: types of the whole results."""
         if not self.has_parts(inputs):
             return self.node(primitive, params, inputs, avals, source, fx.no_effects)
         eqn = Eqn(primitive, [Var(v.aval) for v in inputs], [Var(a) for a in avals], params, fx.no_effects, source)
@@ -330,12 +330,12 @@ class _Builder:
 
 
 def _is_written_out(lower: Any, params: dict[str, Any]) -> bool:
-    """Whether the turns of a loop take its place."""
+    """Whether a loop is unrolled."""
     return isinstance(lower, ControlFlow) and lower.written_out is not None and lower.written_out(params)
 
 
 def _work_key(primitive, inputs, params, avals):
-    """Equal keys mean equal results."""
+    """A key that is equal only for operations with equal results; None if parameters are not hashable."""
     key = (primitive, tuple(map(id, inputs)), tuple(sorted(params.items(), key=lambda kv: kv[0])), tuple(avals))
     try:
         hash(key)
@@ -353,7 +353,7 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
     whole = primitive.lower.turns if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
 
     def fun(*args):
-        with sources_from(UNKNOWN):  # of whoever has it first; in a program its line is that of the operation
+        with sources_from(UNKNOWN):  # the cached Jaxpr serves many call sites; each call sets its own line
             out = whole(*args, **params)
         return list(out) if primitive.multiple_results else [out]
 
@@ -369,15 +369,15 @@ def _decomposed(primitive, avals, params) -> ClosedJaxpr:
 def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default: Any = None) -> Graph:
     """The graph of a Jaxpr, with `users` filled in.
 
-    in_shardings: for arguments of which this rank holds one shard, or that lie on several devices of this process,
-    how they are laid out (else None). default: how results are if no argument says it.
+    in_shardings: for each argument, its sharding if it is split over ranks or is on several devices of this process,
+    else None. default: the sharding of results if no argument has one.
     """
     builder = _Builder()
     graph = builder.graph
     layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
     program = inlined(closed)
     constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
-    if any(layouts) or constraints_asked:  # once parts are exchanged for an operation, it stays
+    if any(layouts) or constraints_asked:  # exchanges added for an operation stay, even if it is dead
         program = replace(program, closed=regions.needed(program.closed))
     for i, (v, layout) in enumerate(zip(closed.jaxpr.invars, layouts, strict=True)):
         aval = v.aval if layout is None else v.aval.update(shape=layout.planned_shape(v.aval.shape))
@@ -408,16 +408,16 @@ def build_graph(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default
 
 
 def _for_axes(layout: Any, ndim: int) -> Any:
-    """A layout of whole arrays; over Explicit axes it says so of each axis of the array."""
+    """The layout for a whole array of rank `ndim`; over Explicit axes the spec needs an entry for each array axis."""
     mesh = getattr(layout, "mesh", None)
     return layout if mesh is None or not mesh.is_explicit else layout.update(spec=layout.spec.padded(ndim))
 
 
 def others_layout(layouts: tuple[Any, ...]) -> Any:
-    """Where values lie that depend on no laid out argument of a program: whole on the devices of the first one."""
+    """The layout of values that depend on no sharded argument: replicated over the devices of the first one."""
     return whole_by(next((x for x in layouts if x is not None), None))
 
 
 def whole_by(layout: Any) -> Any:
-    """The layout of values that are whole on the devices of another one."""
+    """A layout that replicates values over the devices of `layout`."""
     return layout if layout is None or not hasattr(layout, "mesh") else layout.update(spec=type(layout.spec)())

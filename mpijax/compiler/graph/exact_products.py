@@ -1,6 +1,6 @@
-"""Matrix products of integers of 8 bits by BLAS: float32 has all integers up to 2^24, and so holds short sums exactly.
+"""Computes matrix products of 8-bit integers with BLAS in float32, which represents all integers up to 2^24.
 
-BLAS multiplies floats faster than loop nests multiply integers. Longer sums are cut into parts, added as integers.
+BLAS multiplies floats faster than loop nests multiply integers. Longer sums are split; the parts are added as integers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Node, Value
 
 SINGLE, WHOLE = np.dtype(np.float32), np.dtype(np.int32)
-# Up to here float32 has all integers.
+# float32 represents every integer up to this one.
 EXACT = 1 << 24
-# Smaller products are loop nests: operands of BLAS have to be made floats first.
+# Smaller products are loop nests: converting operands to floats for BLAS costs more than it saves.
 SMALL = 1 << 17
 THIN = 8
-# Into so many parts a sum may be cut.
+# A sum is split into at most this many parts.
 PARTS = 64
 
 
 def product(builder: Any, node: Node) -> Value | None:
-    """The result of a matrix product of small integers; None for others."""
+    """The result of a matrix product of small integers; None if BLAS cannot compute it exactly, or is slower."""
     length = _exact_length(node)
     if length == 0:
         return None
@@ -45,12 +45,12 @@ def product(builder: Any, node: Node) -> Value | None:
         [out] = builder.node(node.primitive, params, parts, [aval.update(dtype=SINGLE)], node.source)
         out = _converted(builder, out, WHOLE, node)
         total = out if total is None else builder.node(registry["add"], {}, [total, out], [out.aval], node.source)[0]
-    assert total is not None  # a sum of length 0 is none of these products
+    assert total is not None  # _exact_length is 0 for sums of length 0
     return _converted(builder, total, aval.dtype, node)
 
 
 def _exact_length(node: Node) -> int:
-    """How many products of two elements make a sum that float32 holds; 0 where BLAS is not to take them."""
+    """How many products of two elements float32 sums exactly; 0 if the product should not go to BLAS."""
     elements = [v.element for v in node.inputs]
     if not all(dtypes.issubdtype(d, np.integer) for d in (*elements, node.outputs[0].element)):
         return 0
@@ -74,7 +74,7 @@ def _converted(builder: Any, v: Value, dtype: np.dtype, node: Node) -> Value:
 
 
 def _part(builder: Any, v: Value, axis: int, first: int, length: int, node: Node) -> Value:
-    """`length` positions of an axis from `first` on, or those up to its end."""
+    """At most `length` positions of an axis, from `first` on."""
     shape = list(v.aval.shape)
     starts, limits = [0] * len(shape), list(shape)
     starts[axis], limits[axis] = first, min(first + length, shape[axis])

@@ -1,9 +1,9 @@
-"""Loops and branches: their bodies as regions, and how carries, arguments and results are cut where arrays are split.
+"""Builds loops and branches: their bodies as regions, and the cuts (splits over ranks) of carries and results.
 
-A carry must be cut alike in all turns: it keeps the cut it comes in with, takes the one that the body gives where it
-comes in whole, and is whole where the body needs it whole. How a body's results come out shows when it is built; where
-carries then must be cut otherwise, it is dropped and built again. What was found is kept for the same body and the same
-cuts of what it reads, so a loop inside of another is not tried again with the outer one.
+A carry has the same cut in all iterations. It keeps its initial cut; if it starts whole, it takes the cut that the body
+gives it; if the body needs it whole, it is whole. The cuts of a body's results are known only once it is built. If
+carries then need other cuts, the body is dropped and built again. The cuts found are kept for the same body and the
+same cuts of its inputs, so an inner loop is not built repeatedly with the outer one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.rules import Plan
 from mpijax.ops.shapes import reshape_p
 
-# Turns after which a carry that still changes becomes whole.
+# A carry whose cut still changes after this many attempts becomes whole.
 TRIES = 4
 
 
 def control_node(builder, eqn, inputs: list[Any], avals, source) -> list[Any]:
     """The results of a loop or branch. Its inputs are the operands, then what its regions capture.
 
-    A branch that is known is inlined, and so is the body of a scan of one turn.
+    A branch with a known index is inlined, as is the body of a scan of length 1.
     """
     kind = {Flow.COND: _cond, Flow.WHILE: _while, Flow.SCAN: _scan}[eqn.primitive.lower.kind]
     p = builder.partitioner
@@ -38,7 +38,7 @@ def control_node(builder, eqn, inputs: list[Any], avals, source) -> list[Any]:
 
 
 class _Loop:
-    """A loop or branch over one mesh; None where no operand is split: then nothing is cut, and nothing is tried."""
+    """A loop or branch over one mesh. mesh: None if no operand is split; then nothing is cut, and it is built once."""
 
     def __init__(self, builder, p, mesh, eqn, source):
         self.builder, self.p, self.mesh, self.eqn, self.source = builder, p, mesh, eqn, source
@@ -48,7 +48,7 @@ class _Loop:
         return uncut(v.aval.shape) if blocks is None or blocks.mesh != self.mesh else blocks.cuts
 
     def blocks(self, avals, cuts: Sequence[Cuts]) -> list[Blocks | None]:
-        """Which parts values of these whole types are."""
+        """The shards of values with these whole types; None each without a mesh."""
         return [self.mesh and Blocks(self.mesh, a.shape, c) for a, c in zip(avals, cuts, strict=True)]
 
     def recut(self, v, cuts: Cuts):
@@ -58,7 +58,7 @@ class _Loop:
         return opened(self.builder, closed, args, self.source, leaves)
 
     def left(self, closed: ClosedJaxpr, body: Body) -> list[Cuts]:
-        """How the results of a body come out."""
+        """The cuts of a body's results."""
         found = [None if self.mesh is None else self.p.blocks_of(v) for v in body.outs]
         return [
             uncut(a.shape) if b is None or b.mesh != self.mesh else b.cuts
@@ -66,9 +66,9 @@ class _Loop:
         ]
 
     def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], Body]:
-        """How carries are cut in every turn, all results of the body with them, and the body.
+        """The cuts of carries in every iteration, the cuts of all results of the body, and the body.
 
-        others: blocks of what is new in each turn, with types.
+        others: types and blocks of the arguments that change each iteration, such as slices.
         """
         cuts = [self.cuts(v) for v in first]
         avals = closed.in_avals[len(consts) : len(consts) + len(cuts)]
@@ -93,14 +93,14 @@ class _Loop:
         return cuts, outs, body
 
     def _known_by(self, v) -> Any:
-        """What of a value from outside decides how results come out."""
+        """The properties of an outer value that decide the cuts of results."""
         if self.mesh is None:
             return None
         special = v.scalar is not None or v in self.p.views or v.outside is not None
         return v if special else None, self.p.blocks_of(v)
 
     def results(self, operands, regions, position, avals, cuts: Sequence[Cuts]) -> list[Any]:
-        """The results of the operation. position: for each, which result of its regions it is."""
+        """The results of the operation. position: for each result, its position among the results of the regions."""
         blocks = self.blocks(avals, cuts)
         local = [a if b is None else a.update(shape=b.local_shape) for a, b in zip(avals, blocks, strict=True)]
         places = [position.index(at) for at in range(len(regions[-1].graph.outputs))]
@@ -108,7 +108,7 @@ class _Loop:
         return self.held([made[at] for at in position], blocks)
 
     def held(self, outs: list[Any], blocks: Sequence[Blocks | None]) -> list[Any]:
-        """Values known as parts of arrays."""
+        """The values, recorded as shards of arrays."""
         return [
             v if b is None else self.p.held_as(v, b, b.sharding, True, self.source)
             for v, b in zip(outs, blocks, strict=True)
@@ -116,7 +116,7 @@ class _Loop:
 
 
 def _kept(shape, have: Cuts, out: Cuts, fixed: list[bool], turn: int) -> Cuts:
-    """The cut of a carry that comes in by `have` and leaves a turn by `out`. fixed: axes that became whole stay so."""
+    """The next cut of a carry that enters the body as `have` and leaves it as `out`. fixed: axes that stay whole."""
     found = list(have)
     for d, (h, o) in enumerate(zip(have, out, strict=True)):
         if fixed[d] or h == o or (h is not None and o is not None):
@@ -156,9 +156,9 @@ def _while(s: _Loop, inputs, avals) -> list[Any]:
 
 
 def _mapped(s: _Loop, inputs, avals) -> list[Any] | None:
-    """A scan without carries along an axis that is split (`lax.map`): each rank does its own turns.
+    """A scan without carries along a split axis (`lax.map`): each rank runs its own iterations.
 
-    None where it is not one, or where turns read what is split: ranks with fewer turns would not communicate in all.
+    None for other scans, or if the body reads split values: a rank with fewer iterations would miss its messages.
     """
     p = s.eqn.params
     n, eqn = p["num_consts"], s.eqn
@@ -196,7 +196,7 @@ def _scan(s: _Loop, inputs, avals) -> list[Any]:
 
 
 def _one_turn(s: _Loop, before, xs, slices, avals) -> list[Any]:
-    """A scan of length 1 is its body."""
+    """The results of a scan of length 1: the body is inlined."""
 
     def reshaped(v, aval):
         params = {"new_sizes": aval.shape, "dimensions": None, "sharding": None}

@@ -1,4 +1,4 @@
-"""The first stage: a program without calls. What `jit`, `custom_jvp` and the like call takes the place of the call."""
+"""The first stage: replaces each call (`jit`, `custom_jvp`, ...) by the equations of the called Jaxpr."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mpijax.core.source import UNKNOWN, Source
 
 @dataclass(frozen=True)
 class Program:
-    """A Jaxpr none of whose equations is a call.
+    """A Jaxpr without calls.
 
-    apart: for results of calls that are apart (`checkpoint`), which of these calls they are in. Equal work in two of
-    them, or in one and outside, is done in each, or its results would have to be kept in between.
+    apart: for each result of a `checkpoint`-like call, the number of that call. Equal operations in two such calls, or
+    in one and outside, are not merged: the merged result would stay in memory, which `checkpoint` avoids.
     """
 
     closed: ClosedJaxpr
@@ -43,8 +43,8 @@ def _called(eqn: Eqn) -> ClosedJaxpr | None:
 class _Frame:
     """A Jaxpr whose equations are being copied.
 
-    values: what its variables are in the whole program; those of the outermost Jaxpr are themselves. call: the results
-    of the call. source: of the call, for equations without a line. scope: the innermost call that is apart; 0 for none.
+    values: each variable's atom in the whole program; variables of the outermost Jaxpr map to themselves. call: the
+    results of the call. source: the line of the call. scope: the innermost call that is apart; 0 for none.
     """
 
     jaxpr: Jaxpr
@@ -105,7 +105,7 @@ def _inlined(closed: ClosedJaxpr) -> Program:
 
 
 def verify(program: Program) -> None:
-    """Check the rules of a program without calls.
+    """Check the rules of a program after inlining.
 
     Raises:
       BrokenForm: a rule does not hold; the message names it.

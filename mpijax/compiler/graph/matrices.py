@@ -1,4 +1,4 @@
-"""What is done to matrices around a call of machine code that can do it too: symmetrizing before, triangles after."""
+"""Merges operations on matrices into native calls that do them too: symmetrizing before, taking a triangle after."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpijax.core.lowering import Native
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value
 
-# Larger matrices are symmetrized by a kernel of its own, which reads them tile by tile.
+# Larger matrices are symmetrized by a separate kernel, which reads them tile by tile.
 LARGEST = 32
 
 
 def unsymmetrized(primitive, params: dict[str, Any], inputs: list) -> tuple[dict[str, Any], list]:
-    """The call on matrices as they are before they are symmetrized, where the code does that as well."""
+    """The call on the matrices before symmetrizing, if the native code can symmetrize them itself."""
     name = primitive.lower.symmetrizes
     if not name or inputs[0].aval.shape[-1] > LARGEST:
         return params, inputs
@@ -49,7 +49,7 @@ def _operands(v: Value, name: str) -> list | None:
 
 
 def triangular_already(primitive, inputs: list) -> Value | None:
-    """The matrices of which the lower triangle is taken, where there is nothing above it."""
+    """The operand of a lower-triangle selection whose operand is already lower triangular; else None."""
     if primitive.name != "select_n" or len(inputs) != 3:
         return None
     mask, zero, x = inputs
@@ -66,7 +66,7 @@ def triangular_already(primitive, inputs: list) -> Value | None:
 
 
 def _repeated(v: Value) -> Value:
-    """What `v` repeats along leading axes."""
+    """The operand that `v` broadcasts along leading axes; `v` itself if it is no such broadcast."""
     node = v.producer
     if node is None or node.primitive.name != "broadcast_in_dim":
         return v

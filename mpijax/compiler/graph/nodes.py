@@ -1,4 +1,4 @@
-"""The compiler's form of a program: values, the operations that make them, and the graph of both."""
+"""The compiler's form of a program: values, operations, and the graph of both."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Value:
 
     shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
     scalar: the NumPy scalar of a literal, which needs no memory.
-    outside: in a loop or branch, the value of the graph around it that this one stands for.
-    users: the operations that read it, once for each operand; none of constants, which all regions may read.
-    holds: the array, None if it depends on arguments, `...` before `normalize.known` was asked.
+    outside: for an input of a loop or branch body, the value that it captures from the surrounding graph.
+    users: the operations that read it, once for each operand; empty for constants, which all regions may read.
+    holds: the array if known when compiling, None if it depends on arguments, `...` until `normalize.known` runs.
     """
 
     __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside", "holds")
@@ -32,7 +32,7 @@ class Value:
     def __init__(
         self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
     ):
-        self.aval = aval.unsplit()  # memory is here or there by layouts, whatever the program's types say
+        self.aval = aval.unsplit()  # the compiler tracks shardings in layouts, not in types
         self.kind = kind
         self.producer = producer
         self.position = position
@@ -63,7 +63,7 @@ class Value:
 
 
 def operation_of(v: Value) -> Node:
-    """The operation that computes a value, which is none from outside."""
+    """The operation that computes a value, which must not be an input or constant."""
     assert v.producer is not None, v
     return v.producer
 
@@ -71,8 +71,8 @@ def operation_of(v: Value) -> Node:
 class Node:
     """An operation of the graph.
 
-    regions: bodies of a loop or branch (see `compiler.graph.regions`). why: the reason for communication that
-    the compiler adds.
+    regions: bodies of a loop or branch (see `compiler.graph.regions`). why: the reason, if the compiler added this
+    communication.
     """
 
     __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions", "why")
@@ -93,7 +93,7 @@ class Node:
 
 
 def _kind(node: Node) -> str:
-    """map: read element by element; reduce; update: writes parts of an array; opaque: one instruction of its own."""
+    """map: computed element by element; reduce; update: writes parts of an array; opaque: one instruction by itself."""
     lower = node.primitive.lower
     if isinstance(lower, Elementwise):
         return "map"
@@ -111,10 +111,10 @@ def _kind(node: Node) -> str:
 class Graph:
     """Inputs, results, constants and operations in program order.
 
-    shardings: for results that are this rank's shard of a global array, how that is laid out (else None).
-    elsewhere: a sharding over the ranks that the program runs on, if this one is not one of them; else None.
-    unequal: whether ranks have parts of different sizes, or different borders. The graphs of two ranks then differ in
-      all but the order of what they communicate.
+    shardings: for each result that is this rank's shard of a global array, its sharding (else None).
+    elsewhere: the sharding over the ranks that run the program, if this rank is not one of them; else None.
+    unequal: whether ranks have shards of different sizes or borders. The graphs of two ranks then differ in everything
+      but the order of communication.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class Graph:
         self.placements: list[tuple] = []  # see `compiler.steps.plan.Placed`
 
     def finish(self) -> None:
-        """Drop what no result needs, and fill in who reads each value."""
+        """Drop nodes that no result needs, and fill in `users`."""
         live: set[int] = {id(v.producer) for v in self.outputs if v.producer is not None}
         kept = []
         for node in reversed(self.nodes):
@@ -145,7 +145,7 @@ class Graph:
 
 
 def text_of(graph: Graph, indent: str = "") -> str:
-    """A graph for people: an operation a line, with the user's line."""
+    """A graph as text: one operation a line, with the user's source line."""
     names: dict[int, str] = {}
 
     def name(v: Value) -> str:
@@ -166,7 +166,7 @@ def text_of(graph: Graph, indent: str = "") -> str:
 
 
 def verify(graph: Graph) -> None:
-    """Check the rules of a finished graph, and of those inside it.
+    """Check the rules of a finished graph and of the graphs inside it.
 
     Raises:
       BrokenForm: a rule does not hold; the message names it.
@@ -190,7 +190,7 @@ def verify(graph: Graph) -> None:
 
 
 def _is_known(v: Value, known: set[int]) -> bool:
-    """Whether a value is there: literals are everywhere, and so are the program's constants."""
+    """Whether a value is defined: literals and the program's constants always are."""
     return v.scalar is not None or v.kind == "const" or id(v) in known
 
 

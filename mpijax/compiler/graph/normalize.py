@@ -1,9 +1,9 @@
-"""Operations as simpler ones, where what they do is known when compiling.
+"""Replaces operations by simpler ones where their parameters are known when compiling.
 
-Indexing at positions that are known: gathers become slices, scatters static updates.
+Indexing at known positions becomes cheaper: gathers become slices, scatters static updates.
 
-`x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. What such an
-array holds is found here, so that the window is a part of the result like one of a pad or concatenation.
+`x.at[1:-1, 1:-1].set(y)` is traced, as in JAX, to a scatter whose indices are an array made of literals. This module
+evaluates such arrays, so the window is a static part of the result, as in a pad or concatenation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mpijax.core.sharding import shape_rules
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value
 
-# Arrays of more elements than this are not evaluated when compiling.
+# Larger arrays (in elements) are not evaluated when compiling.
 LARGEST = 64
 
 
@@ -54,7 +54,7 @@ primitive named `combine`."""
 
 
 def known(v: Value) -> np.ndarray | None:
-    """What a small array holds, if it is computed from literals alone."""
+    """The contents of a small array computed from literals alone; else None."""
     stack = [v]
     while stack:
         w = stack[-1]
@@ -69,7 +69,7 @@ def known(v: Value) -> np.ndarray | None:
 
 
 def _made_of(v: Value) -> list[Value] | None:
-    """The values whose contents say what a value holds, or None where nothing does."""
+    """The values from which the contents of `v` can be computed; None if they cannot."""
     if v.scalar is not None:
         return []
     if v.outside is not None:
@@ -84,20 +84,20 @@ def _made_of(v: Value) -> list[Value] | None:
 
 
 def _evaluated(v: Value, parts: list) -> np.ndarray:
-    """What a value holds, by what those it is made of hold."""
+    """The contents of a value, given the contents of `_made_of` it."""
     if v.scalar is not None:
         return np.asarray(v.scalar)
     if v.outside is not None:
         return parts[0]
     node = v.producer
-    assert node is not None  # it is made of others
+    assert node is not None  # `_made_of` gives parts only for literals, captures and nodes
     return np.asarray(node.primitive.reference(*parts, **node.params), v.element).reshape(v.shape)
 
 
 def operands(builder: Any, primitive, inputs: list) -> list:
-    """The operands of an elementwise operation, or others that give the same.
+    """The operands of an elementwise operation, or equivalent ones.
 
-    `x > 0`, which the derivative of relu asks for, is `max(x, 0) > 0`: where that is there, x need not be kept.
+    The derivative of relu reads `x > 0`. If `max(x, 0)` is computed anyway, this reads it instead; x can then be freed.
     """
     if primitive.name != "gt" or inputs[1].scalar is None or inputs[1].scalar != 0:
         return inputs
@@ -106,7 +106,7 @@ def operands(builder: Any, primitive, inputs: list) -> list:
 
 
 def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> list | None:
-    """The results of an elementwise operation that is known when compiling or done by others; None for the rest."""
+    """The results of an elementwise operation known when compiling, or built from simpler operations; else None."""
     if all(v.scalar is not None for v in inputs) and _is_count(avals):
         return [builder.literal(primitive.reference(*[v.scalar for v in inputs], **params), avals[0])]
     if primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
@@ -115,13 +115,13 @@ def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> 
 
 
 def _is_count(avals) -> bool:
-    """Whether the only result is one integer or bool: exact, so it can be known beforehand."""
+    """Whether the only result is one integer or bool, which folds exactly."""
     dtype = avals[0].dtype
     return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
 
 
 def _compared_keys(builder, primitive, inputs, avals, source) -> list:
-    """PRNG keys are equal if all their words are; one key may meet many."""
+    """Compares PRNG keys: equal if all their words are. One key broadcasts against many."""
     shape = max((v.shape for v in inputs), key=len)
 
     def words_of(keys):
@@ -139,7 +139,7 @@ def _compared_keys(builder, primitive, inputs, avals, source) -> list:
 
 
 def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
-    """The result of an operation on a window that is known when compiling, as a slice or the update of one part."""
+    """The result of an operation whose window is known when compiling, as a slice or static update; else None."""
     lower = primitive.lower
     if lower.window is None:
         return None
@@ -162,7 +162,7 @@ def _pure(builder, primitive, params, inputs, aval, source):
 
 
 def _shape(builder, v) -> tuple[int, ...]:
-    """The shape of the whole array of which `v` may be a part."""
+    """The shape of the whole array, also if `v` is a shard of it."""
     return builder.global_aval(v).shape
 
 

@@ -1,4 +1,4 @@
-"""The axes and sizes of matrix products, which of them go to BLAS, and what BLAS takes as a matrix."""
+"""Finds the axes and sizes of matrix products, which of them go to BLAS, and which views BLAS takes as matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijax.core.lazy_dataclass import dataclass
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000
 
-# Products with so few rows or columns are loop nests too, if these read what they need in order.
+# Products with at most this many rows or columns are loop nests too, if the nest reads its operands along their rows.
 THIN = 3
 
 BLAS_TYPES = {np.dtype(t) for t in ("f4", "f8", "c8", "c16")}
@@ -20,7 +20,7 @@ BLAS_TYPES = {np.dtype(t) for t in ("f4", "f8", "c8", "c16")}
 
 @dataclass(frozen=True)
 class Dims:
-    """Axes of a product: batch, free and contracted ones of both operands."""
+    """Batch, free and contracted axes of both operands of a product."""
 
     lhs_batch: tuple[int, ...]
     rhs_batch: tuple[int, ...]
@@ -66,7 +66,7 @@ def use_blas(node: Any) -> bool:
 
 
 def _is_read_in_order(node: Any, m: int, n: int) -> bool:
-    """Whether a loop nest reads both operands of a product along their rows, of which the smaller one has few."""
+    """Whether a loop nest reads both operands along their rows."""
     d = dims_of(node)
     sides = [(d.lhs_contract, node.inputs[0]), (d.rhs_contract, node.inputs[1])]
     (thin, small), (contracted, large) = sides if m <= n else sides[::-1]
@@ -75,7 +75,7 @@ def _is_read_in_order(node: Any, m: int, n: int) -> bool:
 
 @dataclass
 class View:
-    """A strided view of an array in memory: the array, an element offset and a stride per axis."""
+    """A strided view of an array in memory: the array, an offset in elements and a stride per axis."""
 
     base: Any
     offset: int
@@ -84,7 +84,7 @@ class View:
 
 @dataclass
 class Matrix:
-    """One operand of a BLAS call: rows × columns with one unit stride."""
+    """One operand of a BLAS call: rows × columns, of which one has stride 1."""
 
     base: Any
     offset: int
@@ -94,7 +94,7 @@ class Matrix:
 
 
 def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
-    """The view as a (batched) matrix whose rows and columns each are one or more axes; None if BLAS cannot take it."""
+    """The view as a (batched) matrix with one or more axes as rows and as columns; None if BLAS cannot take it."""
     row = _joint_stride(view, shape, rows)
     col = _joint_stride(view, shape, cols)
     if row is None or col is None:
@@ -113,7 +113,7 @@ def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
 
 
 def _joint_stride(view: View, shape, axes) -> tuple[int, int] | None:
-    """Size and stride of several axes seen as one."""
+    """Size and stride of several axes merged into one; None if their strides do not allow it."""
     size, stride = 1, 0
     for a in reversed(axes):
         if shape[a] == 1:
@@ -128,7 +128,7 @@ def _joint_stride(view: View, shape, axes) -> tuple[int, int] | None:
 
 
 def in_order(node: Any, k: int) -> tuple[int, ...] | None:
-    """None if operand `k`, being dense, is a (batched) matrix; or its axes in an order in which it would be one."""
+    """An axis order in which operand `k`, stored densely, is a (batched) matrix; None if it already is one."""
     d = dims_of(node)
     shape = node.inputs[k].shape
     left, right = (d.lhs_batch, d.lhs_free, d.lhs_contract), (d.rhs_batch, d.rhs_free, d.rhs_contract)

@@ -1,8 +1,8 @@
-"""Bodies of loops and branches as graphs of their own.
+"""Represents bodies of loops and branches as graphs of their own.
 
-A region reads values from outside (its captures) and arguments that are new in each turn. What does not depend
-on those leaves the region where that saves work: it is computed once, before the loop. Index maps of outside
-values stay inside, where they cost nothing; outside they would need memory.
+A region reads captures (values from outside) and arguments that change each iteration. Operations that read no argument
+are hoisted out of the loop if that saves work. Index maps of outside values stay inside, where they cost nothing;
+outside they would need memory.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.source import UNKNOWN, Source
 from mpijax.ops.ad_ops import copy_p
 
-# An elementwise result of at most this many elements is worth memory when that takes work out of a loop.
+# Elementwise results of at most this many elements are hoisted: the saved work is worth the memory.
 SMALL = 4096
-# So is a larger one of an operation that costs at least this much.
+# Larger results are hoisted if the operation costs at least this much.
 COSTLY = 4
 
 
 @dataclass
 class Region:
-    """A body: its graph, whose inputs are the arguments and then the captures, and the values captured.
+    """A body: its graph and the captured values. The graph's inputs are the arguments, then the captures.
 
-    position: for each result of the Jaxpr, which result of the graph it is; equal ones can be one.
+    position: for each result of the Jaxpr, its position among the graph's results; equal results may share one.
     """
 
     graph: Any
@@ -44,7 +44,7 @@ class Region:
 
 @dataclass
 class Body:
-    """A body that is built, before it is known how its results are to leave it. child: builds its graph."""
+    """A body that is built, while the cuts of its results are still open. child: builds its graph."""
 
     child: Any
     args: list[Any]
@@ -56,9 +56,9 @@ class Body:
     ) -> Region:
         """The region.
 
-        blocks: as which parts of arrays results leave; None for whole ones. carries: the position of the argument to
-        which the first result is carried; a result may be its argument itself, while all others are made of operations
-        of the region. merge_from: results from this one on are no carries, and are stored once where they are equal.
+        blocks: the shards of arrays that results are; None for whole arrays. carries: the position of the first carry
+        among the arguments. A carry may be its unchanged argument; all other results are computed in the region.
+        merge_from: the first result that is not a carry; from there on, equal results are stored once.
         """
         child, source = self.child, self.source
         outputs: list[Any] = []
@@ -89,8 +89,8 @@ class Body:
 def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> Body:
     """The body of a loop or branch.
 
-    args: for each argument a value from outside, or the type of one that is new in each turn and which part of it this
-    rank has (None for all of it). leaves: whether unchanging work may be done outside.
+    args: for each argument an outer value, or the type and blocks of an argument that changes each iteration (None:
+    whole). leaves: whether loop-invariant operations may be hoisted.
     """
     child = builder.child(leaves)
     inner = [_argument(child, *a) if isinstance(a, tuple) else a for a in args]
@@ -106,13 +106,13 @@ def _argument(child, aval: ShapedArray, blocks: Blocks | None) -> Any:
 
 @memo_on_jaxpr
 def needed(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Without operations that no result needs."""
+    """The Jaxpr without dead operations; its arguments stay."""
     jaxpr, consts, _ = without_dead_code(closed.jaxpr, closed.consts)
     return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts)
 
 
 def leaves_region(eqn, avals) -> bool:
-    """Whether an operation on outside values is better done outside."""
+    """Whether an operation that reads only outer values is cheaper before the loop."""
     lower = eqn.primitive.lower
     if fx.pins(eqn.effects) or isinstance(lower, (Communication, Partitioned)):
         return False
@@ -123,5 +123,5 @@ def leaves_region(eqn, avals) -> bool:
 
 
 def stays_view(value) -> bool:
-    """Whether an outside value is read through an index map, rather than from memory of its own."""
+    """Whether an outer value is read through an index map rather than from its own memory."""
     return value.producer is not None and is_view(value.producer)

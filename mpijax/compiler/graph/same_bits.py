@@ -1,7 +1,7 @@
-"""Programs whose sums have the same bits on any number of ranks: the option `mpijax_same_bits`.
+"""Rewrites programs so that sums are bitwise equal on any number of ranks: the option `mpijax_same_bits`.
 
-Operations that add floats give way to their rule `same_bits`, on whole arrays. All steps after this one, the parts of
-ranks included, then add numbers whose sums are exact.
+Each operation that adds floats is replaced by its rule `same_bits`, on whole arrays. All later stages, partitioning
+included, then add numbers whose sums are exact.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from mpijax.core.lowering import Decompose, Partitioned
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
 
-# The sizes of the mesh axes that are in scope.
+# Names and sizes of the mesh axes in scope.
 Axes = tuple[tuple[Any, int], ...]
 
 
 def rewritten(closed: ClosedJaxpr) -> ClosedJaxpr | None:
-    """The program with sums whose order does not matter; None where it has no sums of floats."""
+    """The program with sums that do not depend on order; None if it has no sums of floats."""
     return _rewritten(closed, ())
 
 
 @memo_on_jaxpr
 def _rewritten(closed: ClosedJaxpr, axes: Axes) -> ClosedJaxpr | None:
-    """None where nothing changes."""
+    """The rewritten program; None if nothing changes."""
     work = _Rewriting(axes)
     eqns = [e for eqn in closed.eqns for e in work.of(eqn)]
     if not work.changed:
@@ -39,7 +39,7 @@ def _rewritten(closed: ClosedJaxpr, axes: Axes) -> ClosedJaxpr | None:
 
 
 class _Rewriting:
-    """Of one Jaxpr. atoms: what stands for variables whose operation is gone."""
+    """The rewriting of one Jaxpr. atoms: the replacements of results of removed equations."""
 
     def __init__(self, axes: Axes):
         self.axes = axes
@@ -52,12 +52,12 @@ class _Rewriting:
         return v if type(v) is Literal else self.atoms.get(v, v)
 
     def of(self, eqn: Eqn) -> list[Eqn]:
-        """What stands for an equation."""
+        """The equations that replace an equation."""
         eqn = eqn.replace(invars=[self.atom(v) for v in eqn.invars])
         rule, lower = eqn.primitive.same_bits, eqn.primitive.lower
         found = None
         if rule is not None:
-            with config.enable_x64(True):  # grids are float64
+            with config.enable_x64(True):  # the rules round to float64 grids
                 found = self._traced(eqn, rule)
         elif isinstance(lower, Decompose) and _is_numeric(eqn):
             parts = self._traced(eqn, lower.fun)
@@ -77,7 +77,7 @@ class _Rewriting:
         return found or closed
 
     def _traced(self, eqn: Eqn, fun: Any) -> ClosedJaxpr | None:
-        """A function of the operands as a Jaxpr; None if it returns None."""
+        """`fun` of the operands as a Jaxpr; None if it returns None."""
         kept = False
 
         def call(*args: Any) -> list[Any]:
@@ -92,7 +92,7 @@ class _Rewriting:
         return None if kept else closed
 
     def _spliced(self, eqn: Eqn, closed: ClosedJaxpr) -> list[Eqn]:
-        """The equations of a Jaxpr of the operands in place of an equation."""
+        """The equations of `closed`, applied to the operands of `eqn` and producing its results."""
         inner = closed.jaxpr
         known: dict[Var, Any] = dict(zip(inner.invars, eqn.invars, strict=True))
         for var, value in zip(inner.constvars, closed.consts, strict=True):

@@ -1,8 +1,8 @@
-"""An operation as others that do the same with less, or that the stages behind can take.
+"""Replaces an operation by cheaper equivalent ones, or by a form that later stages support.
 
-There are two tables of rules, by what an operation is to the compiler. `KNOWN` is asked before equal work is merged,
-`ADDED` where an operation is added to the graph. A rule gives the results (values that are there, or those of other
-operations), the operation in another form, or None where it has nothing to say.
+There are two tables of rules, keyed by the kind of lowering. `KNOWN` applies before equal operations are merged,
+`ADDED` when an operation is added to the graph. A rule returns the results (existing values, or results of other
+operations), the operation in another form, or None to leave it unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mpijax.ops.shapes import squeeze_p, transpose_p
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation that is about to be done; avals: the types of its results."""
+    """An operation that is not yet in the graph; avals: the types of its results."""
 
     primitive: Primitive
     params: dict[str, Any]
@@ -46,7 +46,7 @@ Rule = Callable[[Any, Op], Outcome]
 
 
 def simplified(builder: Any, op: Op, rules: dict[type, tuple[Rule, ...]]) -> Op | list[Value]:
-    """The results of an operation, or the form in which it is to be done."""
+    """The results of an operation, or the operation in its simplified form."""
     for rule in rules.get(type(op.primitive.lower), ()):
         found = rule(builder, op)
         if isinstance(found, list):
@@ -55,7 +55,7 @@ def simplified(builder: Any, op: Op, rules: dict[type, tuple[Rule, ...]]) -> Op 
     return op
 
 
-# ---------------------------------------------------------------- before equal work is merged
+# ---------------------------------------------------------------- before equal operations are merged
 
 
 def _operands(builder: Any, op: Op) -> Outcome:
@@ -77,11 +77,11 @@ def _unsymmetrized(builder: Any, op: Op) -> Outcome:
     return None if inputs is op.inputs else replace(op, params=params, inputs=inputs)
 
 
-# ---------------------------------------------------------------- where an operation is added
+# ---------------------------------------------------------------- when an operation is added
 
 
 def _wide(builder: Any, op: Op) -> Outcome:
-    """Sums and products of narrow floats are taken in float32 and rounded once."""
+    """Computes sums and products of narrow floats in float32 and rounds once."""
     [aval] = op.avals
     if not is_narrow(aval.dtype):
         return None
@@ -99,12 +99,12 @@ def _exact(builder: Any, op: Op) -> Outcome:
 
 
 def _of_one_type(builder: Any, op: Op) -> Outcome:
-    """A product whose operands have the type of its result."""
+    """Converts the operands of a product to the type of its result."""
     return replace(op, inputs=[_converted(builder, v, op.avals[0].dtype, op.source) for v in op.inputs])
 
 
 def _of_matrices(builder: Any, op: Op) -> Outcome:
-    """The product with operands that BLAS can take: those whose axes do not make a matrix are transposed."""
+    """Transposes the operands of a product that BLAS cannot take as matrices."""
     node = op.node()
     if not use_blas(node):
         return None
@@ -124,7 +124,7 @@ def _of_matrices(builder: Any, op: Op) -> Outcome:
 
 
 def _reshaped(builder: Any, op: Op) -> Outcome:
-    """A reduction along axes of size 1 only drops them."""
+    """Replaces a reduction along axes of size 1 by a squeeze."""
     axes = op.params["axes"]
     if any(op.inputs[0].aval.shape[a] != 1 for a in axes):
         return None
@@ -136,7 +136,7 @@ def _window(builder: Any, op: Op) -> Outcome:
 
 
 def _swapped_product(builder: Any, op: Op) -> Outcome:
-    """`(A B)^T` as `B^T A^T`: the product with its operands exchanged, so that nothing is transposed."""
+    """Replaces `(A B)^T` by `B^T A^T`: the product with its operands exchanged, without a transpose."""
     if op.primitive is not transpose_p:
         return None
     node = op.inputs[0].producer

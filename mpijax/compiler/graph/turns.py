@@ -1,9 +1,9 @@
-"""Work in turns: what makes an array that is much larger than all it reads and leaves is done part by part, in a loop.
+"""Computes large intermediate arrays part by part, in a loop, so that the whole array never exists.
 
-In attention the scores are queries times keys, and what follows of them is no larger than the queries. The sharding
-rules say how an operation is done on a part of an axis; here the parts are the turns of a loop in place of ranks. From
-a product with a large result on, operations join the loop that keep to its parts, or add up a result over them. No
-turn has more of the large arrays than its part.
+In attention the scores (queries times keys) are large, but the operations that follow reduce them to the size of the
+queries. The sharding rules define each operation on one shard of an axis; here the shards are loop iterations instead
+of ranks. The loop starts at a product with a large result. Later operations join it if they work on its parts, or sum a
+result over them. An iteration holds only its part of each large array.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from mpijax.ops.control_flow.scan import scan_p
 from mpijax.ops.creation import iota_p
 from mpijax.ops.shapes import broadcast_in_dim_p, reshape_p, transpose_p
 
-# Bytes of a product from which on it is done in turns, and of its part in a turn.
+# Minimum bytes of a product computed in a loop, and the target bytes of its part in one iteration.
 LARGE = 2**26
 PART = 2**24
-# How much larger it must be than all that the loop slices, stacks and adds up.
+# The product must be this many times larger than all that the loop slices, stacks and sums.
 TIMES = 4
-# Rows that a turn has at least: products of fewer are slow.
+# Minimum rows in an iteration: BLAS is slow on products with fewer.
 ROWS = 64
-# Operations behind each other, before the loop, that are looked through.
+# Maximum depth of the search for producers to move into the loop.
 DEEPEST = 16
 
 _TURN = ("turn",)
 
 
 def in_turns(graph: Graph) -> Graph:
-    """The graph with loops in place of operations on large arrays."""
+    """The graph with loops instead of operations on large arrays."""
     if config.values.mpijax_same_bits:
         return graph
     seen: set[Node] = set()
@@ -62,10 +62,10 @@ def in_turns(graph: Graph) -> Graph:
 
 @dataclass
 class _Stretch:
-    """Operations that are done in turns.
+    """Operations computed in one loop, part by part.
 
-    cuts: the axis along which each of their results is divided; None for one that is added up over the turns.
-    plans: what each does in a turn, and how it reads each operand. after: what depends on their results outside.
+    cuts: the axis along which each result is divided; None for a result that is summed over the iterations. plans: each
+    operation's work in one iteration, and its reads of operands. after: outer values that depend on them.
     """
 
     turns: int
@@ -78,17 +78,17 @@ class _Stretch:
         return (*uncut(shape[:axis]), even_cut(shape[axis], _TURN, self.turns), *uncut(shape[axis + 1 :]))
 
     def axis_of(self, v: Value, cuts: Cuts) -> int | None:
-        """The axis along which a value is divided evenly over the turns; None if it is not, or not so."""
+        """The axis along which the iterations divide a value evenly; None if it is whole or divided otherwise."""
         axes = [d for d, cut in enumerate(cuts) if cut is not None]
         even = len(axes) == 1 and v.aval.shape[axes[0]] % self.turns == 0 and tuple(cuts) == self.part(v, axes[0])
         return axes[0] if even else None
 
     def local(self, v: Value, cuts: Cuts) -> ShapedArray:
-        """The type of a turn's part."""
+        """The type of one iteration's part."""
         return v.aval.update(shape=tuple(n // self.turns if c else n for n, c in zip(v.aval.shape, cuts, strict=True)))
 
     def begins(self, product: Node, axis: int) -> bool:
-        """Whether a product can be done in turns along an axis of its result; then it is."""
+        """Tries to start the loop with a product divided along an axis of its result; whether it can."""
         d = dims_of(product)
         left = (*d.lhs_batch, *d.lhs_free, *(None for _ in d.rhs_free))[axis]
         right = (*d.rhs_batch, *(None for _ in d.lhs_free), *d.rhs_free)[axis]
@@ -97,7 +97,7 @@ class _Stretch:
         return self.enters(product, cuts) and self.cuts[product.outputs[0]] == axis
 
     def joins(self, node: Node) -> bool:
-        """Whether an operation can be done in turns, as those before it that it reads; then it is."""
+        """Tries to add an operation to the loop, cut like the operands it reads from it; whether it can."""
         axes = [self.cuts.get(v) for v in node.inputs]
         if any(axis is None and v in self.cuts for v, axis in zip(node.inputs, axes, strict=True)):
             return False
@@ -105,7 +105,7 @@ class _Stretch:
         return self.enters(node, cuts)
 
     def enters(self, node: Node, cuts: Sequence[Cuts]) -> bool:
-        """Whether an operation can be done in turns with its operands cut so; then it is."""
+        """Tries to add an operation to the loop with its operands cut as `cuts`; whether it can."""
         rule, values = rule_of(node.primitive), (*node.inputs, *node.outputs)
         plain = all(isinstance(v.aval.dtype, np.dtype) and v.size for v in values)
         if rule is None or node.regions or fx.pins(node.effects) or not plain:
@@ -125,7 +125,7 @@ class _Stretch:
         return True
 
     def pull(self) -> None:
-        """Let operations before the loop be done in it where it alone reads their results, and they read no more."""
+        """Move producers into the loop if only the loop reads their results and they do not read more than it did."""
         for v, axis in list(self.sliced()):
             new = {node: cuts for node, cuts in self.pulled(v, axis, ())[1] if node not in self.plans}
             if not all(self.enters(node, cuts) for node, cuts in new.items()) or not self.agrees():
@@ -135,13 +135,13 @@ class _Stretch:
                         self.cuts.pop(out, None)
 
     def agrees(self) -> bool:
-        """Whether each result is read as the operation that makes it leaves it."""
+        """Whether each result is read with the cut with which its operation makes it."""
         reads = (pair for n, plan in self.plans.items() for pair in zip(n.inputs, plan.operands, strict=True))
         made = ((v, cuts, self.cuts[v]) for v, cuts in reads if v in self.cuts)
         return all(axis is not None and tuple(cuts) == self.part(v, axis) for v, cuts, axis in made)
 
     def pulled(self, v: Value, axis: int, path: tuple[Node, ...]) -> tuple[int, list[tuple[Node, list[Cuts]]]]:
-        """Bytes that are sliced for a value, and the operations to be done in the loop for it. path: what reads it."""
+        """Bytes sliced for a value, and the producers to move into the loop for it. path: the operations reading it."""
         node, bytes_read = v.producer, self.moves(v, axis)
         rule = None if node is None else rule_of(node.primitive)
         if node is None or rule is None or not bytes_read or len(node.outputs) > 1 or len(path) == DEEPEST:
@@ -161,17 +161,17 @@ class _Stretch:
         return (total, [*before, (node, cuts)]) if total <= bytes_read else (bytes_read, [])
 
     def moves(self, v: Value, axis: int) -> int:
-        """Bytes that are read part by part: none of what is the same in all turns, or a count of them."""
+        """Bytes read part by part; 0 for a value that repeats along the axis or counts its positions."""
         return 0 if _repeats(v, axis) or _counts(v, axis) else v.nbytes
 
     def whole(self, node: Node, cuts: Sequence[Cuts] | None = None, turn: int = 0) -> Operation:
-        """An operation as rules see it."""
+        """An operation in the form that sharding rules take."""
         shapes, results = ([v.aval.shape for v in of] for of in (node.inputs, node.outputs))
         cuts = [uncut(x) for x in shapes] if cuts is None else cuts
         return Operation(node.params, shapes, results, cuts, {"turn": self.turns}, {"turn": turn})
 
     def sliced(self) -> dict[tuple[Value, int], None]:
-        """What the loop reads part by part, and along which axis."""
+        """The values that the loop reads part by part, with the axis of each."""
         reads = (
             (v, self.axis_of(v, cuts)) for node, plan in self.plans.items()
             for v, cuts in zip(node.inputs, plan.operands, strict=True) if v not in self.cuts
@@ -179,13 +179,13 @@ class _Stretch:
         return {(v, axis): None for v, axis in reads if axis is not None}
 
     def left(self, graph: Graph) -> list[Value]:
-        """Results that are read outside of the loop."""
+        """Results that are read outside the loop."""
         outputs = set(graph.outputs)
         return [v for v in self.cuts if v in outputs or any(u not in self.plans for u in v.users)]
 
 
 def _repeats(v: Value, axis: int) -> bool:
-    """Whether a value is the same at all positions of an axis, because it was repeated along it."""
+    """Whether a value was broadcast along an axis, so that all its positions are equal."""
     node = v.producer
     if node is None or node.primitive not in (broadcast_in_dim_p, iota_p):
         return False
@@ -196,15 +196,15 @@ def _repeats(v: Value, axis: int) -> bool:
 
 
 def _counts(v: Value, axis: int) -> bool:
-    """Whether a value is the number of its position along an axis."""
+    """Whether each element of a value is its position along an axis (iota)."""
     node = v.producer
     return node is not None and node.primitive is iota_p and node.params["dimension"] == axis and v.element.kind in "iu"
 
 
 def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch | None:
-    """What is done in turns with a large product divided along an axis of its result; None if that saves nothing.
+    """The operations of a loop that divides a large product along one axis of its result; None if not worth it.
 
-    others: whether later products as large join that read nothing of it.
+    others: whether later products of the same shape join although they read nothing from the loop.
     """
     out, least = product.outputs[0], 1 if axis < len(dims_of(product).lhs_batch) else ROWS
     n = out.aval.shape[axis]
@@ -235,7 +235,7 @@ def _is_large(node: Node) -> bool:
 
 
 class _Loop:
-    """The loop of a stretch: adds its body's operations, and to the graph what cuts and joins arrays."""
+    """Builds the loop of a stretch: its body, and the operations around it that cut and join arrays."""
 
     def __init__(self, graph: Graph, stretch: _Stretch):
         self.graph, self.stretch = graph, stretch
@@ -264,7 +264,7 @@ class _Loop:
         return v if origin == target else self.node(self.nodes, transpose_p, {"permutation": tuple(order)}, [v], aval)
 
     def read(self, v: Value, cuts: Cuts) -> Value:
-        """A value in the body: what a turn has of it, or a capture."""
+        """A value inside the body: this iteration's part of it, or a capture."""
         known = self.inside.get((v, self.stretch.axis_of(v, cuts)))
         if known is not None or v.scalar is not None or v.kind == "const":
             return v if known is None else known
@@ -272,20 +272,20 @@ class _Loop:
         return self.inside[v, None]
 
     def capture(self, v: Value) -> Value:
-        """What stands in the body for a value from outside."""
+        """A new input of the body that captures an outer value."""
         self.captures.append(Value(v.aval, "input", position=-1))
         self.captures[-1].outside = v
         return self.captures[-1]
 
     def counted(self, v: Value, step: int) -> Value:
-        """Where the parts of the turns begin."""
+        """The start positions of the iterations' parts."""
         aval, element = v.aval.update(shape=(self.stretch.turns,)), v.element.type(step)
         numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
         scale = Value(aval.update(shape=()), "literal", scalar=element)
         return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
 
     def made(self) -> dict[Value, Value]:
-        """Adds the loop; for each value that is read outside of it, what takes its place."""
+        """Adds the loop; returns the replacement of each value that is read outside of it."""
         stretch, turns = self.stretch, self.stretch.turns
         left = stretch.left(self.graph)
         totals, parts = ([v for v in left if (stretch.cuts[v] is None) == total] for total in (True, False))
@@ -343,7 +343,7 @@ class _Loop:
 
 
 def _replace(graph: Graph, stretch: _Stretch) -> None:
-    """Puts the loop in place of the operations of a stretch."""
+    """Replaces the operations of a stretch by its loop."""
     loop = _Loop(graph, stretch)
     new = loop.made()
     last = max(k for k, node in enumerate(graph.nodes) if node in stretch.plans)

@@ -1,4 +1,4 @@
-"""Operations that only change how an array is read."""
+"""Recognizes operations that only change how an array is read."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def view_of(node: Node) -> ViewKind | None:
-    """How the elements of the result lie beside those of the operand which they are; None if they are not views."""
+    """How the result's elements map to the operand's elements; None if the operation is not a view."""
     return node.primitive.lower.view if isinstance(node.primitive.lower, Structural) else None
 
 
 def is_view(node: Node) -> bool:
-    """Whether every element of the result is one of the operand's, at a position known when compiling."""
+    """Whether every element of the result is an element of the operand, at a position known when compiling."""
     return view_of(node) is not None
 
 
 def keeps_layout(node: Node) -> bool:
-    """Whether the result's elements lie in memory as the operand's do: only the shape is another."""
+    """Whether result and operand have the same elements in the same memory order, under another shape."""
     view = view_of(node)
     return view in (ViewKind.SAME, ViewKind.REGROUPED) or (
         view is ViewKind.REPEATED and node.inputs[0].size == node.outputs[0].size

@@ -1,1 +1,1 @@
-"""From a kernel to LLVM IR: the order of loops, vectors, tiles, chunks."""
+"""Lowers kernels to LLVM IR: loop order, vectors, tiles, chunks."""

@@ -1,6 +1,6 @@
-"""The strategy `across`: a kept axis is vectorized; reductions run serially inside, one per lane.
+"""The strategy `across`: vectorizes a kept axis; each lane runs the reductions serially.
 
-Plain maps are the case without reductions.
+A map is the case without reductions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mpijax.scalar.types import Scalar
 if TYPE_CHECKING:
     from mpijax.compiler.loops.nest import Nest
 
-# A store whose operand is computed, and where.
+# A store whose operand is computed, with the scope it was computed in.
 Ready = tuple[Store, Scope]
 
 
 def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """A kept axis is vectorized; reductions run inside, one per lane."""
+    """Vectorize a kept axis; each lane runs the reductions serially."""
     loop = nest.schedule.vector_loop
     if loop is None:
         reduce_and_store(nest, kernel, Scope(scope, {}))
@@ -53,11 +53,11 @@ def _across_part(
 
 
 def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
-    """What is computed and stored at one (vector of) kept position(s)."""
+    """Compute and store everything at one kept position, or at a vector of them."""
     if not nest.schedule.written:
         _at_position(nest, kernel, scope)
         return
-    # All is computed before anything is stored, so that the compiler sees that operands do not change in between.
+    # Compute everything before any store, so that LLVM sees that operands do not change in between.
     hoist(nest, kernel.roots, (), scope, scope.vector, scope.lanes)
     ready: list[Ready] = []
     _written_out(nest, kernel, 0, scope, ready)
@@ -69,7 +69,7 @@ def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
 
 
 def _runs(nest: Nest, ready: list[Ready]) -> list[list[Ready]]:
-    """Stores that together fill memory without gaps, by the first element's place; others alone."""
+    """Runs of stores that together fill memory without gaps, in order of position; other stores are runs of one."""
     places: dict[tuple, dict[int, Ready]] = {}
     found = []
     for s, at in ready:
@@ -90,7 +90,7 @@ def _runs(nest: Nest, ready: list[Ready]) -> list[list[Ready]]:
 
 
 def _written_out(nest: Nest, kernel: Kernel, depth: int, scope: Scope, ready: list[Ready]) -> None:
-    """Compute each position of the short loops inside of the vectorized one; `ready` gets what is to be stored."""
+    """Compute every position of the unrolled short loops inside the vectorized one; append its stores to `ready`."""
     if depth == len(nest.schedule.written):
         if kernel.reduces:
             _reductions(nest, kernel, scope)
@@ -107,7 +107,7 @@ def _written_out(nest: Nest, kernel: Kernel, depth: int, scope: Scope, ready: li
 
 
 def _at_position(nest: Nest, kernel: Kernel, scope: Scope) -> None:
-    """All phases of reductions inside one (vector of) kept position(s), then the stores."""
+    """All passes of the reductions at one kept position, or a vector of them, then the stores."""
     _reductions(nest, kernel, scope)
     for part in _narrowed(nest, kernel, scope):
         for s in kernel.outer:
@@ -122,7 +122,7 @@ def _reductions(nest: Nest, kernel: Kernel, scope: Scope) -> None:
 
 
 def _narrowed(nest: Nest, kernel: Kernel, scope: Scope) -> Iterator[Scope]:
-    """The scope itself, or where a turn is wider than what follows its reductions, its parts one by one."""
+    """The scope itself; if it is wider than the stores after the reductions allow, its parts one by one."""
     lanes = nest.schedule.lanes
     if scope.lanes <= lanes or scope.vector is None:
         yield scope
@@ -156,7 +156,7 @@ def _serial_reduction(nest: Nest, kernel: Kernel, scope: Scope) -> None:
 
 
 def _pass(nest: Nest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
-    """The reduced loops from one on; returns the running values after them."""
+    """The reduced loops from `depth` on; returns the accumulators after them."""
     schedule = nest.schedule
     if depth == len(schedule.inner):
         reduces, stores = kernel.of_phase(scope.phase)

@@ -1,4 +1,4 @@
-"""Positions in memory as pointers, and integers made of loop variables."""
+"""Computes pointers to positions in memory, and integers made of loop variables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 INT64 = np.dtype(np.int64)
 
-# Elements by which positions may differ to be reached from one pointer, the distance being part of the code. Neighbours
-# in a row then take one register, of which a stencil over several arrays else needs more than there are.
+# Positions at most this many elements apart share one base pointer, with the distance as an immediate. Neighbours in a
+# row then need one register. A stencil over several arrays would otherwise run out of registers.
 NEAR = 8
 
-# An atom of a position, its coefficient, and what the atom depends on.
+# An atom of a position, its coefficient, and the loops and reductions that the atom depends on.
 Term = tuple[Any, int, Needs]
 
 
@@ -29,7 +29,7 @@ def _scaled(nest: Nest, name: str, c: int) -> str:
 
 
 def _atom_value(nest: Nest, atom: Any, scope: Scope) -> Scalar:
-    """A quotient, remainder or run-time integer as int64; in all lanes where it differs between them."""
+    """A quotient, remainder or run-time integer as int64; a vector if it differs between lanes."""
     if type(atom) is Dynamic:
         return nest.eval(atom.expr, scope)
     x = int_value(nest, atom.of, scope)
@@ -39,7 +39,7 @@ def _atom_value(nest: Nest, atom: Any, scope: Scope) -> Scalar:
 
 
 def int_value(nest: Nest, position: Lin, scope: Scope, dtype: np.dtype = INT64) -> Scalar:
-    """An index as an integer: one value, or one per lane where it varies along the vectorized loop."""
+    """An index as an integer; a vector if it varies along the vectorized loop."""
     varies = nest.varies(nest.needs.of_position(position), scope)
     param, one = nest.function.param, nest.function.builder(1)
     base = str(position.offset) if position.offset in (0, 1) else param(position.offset)
@@ -74,7 +74,7 @@ def int_value(nest: Nest, position: Lin, scope: Scope, dtype: np.dtype = INT64) 
 
 
 def pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> str:
-    """Pointer to the first lane's element, without per-lane run-time parts; outer terms added in outer scopes."""
+    """Pointer to the first lane's element, without per-lane run-time parts; outer terms are added in outer scopes."""
     terms = []
     for atom, c in nest.needs.terms(position):
         needs = nest.needs.of_atom(atom)
@@ -88,7 +88,7 @@ def pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> str:
 
 
 def _anchor(nest: Nest, value: Value, position: Lin) -> int:
-    """The offset of a position that this one is reached from: of the first such near it, or its own."""
+    """The offset of the shared base pointer: that of the first position within `NEAR` elements, or its own."""
     _, terms = position.key
     known = nest.anchors.setdefault((value, terms), [])
     for offset in known:
@@ -99,7 +99,7 @@ def _anchor(nest: Nest, value: Value, position: Lin) -> int:
 
 
 def _pointer_in(nest: Nest, value: Value, position: Lin, terms: list[Term], scope: Scope, at: Scope) -> str:
-    """The address as far as `scope` knows its terms; the code goes to where `at` is, only there it is known."""
+    """The address from the terms known in `scope`. The code is emitted in `at`; only that scope caches it."""
     around = scope.parent
     here, outer = terms, []
     if around is not None:
@@ -123,7 +123,7 @@ def _pointer_in(nest: Nest, value: Value, position: Lin, terms: list[Term], scop
 
 
 def hoist_pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> None:
-    """Compute as much of an address as is known in the scope."""
+    """Compute the part of an address that depends only on variables available in the scope."""
     terms: list[Term] = []
     for atom, c in nest.needs.terms(position):
         if type(atom) in (LoopVar, Dynamic):
@@ -134,7 +134,7 @@ def hoist_pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> None
 
 
 def vector_step(nest: Nest, position: Lin, scope: Scope) -> tuple[int, list[tuple[Any, int]]]:
-    """Step along the vectorized loop, and the parts of the position computed per lane."""
+    """The step along the vectorized loop, and the parts of the position that are computed per lane."""
     step = 0
     parts = []
     for atom, c in nest.needs.terms(position):
@@ -147,7 +147,7 @@ def vector_step(nest: Nest, position: Lin, scope: Scope) -> tuple[int, list[tupl
 
 
 def lane_offsets(nest: Nest, scope: Scope, step: int, parts: list[tuple[Any, int]]) -> Scalar:
-    """Per-lane element offsets from `pointer`."""
+    """Per-lane element offsets relative to `pointer`."""
     b = nest.function.builder(scope.lanes)
     total = None
     for atom, c in [(None, step), *parts] if step and scope.lanes > 1 else parts:
@@ -155,5 +155,5 @@ def lane_offsets(nest: Nest, scope: Scope, step: int, parts: list[tuple[Any, int
         if c != 1:
             x = b.mul(x, b.splat(Scalar(INT64, nest.function.param(c))))
         total = x if total is None else b.add(total, x)
-    assert total is not None  # there are parts
+    assert total is not None  # callers pass at least one part
     return total

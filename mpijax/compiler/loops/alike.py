@@ -1,8 +1,8 @@
-"""Kernels that are alike: written as text and compiled once.
+"""Finds kernels with the same LLVM IR, which are then emitted and compiled once.
 
-Unrolled loops make the same kernel again and again. `signature` says what the text of a kernel depends on, without the
-identity of its arrays; constants are apart, because those that differ between kernels otherwise alike are passed to
-one function at run time (`Alike.arguments`).
+Unrolled loops make the same kernel again and again. `signature` describes everything the IR of a kernel depends on,
+without the identity of its arrays. Constants are separate: if they are the only difference between kernels, one
+function receives them at run time (`Alike.arguments`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from mpijax.compiler.loops.repeated import repeated
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 from mpijax.core.lazy_dataclass import dataclass
 
-# Programs of fewer kernels are not searched for equal ones.
+# Programs with fewer kernels are not searched for equal ones.
 FEW = 4
-# Constants become arguments where so many kernels differ in nothing else.
+# Constants become arguments if at least this many kernels differ only in them.
 SEVERAL = 4
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """What the text of a kernel depends on: `key`, and the floats in it.
+    """Everything the IR of a kernel depends on: `key`, and its float constants.
 
-    values: the arrays, in the order in which `key` names them. floats: constants that may be arguments.
+    values: the arrays, in the order in which `key` numbers them. floats: constants that may become arguments.
     """
 
     key: tuple
@@ -40,17 +40,17 @@ class Signature:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The floats, as integers."""
+        """The bits of the float constants, as integers."""
         return tuple(map(as_integer, self.floats))
 
 
 def as_integer(e: Expr) -> int:
-    """The bits of a constant, as kernels are passed them."""
+    """The bits of a constant, in the form in which kernels receive it."""
     return struct.unpack("<q", e.attr.tobytes().ljust(8, b"\0"))[0]
 
 
 class _Numbers:
-    """Numbers for objects, in the order in which they are met."""
+    """Numbers objects in the order of first use."""
 
     def __init__(self) -> None:
         self.of: dict[Any, int] = {}
@@ -60,7 +60,7 @@ class _Numbers:
 
 
 def signature(kernel: Kernel) -> Signature | None:
-    """The signature of a kernel; None for those of running sums."""
+    """The signature of a kernel; None for cumulative ones, which are not compared."""
     return None if kernel.cumulate is not None else _Signer(kernel).signature()
 
 
@@ -100,7 +100,7 @@ class _Signer:
 
     def _expr(self, e: Expr) -> tuple:
         if e.op == "const":
-            # Reductions ask what constants are.
+            # In a reduction, the IR depends on the values of constants.
             if e.dtype in _FLOATS and not self.kernel.reduces:
                 self.floats.append(e)
                 return ("float", e.dtype)
@@ -139,10 +139,10 @@ class _Signer:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A kernel whose text is written.
+    """A kernel whose IR is emitted.
 
-    operands: its arrays, with the offset at which they are passed. params: the numbers it is passed. arguments: the
-    place among these of each constant that is passed.
+    operands: its arrays, each with the offset at which it is passed. params: the integers that it is passed.
+    arguments: for each constant passed as an argument, its index in `params`.
     """
 
     name: str
@@ -154,9 +154,9 @@ class Written:
 
 
 class Alike:
-    """The kernels of a program, of which those that are alike become calls of one function.
+    """The kernels of a program; kernels that are alike become calls of one function.
 
-    arguments: the constants that a kernel is passed when it runs. called: the operations that are calls in all kernels.
+    arguments: the constants that a kernel is passed at run time. called: operations that all kernels call as functions.
     """
 
     def __init__(self, kernels: list[Kernel]) -> None:
@@ -166,7 +166,7 @@ class Alike:
         self.called = repeated(self._grouped(kernels) if len(kernels) >= FEW else kernels)
 
     def _grouped(self, kernels: list[Kernel]) -> list[Kernel]:
-        """Find those that are alike, and what they are passed; one kernel of each kind."""
+        """Group kernels that are alike, and choose their arguments; returns one kernel of each group."""
         groups: dict[tuple, list[Kernel]] = {}
         for kernel in kernels:
             found = signature(kernel)
@@ -179,23 +179,23 @@ class Alike:
         return [*(alike[0] for alike in groups.values()), *(k for k in kernels if k not in self.signatures)]
 
     def _key(self, kernel: Kernel) -> Any:
-        """Kernels with equal keys have the same text."""
+        """A key that is equal for kernels with the same IR."""
         found = self.signatures[kernel]
         return found.key, () if self.arguments.get(kernel) else found.numbers
 
     def written_like(self, kernel: Kernel) -> Written | None:
-        """What was written for a kernel that is alike."""
+        """The emitted form of an earlier kernel that is alike; None if there is none."""
         known = kernel in self.signatures and self.first.get(self._key(kernel))
         return known[1] if known else None
 
     def remember(self, kernel: Kernel, written: Written) -> Written:
-        """Call the kernels alike to this one as it is called."""
+        """Record the emitted form for kernels alike to this one."""
         if kernel in self.signatures:
             self.first[self._key(kernel)] = self.signatures[kernel], written
         return written
 
     def passed(self, kernel: Kernel, written: Written) -> tuple[list[tuple[Any, int]], list[int]]:
-        """The arrays, with offsets, and the numbers that a call of what was written passes for this kernel."""
+        """The arrays, with offsets, and the integers that a call of `written` passes for this kernel."""
         own = self.signatures.get(kernel)
         if own is None:
             return written.operands, written.params

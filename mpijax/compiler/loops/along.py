@@ -1,4 +1,4 @@
-"""The strategy `along`: a reduced axis is vectorized; lanes hold partial results, combined at the end of the row."""
+"""The strategy `along`: vectorizes a reduced axis; lanes hold partial results, combined at the end of the row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpijax.scalar.types import Scalar
 
 
 def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """The innermost reduced axis is vectorized; lanes are combined at the end."""
+    """Vectorize the innermost reduced axis; combine lanes at the end."""
     for phase in range(kernel.phases):
         scope.phase = phase
         _RowPass(nest, kernel, scope).write()
@@ -26,9 +26,9 @@ def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 class _RowPass:
-    """One pass over the reduced axes: whole vectors, then what is left.
+    """One pass over the reduced axes: whole vectors, then the rest.
 
-    A list of running values has those in lanes first, then those of single elements. orders: see `order_of_keys`.
+    Lists of accumulators hold the vector accumulators first, then the scalar ones. orders: see `order_of_keys`.
     """
 
     def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
@@ -41,13 +41,13 @@ class _RowPass:
         self.orders = {r.member: order_of_keys(nest, kernel, r) for r in self.reduces}
         loop, schedule = nest.schedule.inner[-1], nest.schedule
         self.along = loop[-1]
-        # What fills no vector ends a chunk as its last whole vector. The constants of another loop, of single elements,
-        # would be kept in registers all the time, which the vectors need.
+        # In chunks, a last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it
+        # would keep constants in registers that the vectors need.
         whole = self.lanes > 1 and turns_of(loop) >= self.lanes
         self.overlaps = whole and schedule.chunked is not None and not schedule.split and not kernel.inner
 
     def write(self) -> None:
-        """Write the pass; from then on the scope knows its results."""
+        """Emit the pass; afterwards the scope knows its results."""
         first = [self._first(b, r) for b in (self.wide, self.one) for r in self.reduces]
         done = self._loops(self.kernel, 0, self.scope, first)
         for k, r in enumerate(self.reduces):
@@ -58,7 +58,7 @@ class _RowPass:
             self._note_found(self.reduces[0])
 
     def _first(self, b: Builder, r: Reduce) -> Scalar:
-        """The running value before the first element."""
+        """The accumulator before the first element."""
         first, order = b.const(identity(r.op, r.dtype), r.dtype), self.orders[r.member]
         return b.key_of_extremum(order, first) if order else first
 
@@ -67,7 +67,7 @@ class _RowPass:
         return {"gt": Builder.maximum, "lt": Builder.minimum}[order] if order else rule(self.nest, kernel, r)
 
     def _loops(self, kernel: Kernel, depth: int, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
-        """The reduced loops from one on; returns the running values after them."""
+        """The reduced loops from `depth` on; returns the accumulators after them."""
         nest = self.nest
         loop = nest.schedule.inner[depth]
         last = depth == len(nest.schedule.inner) - 1
@@ -87,7 +87,7 @@ class _RowPass:
         return carried
 
     def _row(self, kernel: Kernel, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
-        """A part of a row: vectors, then a last one that overlaps, or single elements."""
+        """A part of a row: whole vectors, then one overlapping vector or single elements."""
         nest, function, n, lanes = self.nest, self.nest.function, len(self.reduces), self.lanes
         hit = self._hit(kernel)
         if hit is not None and nest.schedule.chunked is not None:
@@ -119,7 +119,7 @@ class _RowPass:
         return vec + function.loop(mid, hi, 1, carried[n:], [1] * n, single)
 
     def _element(self, kernel: Kernel, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
-        """The running values with one (vector of) element(s) more; what is stored of these."""
+        """The accumulators after one more element or vector; also its stores."""
         nest, out = self.nest, []
         b = nest.function.builder(scope.lanes)
         reduces, stores = kernel.of_phase(self.phase)
@@ -140,17 +140,17 @@ class _RowPass:
     # ------------------------------------------------------------ first positions
 
     def _hit(self, kernel: Kernel) -> Expr | None:
-        """Where the pass looks for the first position at which a condition holds: the condition."""
+        """The condition, if the pass searches for the first position where it holds; else None."""
         reduces, stores = kernel.of_phase(self.phase)
         return first_hit(reduces, self.nest.schedule.inner) if not stores and not self.rows else None
 
     def _unless_found(self, lo: str, hi: str) -> str:
-        """The first turn of a chunk; if an earlier one of the same call has a hit, its end."""
+        """The first iteration of a chunk; its end if an earlier chunk of the same call has a hit."""
         flag = self.nest.function.take_flag()
         return self.one.emit(f"select i1 {self.one.emit(f'load i1, ptr {flag}')}, i64 {hi}, i64 {lo}")
 
     def _note_found(self, r: Reduce) -> None:
-        """Remember whether there was a hit in the chunk."""
+        """Set the flag if there was a hit in the chunk."""
         b, flag = self.one, self.nest.function.flag
         missed = b.compare("eq", self.scope.lookup(r.member), b.const(identity(r.op, r.dtype), r.dtype))
         before = b.emit(f"load i1, ptr {flag}")

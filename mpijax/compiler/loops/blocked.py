@@ -1,8 +1,8 @@
-"""The strategy `blocked`: a map that reads operands across its rows, in tiles.
+"""The strategy `blocked`: a map that reads operands across their rows, in tiles.
 
-Reading a row-major array column by column touches a cache line per element. Here a tile of 16 by 16 elements is
-read along its rows, transposed with vector shuffles into a small array on the stack, and then read in the
-order in which the other operands and the result are.
+Reading a row-major array column by column loads a cache line per element. Here a tile of 16 by 16 elements is read
+along its rows and transposed with vector shuffles into a small array on the stack. It is then read in the order of the
+other operands and the result.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mpijax.compiler.loops.function import Function
 from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.scope import Scope
 
-# Rows that tiles across other rows go through together: of these, neighbouring cache lines are then read at once.
+# The number of rows in a band of tiles: going down a band first reads neighbouring cache lines at once.
 BAND = 128
 
 
 def blocked(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """Whole tiles with staged operands, then the edges without."""
+    """Whole tiles with staged operands, then the edges without staging."""
     function, schedule = nest.function, nest.schedule
     rows, columns = schedule.tile_loop, schedule.vector_loop
     assert rows is not None and columns is not None
@@ -42,13 +42,13 @@ def blocked(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
         function.each(column_from, end, 1, lambda j: reduce_and_store(nest, kernel, row.at(columns[-1], j)))
 
     function.in_tiles(lo, row_mid, BAND, band)
-    # The edges: columns that fill no tile, then rows that fill none.
+    # The edges: columns beyond the last whole tile, then rows beyond it.
     function.each(lo, row_mid, 1, lambda i: edge(column_mid, i))
     function.each(row_mid, hi, 1, lambda i: edge("0", i))
 
 
 def _tile(nest: Nest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row: str, column: str) -> None:
-    """The tile of a row and a column: operands that are read across are staged first."""
+    """The tile at a row and a column: stages the operands that are read across their rows, then computes."""
     function, schedule = nest.function, nest.schedule
     assert schedule.tile_loop is not None and schedule.vector_loop is not None
     rows, columns = schedule.tile_loop[-1], schedule.vector_loop[-1]
@@ -77,9 +77,9 @@ def _tile(nest: Nest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row:
 def _stage(function: Function, itemsize: int, tile: str, pointer: str, row_step: str, *, backwards: bool) -> None:
     """Copy a 16x16 tile into `tile`, transposed: row r of the operand becomes column r.
 
-    Loops go over the squares that registers transpose: code for each square runs no faster, and LLVM takes longer.
-    `pointer` is the tile's first element; rows of the operand are `row_step` elements apart, and go on towards lower
-    addresses where they are read `backwards`.
+    Loops run over the register-sized squares: unrolling them runs no faster and costs LLVM time. pointer: the tile's
+    first element. row_step: elements from one row of the operand to the next. backwards: whether the elements of a row
+    have decreasing addresses.
     """
     one = function.builder(1)
     lanes, element = LANES[itemsize], f"i{8 * itemsize}"

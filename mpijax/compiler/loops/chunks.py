@@ -1,10 +1,10 @@
-"""Large reductions, and running ones, in chunks, so that threads share them.
+"""Splits large and cumulative reductions into chunks, so that threads can share them.
 
-A loop nest whose results are few has nothing to divide among threads but the reduction itself. Such a kernel becomes
-two: one finds the partial results of each chunk of the outermost reduced loop, the other combines them. A kernel of
-several passes becomes two for each pass. A running reduction becomes three: the total of each chunk, what those before
-each chunk combine to, and the running values in a chunk from there on. How many chunks there are depends on sizes
-alone, so that results have the same bits on any number of threads.
+If a kernel has few results, only the reduction itself can be divided among threads. It becomes two kernels: the first
+computes partial results for each chunk of the outermost reduced loop, the second combines them. A kernel of several
+passes becomes two for each pass. A cumulative reduction becomes three: the total of each chunk, the running value
+before each chunk, and the running values inside the chunks. The number of chunks depends on sizes alone, so results
+have the same bits on any number of threads.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from mpijax.compiler.loops.streaming import SHARE
 from mpijax.core.avals import ShapedArray
 from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
 
-# Elements of work that make it worth to wake another thread.
+# Elements of work that make it worthwhile to wake another thread.
 GRAIN = 32768
-# Columns that a thread takes at least, and in reductions: fewer are read in pieces too short to be fetched ahead.
+# Minimum columns per thread, and in reductions. With fewer, contiguous pieces are too short for the prefetcher.
 COLUMNS = 1024
 REDUCED_COLUMNS = 256
-# Kernels are divided into at least and at most so many chunks.
+# Minimum and maximum number of chunks of a kernel.
 FEWEST, MOST = 4, 1024
-# Elements for each partial result, at least.
+# Minimum number of elements for each partial result.
 PER_PARTIAL = 256
-# Kernels that threads can share by their results, in so many parts, are not divided.
+# Kernels whose results alone give threads this many parts are not split into chunks.
 ENOUGH = 32
-# Running ones, whose operand chunks read twice, are not where there are so many parts.
+# The same for cumulative kernels, whose chunks read their operand twice.
 ENOUGH_RUNNING = 8
-# Of those with several passes, which find a row in the cache after the first, fewer rows are enough.
+# The same for kernels with several passes: after the first pass, a row is in the cache.
 ENOUGH_ROWS = 4
 
 
 def grain_of(kernel: Kernel, schedule: Schedule) -> int:
-    """Turns of the outermost loop that a thread takes at least."""
+    """Minimum iterations of the outermost loop per thread."""
     work = math.prod(max(v.size, 1) for v in kernel.variables)
     grain = max(1, schedule.extent * GRAIN // work)
     if kernel.ordered:
@@ -54,7 +54,7 @@ def grain_of(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def in_chunks(kernel: Kernel) -> list[Kernel]:
-    """The kernels that do the work of one, in order: itself, if threads need no chunks."""
+    """The kernels that replace a kernel with plain reductions, in order; itself, if chunks do not help."""
     work = turns_of(kernel.variables)
     if not kernel.reduces or kernel.ordered or kernel.cumulate is not None or work < FEWEST * GRAIN:
         return [kernel]
@@ -66,7 +66,7 @@ def in_chunks(kernel: Kernel) -> list[Kernel]:
 
 
 def running_in_chunks(kernel: Kernel) -> list[Kernel]:
-    """The kernels that do the work of one with a running reduction, in order: itself, if threads need no chunks."""
+    """The kernels that replace one with a cumulative reduction, in order; itself, if chunks do not help."""
     work = turns_of(kernel.variables)
     if kernel.cumulate is None or work < FEWEST * GRAIN:
         return [kernel]
@@ -79,7 +79,7 @@ def running_in_chunks(kernel: Kernel) -> list[Kernel]:
 
 
 def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
-    """Totals, then what comes before each chunk, then the running values."""
+    """The kernels of a cumulative reduction in chunks: totals, running values before each chunk, running values."""
     [r], [axis], cumulate = kernel.reduces, kernel.axes, kernel.cumulate
     assert cumulate is not None
     length = -(-kernel.variables[axis].size // (chunks * CHUNK_UNIT)) * CHUNK_UNIT
@@ -87,7 +87,7 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
     kept = kernel.kept
     shape = tuple(v.size for v in kept)
     total = Value(ShapedArray((chunks, *shape), r.dtype), "total", position=0)
-    # Of one chunk more: nothing is before the first one, or behind the last one.
+    # One more entry than chunks: nothing comes before the first one (or after the last one, in reverse).
     before = Value(ShapedArray((chunks + 1, *shape), r.dtype), "before", position=1)
     table, chunk = ExprTable(), LoopVar(chunks, "chunk")
 
@@ -113,20 +113,20 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
 
 
 def _chunks(kernel: Kernel, schedule: Schedule) -> int:
-    """How many chunks a kernel may be divided into."""
+    """The number of chunks into which a kernel may be split."""
     turns = turns_of(schedule.inner[divided_loop(schedule.inner)]) if schedule.inner else 1
     return min(turns_of(kernel.variables) // GRAIN, MOST, turns_of(kernel.reduced) // PER_PARTIAL, turns)
 
 
 class _Division:
-    """The kernels that one becomes."""
+    """The kernels that replace one kernel with reductions."""
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.kernels: list[Kernel] = []
         self.shape = tuple(v.size for v in kernel.kept)
         self.table = ExprTable()
-        # What stands for the result of a reduction in later passes.
+        # For each reduction of an earlier pass, the load of its stored result.
         self.known: dict[Member, Expr] = {}
         last = max(r.phase for r in kernel.reduces)
         for phase in range(kernel.phases):
@@ -165,7 +165,7 @@ class _Division:
         return self.table.make("acc", (), value.element, r.member, value)
 
     def _kept_result(self, r: Reduce) -> Store:
-        """Gives a result memory, from which later passes read it."""
+        """Store the result of a reduction, so that later passes can load it."""
         total = Value(ShapedArray(self.shape, r.dtype), "total", position=len(self.known))
         position = linearized(tuple(map(var, self.kernel.kept)), self.shape)
         self.known[r.member] = self.table.load(total, position)
@@ -177,7 +177,7 @@ class _Division:
 
 
 class _Later(Rewriter):
-    """Expressions as a pass computes them that has a kernel of its own: what earlier ones left is in memory."""
+    """Rewrites expressions for a pass that is a kernel by itself: results of earlier passes become loads."""
 
     def __init__(self, kernel: Kernel, phase: int, known: dict[Member, Expr]):
         super().__init__()
@@ -205,7 +205,7 @@ class _Later(Rewriter):
         return Expr(e.op, args, e.dtype, e.attr, e.cost - sum(a.cost for a in e.args))
 
     def _position(self, position: Lin) -> Lin:
-        """A position whose run-time integers are rewritten; the same object if they do not change."""
+        """A position with rewritten run-time integers; the same object if nothing changes."""
         terms = [(self._atom(atom), c) for atom, c in position.terms]
         same = all(a is b for (a, _), (b, _) in zip(terms, position.terms, strict=True))
         return position if same else Lin(position.offset, terms)

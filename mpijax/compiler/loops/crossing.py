@@ -1,4 +1,4 @@
-"""Which operands a kernel reads across their rows, and squares of them transposed in registers."""
+"""Finds operands that a kernel reads across their rows, and transposes squares of them in registers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 TILE = 16
 MAX_STAGED = 4
 
-# Elements of one register in the transposition, by their size; they are moved as integers.
+# Elements per register in the transposition, by element size; they are moved as integers.
 LANES = {1: 16, 2: 8, 4: 8, 8: 4}
-# Shuffle masks of the in-register transposition, one list of rounds per size of the elements; a round lists
-# (first operand, second operand, mask) for each of its results. Registers of 32 bytes have two halves, between which
-# little should move; in those of 16, rows half of all apart are interleaved again and again.
+# Shuffle masks of the in-register transposition: a list of rounds per element size. A round lists (first operand,
+# second operand, mask) for each of its results. 32-byte registers have two halves, between which few elements should
+# move. In 16-byte registers, each round interleaves rows that are half of all rows apart.
 _LOW8, _HIGH8 = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
 _PAIR_LOW8, _PAIR_HIGH8 = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
 _HALF_LOW8, _HALF_HIGH8 = (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)
@@ -44,12 +44,12 @@ for _size in (1, 2):
 
 
 def stageable(dtype: np.dtype) -> bool:
-    """Whether elements are of a size that registers can transpose."""
+    """Whether registers can transpose elements of this size."""
     return dtype.itemsize in LANES
 
 
 def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
-    """The loop along whose variable some loads are contiguous while the vectorized one jumps, and those loads."""
+    """The loop along which most loads are contiguous that jump along the vectorized loop, and those loads."""
     found: dict[LoopVar, list[Expr]] = {}
     for e in kernel.expressions:
         if e.op != "load":
@@ -69,7 +69,7 @@ def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, lis
 
 
 def stages_all(kernel: Kernel, vector: LoopVar) -> bool:
-    """Whether everything is stored in steps of one along a loop, and all that is read across it can be transposed."""
+    """Whether all stores have step one along a loop, and all loads across it can be transposed."""
     if vector.size < TILE or any(_step(s.position, vector) != 1 for s in kernel.stores):
         return False
     across = [e for e in kernel.expressions if e.op == "load" and _step(e.attr[1], vector) not in (0, 1, -1)]

@@ -1,10 +1,10 @@
-"""Running sums, products and extremes as loops.
+"""Emits cumulative sums, products and extrema as loops.
 
-The running value stays in registers along the axis: `across` and `tiled` carry one for each lane of a kept axis,
-`along` finds those of a vector's lanes by log2(W) shifted combinations and carries the total on. The operand is an
-expression, so what feeds it is computed in place.
+The running value stays in registers along the axis. `across` and `tiled` carry one for each lane of a kept axis.
+`along` computes those of a vector's lanes with log2(W) shifted combinations and carries the total on. The operand is an
+expression, so its producers are fused.
 
-In a chunk of the axis it starts from what the chunks before it combine to (see `compiler.loops.chunks`).
+A chunk of the axis starts from the combination of the chunks before it (see `compiler.loops.chunks`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpijax.scalar.types import Scalar, imag_part, info
 
 
 def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """The running values of a vector of kept positions, step by step."""
+    """Step along the axis with the running values of a vector of kept positions."""
     running, loop = _Running(nest, kernel, scope), nest.schedule.vector_loop
     if loop is None:
         running.steps(Scope(scope, {}))
@@ -33,7 +33,7 @@ def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """A tile of the kept axis at a time, whose running values stay in an array on the stack."""
+    """Process the kept axis in tiles; the running values of a tile are in an array on the stack."""
     running, loop, function = _Running(nest, kernel, scope), nest.schedule.vector_loop, nest.function
     assert loop is not None
     lo, hi = nest.range(loop, outermost)
@@ -65,7 +65,7 @@ def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """Along the scanned axis: several vectors a turn, then one, then element by element."""
+    """Vectorize the scanned axis: several vectors per iteration, then single vectors, then single elements."""
     running, lanes, function = _Running(nest, kernel, scope), nest.schedule.lanes, nest.function
     block = min(lanes, VECTOR_BYTES // max(info(running.dtype).itemsize, 4))
     carry = running.start(scope, 1)
@@ -94,7 +94,7 @@ def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 class _Running:
-    """A running combination: its operand, how it starts and goes on, and where its values go. axis: the scanned one."""
+    """A cumulative reduction: its operand, initial value, combination and stores. axis: the scanned loop."""
 
     def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
         self.nest, self.scope = nest, scope
@@ -105,15 +105,15 @@ class _Running:
         self.first = identity(self.reduce.op, self.dtype)
 
     def is_heavy(self) -> bool:
-        """Whether a vector is enough for a turn."""
+        """Whether the work per element is so large that an iteration should process one vector only."""
         return self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(self.dtype).kind == "c"
 
     def hoist(self, scope: Scope, lanes: int) -> None:
-        """Before a loop: compute what does not change in it."""
+        """Before a loop: compute loop-invariant values."""
         hoist(self.nest, [self.reduce.expr], [self.target], scope, self.nest.schedule.vector, lanes)
 
     def operand(self, scope: Scope, lanes: int) -> Scalar:
-        """What is combined at the scope's position."""
+        """The operand's element at the scope's position."""
         return self.nest.vector(self.reduce.expr, scope, lanes)
 
     def put(self, x: Scalar, scope: Scope) -> None:
@@ -122,7 +122,7 @@ class _Running:
         store(self.nest, self.target, scope)
 
     def turn(self, i: str, width: int = 1) -> str:
-        """The position of the i-th step; for a vector, of its first lane in memory."""
+        """The position of step i; for a vector, of its first lane in memory."""
         if not self.cumulate.reverse:
             return i
         b = self.nest.function.builder(1)
@@ -131,13 +131,13 @@ class _Running:
         return b.emit(f"sub i64 {b.emit(f'sub i64 {last}, {width}')}, {i}")
 
     def start(self, scope: Scope, lanes: int) -> Scalar:
-        """The running values before the first step."""
+        """The running value before the first step."""
         if self.cumulate.before is None:
             return self.nest.function.builder(lanes).const(self.first, self.dtype)
         return self.nest.vector(self.cumulate.before, scope, lanes)
 
     def steps(self, scope: Scope) -> None:
-        """All steps at one (vector of) kept position(s)."""
+        """All steps at one kept position, or a vector of them."""
         lanes = scope.lanes
         self.hoist(scope, lanes)
 
@@ -150,9 +150,9 @@ class _Running:
         self.nest.function.loop(*self.nest.turns(0, scope), 1, [self.start(scope, lanes)], [lanes], body)
 
     def vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
-        """`count` vectors from step i on. `carry` holds the running value before them in all lanes; returns the next.
+        """`count` vectors from step i on. carry: the running value before them, in all lanes; returns the next one.
 
-        Totals of the vectors are combined first, so that one combination a turn waits for the last turn.
+        The vectors' totals are combined first, so only one combination per iteration depends on the previous iteration.
         """
         b, one = self.nest.function.builder(block), self.nest.function.builder(1)
         parts = []
@@ -171,7 +171,7 @@ class _Running:
         return self.combine(b, carry, totals[-1])
 
     def _prefixes(self, b: Builder, x: Scalar) -> Scalar:
-        """The running combinations of a vector's lanes."""
+        """The prefix combinations of a vector's lanes."""
         unit = b.const(self.first, self.dtype)
         step = 1
         while step < b.lanes:
@@ -181,7 +181,7 @@ class _Running:
 
 
 def _shifted(b: Builder, x: Scalar, fill: Scalar, by: int) -> Scalar:
-    """Lanes moved up by `by`, or down if it is negative; lanes of `fill` move in."""
+    """Lanes moved up by `by` (down if negative); lanes of `fill` move in."""
     n = b.lanes
     mask = ", ".join(f"i32 {n + j - by if 0 <= j - by < n else j}" for j in range(n))
     t = b.type(x.dtype)

@@ -1,14 +1,14 @@
-"""From a kernel to LLVM IR: loops as text around the scalar layer's vector instructions.
+"""Emits LLVM IR for a kernel: loops as text around the scalar layer's vector instructions.
 
-One loop is vectorized: W elements at a time, then the rest one by one. Which one decides the strategy, a function of
-the context that all share (`Nest`), the part of the kernel at hand, and the region of code that it is written in:
-- `across`: a kept axis; reductions run serially inside, one per lane. Plain maps are the case without reductions.
+One loop is vectorized: W elements at a time, then the rest one by one. The choice of that loop decides the strategy. A
+strategy is a function of the shared context (`Nest`), the current part of the kernel, and the scope to emit into:
+- `across`: a kept axis; each lane runs the reductions serially. A map is the case without reductions.
 - `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
-- `rows`: a reduced axis too, for a block of rows at once.
-- `tiled`: a kept axis with long reductions; partial results of a tile of it stay in a small array.
-- `blocked`: a map that reads an operand across its rows; in tiles.
+- `rows`: also a reduced axis, for a block of rows at once.
+- `tiled`: a kept axis with long reductions; a small array holds the partial results of a tile.
+- `blocked`: a map that reads an operand across its rows, in tiles.
 
-Values that do not change in a loop are computed before it (`evaluate.hoist`).
+Loop-invariant values are computed before the loop (`evaluate.hoist`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cum
 
 
 def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> Nest:
-    """The kernel, written. arguments: constants that it is passed when it runs. called: operations that are calls."""
+    """Emit a kernel. arguments: constants passed at run time. called: operations emitted as function calls."""
     nest = Nest(kernel, arguments, called)
     _outer_loops(nest, nest.kernel, 0, Scope(None, {}))
     return nest

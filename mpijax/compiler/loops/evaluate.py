@@ -1,4 +1,4 @@
-"""Expressions as vector instructions: loads, operations, what is computed before a loop, and running values."""
+"""Emits expressions as vector instructions: loads, operations, hoisted values, and reductions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rule = Callable[[Builder, Scalar, Scalar], Scalar]
 
 
 def evaluated(nest: Nest, e: Expr, scope: Scope) -> Scalar:
-    """Compute an expression in a scope, which knows it from then on."""
+    """Compute an expression in a scope, which caches it."""
     value = scope.known[e] = _computed(nest, e, scope)
     return value
 
@@ -73,7 +73,7 @@ def _load(nest: Nest, value: Value, position: Lin, scope: Scope, lanes: int) -> 
 
 
 def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
-    """An element another member of the kernel computed: from memory if an earlier pass stored it."""
+    """An element that another member of the kernel computes; loaded if an earlier pass stored it."""
     member, value = e.attr, e.attr.value
     if member.phase < scope.phase:
         row = nest.rows.get(value)
@@ -85,8 +85,8 @@ def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
         position = linearized(member.index, value.shape)
         needs = nest.needs.of_position(position)
         varies = nest.varies(nest.needs.of(e), scope)
-        # In a part where the element is the same everywhere it may be asked for outside of the loops. Where it is the
-        # same in all lanes, as a row that is repeated, it is computed once, not read from each lane's place.
+        # In a part where the element is constant, it may be needed outside of the loops. If it is the same in all lanes
+        # (a broadcast row), it is recomputed once, because loading it would read each lane's position.
         if needs <= scope.available and value in nest.kernel.saved and varies == nest.varies(needs, scope):
             return _load(nest, value, position, scope, scope.lanes if varies else 1)
     return nest.eval(e.args[0], scope)
@@ -95,11 +95,11 @@ def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
 def hoist(
     nest: Nest, exprs: Iterable[Expr], stores: Iterable[Store], scope: Scope, inner_vector: LoopVar | None, lanes: int
 ) -> None:
-    """Before a loop: compute whatever its body needs that does not change in it."""
+    """Before a loop: compute every loop-invariant value that its body needs."""
     seen: set[Expr] = set()
 
     def visit(root: Expr) -> None:
-        # (expression, whether users want it in all lanes, whether its operands have been visited)
+        # (expression, whether users need it as a vector, whether its operands have been visited)
         stack = [(root, True, False)]
         while stack:
             e, wanted_in_vector, complete = stack.pop()
@@ -131,7 +131,7 @@ def hoist(
 
 
 def accumulated(nest: Nest, kernel: Kernel, r: Reduce, acc: Scalar, scope: Scope, lanes: int) -> Scalar:
-    """A running value with one more element; products are added without rounding them first, as BLAS does."""
+    """An accumulator after one more element; sums of products use FMA, as BLAS does."""
     b = nest.function.builder(lanes)
     if nest.schedule.is_fused_product(r):
         left, right = [nest.vector(e, scope, lanes) for e in r.expr.args]
@@ -140,7 +140,7 @@ def accumulated(nest: Nest, kernel: Kernel, r: Reduce, acc: Scalar, scope: Scope
 
 
 def rule(nest: Nest, kernel: Kernel, r: Reduce) -> Rule:
-    """Combines two partial results."""
+    """The function that combines two partial results."""
     if not _is_any_zero(nest, kernel, r):
         return rule_of(r.op)
     order = "gt" if r.op == "max" else "lt"
@@ -148,9 +148,9 @@ def rule(nest: Nest, kernel: Kernel, r: Reduce) -> Rule:
 
 
 def order_of_keys(nest: Nest, kernel: Kernel, r: Reduce) -> str:
-    """The order of an extremum of float32 that a pass along rows finds by integers; "" if it does not.
+    """The comparison ("gt" or "lt") if a row pass computes a float32 extremum with integer keys; "" if it does not.
 
-    The intrinsic that treats NaN and the signs of zeros as it should is a chain of dependent instructions.
+    The intrinsic that handles NaN and signs of zeros correctly is a chain of dependent instructions.
     """
     if r.dtype != np.float32 or r.op not in ("max", "min") or _is_any_zero(nest, kernel, r):
         return ""
@@ -158,7 +158,7 @@ def order_of_keys(nest: Nest, kernel: Kernel, r: Reduce) -> str:
 
 
 def _is_any_zero(nest: Nest, kernel: Kernel, r: Reduce) -> bool:
-    """Whether it is an extremum of which the sign of zero does not matter."""
+    """Whether the reduction is an extremum for which the sign of zero does not matter."""
     found = nest.any_zero.get(r.member)
     if found is None:
         found = nest.any_zero[r.member] = r.any_zero or zero_has_no_sign(kernel, r)

@@ -1,8 +1,8 @@
-"""The text of one function: its basic blocks, and what it is passed.
+"""Holds the LLVM IR of one function: its basic blocks, operands and parameters.
 
-The function is `void name(ptr buffers, ptr params, i64 begin, i64 end)`: `buffers` holds a pointer per
-operand, `params` the sizes and strides, so that one function serves all sizes; `[begin, end)` is the part
-of the outermost loop to run, so that threads can share a kernel.
+The function is `void name(ptr buffers, ptr params, i64 begin, i64 end)`. `buffers` holds a pointer per operand.
+`params` holds sizes and strides, so one function serves all sizes. `[begin, end)` is the part of the outermost loop to
+run, so threads can share a kernel.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mpijax.scalar.types import Scalar, imag_part, info
 
 
 class Function:
-    """A function that is being written.
+    """A function under construction.
 
-    text: names, declarations and helpers. operands: what it is passed pointers to, with offsets. params: the integers
-    it is passed; arguments: the place among them of each constant that differs from call to call. flag: where a call
-    keeps whether it has found what it looks for, "" if it looks for nothing.
+    text: names, declarations and helpers. operands: the arrays it is passed, with offsets. params: the integers it is
+    passed. arguments: for each constant that differs between calls, its index in `params`. flag: the stack slot that
+    records whether a search has a hit; "" without a search.
     """
 
     def __init__(self, passed: Iterable[Expr]) -> None:
@@ -32,7 +32,7 @@ class Function:
         self.arguments: dict[Expr, int] = {}
         self.passed = frozenset(passed)
         self.flag = ""
-        # The code, that which runs once before it, and the names of what is computed there.
+        # The code, the code of the entry block, and the names of values computed there.
         self._lines: list[str] = []
         self._entry: list[str] = []
         self._names: dict[Any, str] = {}
@@ -40,7 +40,7 @@ class Function:
         self._builders: dict[int, Builder] = {}
 
     def definition(self, name: str) -> str:
-        """The text of the function; declarations and helpers that it needs are in `text`."""
+        """The function's IR; the declarations and helpers it needs are in `text`."""
         if "nontemporal" in self.text.helpers:
             self.builder(1).fence()
         body = [
@@ -50,20 +50,20 @@ class Function:
         return "\n".join(body).replace("%entry ]", "%start ]") + "\n"
 
     def builder(self, lanes: int) -> Builder:
-        """What writes instructions on `lanes` lanes."""
+        """The builder of instructions on `lanes` lanes."""
         found = self._builders.get(lanes)
         if found is None:
             found = self._builders[lanes] = Builder(lanes, self.text, self._lines)
         return found
 
-    # ------------------------------------------------------------ what it is passed
+    # ------------------------------------------------------------ parameters
 
     def _slot(self, value: int) -> int:
         self.params.append(value)
         return len(self.params) - 1
 
     def param(self, value: int) -> str:
-        """The operand text of a run-time integer; loaded once at the entry."""
+        """The IR operand of a run-time integer, loaded once in the entry block."""
         name = self._names.get(value)
         if name is None:
             slot = self._slot(value)
@@ -73,7 +73,7 @@ class Function:
         return name
 
     def argument(self, e: Expr, lanes: int) -> Scalar:
-        """A constant that the function is passed; loaded, and copied to all lanes, at the entry."""
+        """A constant passed as an argument; loaded, and broadcast to all lanes, in the entry block."""
         element, bits = info(e.dtype).compute, 8 * e.dtype.itemsize
         slot = self.arguments.get(e)
         if slot is None:
@@ -92,7 +92,7 @@ class Function:
         return Scalar(e.dtype, name)
 
     def operand(self, value: Value, offset: int) -> str:
-        """The pointer to an element of a value's memory."""
+        """The pointer to an element of a value's array."""
         name = self._names.get((value, offset))
         if name is None:
             slot = len(self.operands)
@@ -109,26 +109,26 @@ class Function:
         return name
 
     def take_flag(self) -> str:
-        """The pointer to the flag, which is false when a call begins."""
+        """The pointer to the flag, which is false at the start of a call."""
         if not self.flag:
             self.flag = self.text.fresh()
             self._entry += [f"  {self.flag} = alloca i1", f"  store i1 false, ptr {self.flag}"]
         return self.flag
 
     def element(self, pointer: str, dtype, index: str | int) -> str:
-        """The pointer to an element so many after that at `pointer`."""
+        """The pointer to the element `index` elements after `pointer`."""
         b = self.builder(1)
         return b.emit(f"getelementptr {b._element(dtype)}, ptr {pointer}, i64 {index}")
 
     # ------------------------------------------------------------ blocks
 
     def label(self, hint: str) -> str:
-        """A new name of a block."""
+        """A new label of a basic block."""
         self._labels += 1
         return f"{hint}{self._labels}"
 
     def start(self, label: str) -> None:
-        """What follows is in a block of this name."""
+        """Start a basic block with this label."""
         self._lines.append(f"{label}:")
         self._block = label
 
@@ -142,9 +142,9 @@ class Function:
         body: Callable[[str, list[Scalar]], list[Scalar]],
         until: Callable[[], str] | None = None,
     ) -> list[Scalar]:
-        """`for i in range(lo, hi, step)` with values carried from turn to turn; returns their last values.
+        """`for i in range(lo, hi, step)` with values carried between iterations; returns their last values.
 
-        until: asked after the body for an i1 that ends the loop.
+        until: called after the body; returns an i1 that ends the loop.
         """
         head, exit_, before = self.label("loop"), self.label("done"), self._block
         b = self.builder(1)
@@ -197,7 +197,7 @@ class Function:
         self.loop(lo, hi, step, [], [], turn)
 
     def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[[str, int], None]) -> None:
-        """Loops over [lo, hi), one after the other: steps of the first width as far as they go, then of the next."""
+        """Loops over [lo, hi) one after the other, each with the next width, as far as whole steps of it go."""
         for width in widths:
             end = hi if width == 1 else self.vectors_end(lo, hi, width)
 
@@ -208,7 +208,7 @@ class Function:
             lo = end
 
     def in_tiles(self, lo: str, hi: str, size: int, body: Callable[[str, str], None]) -> None:
-        """A loop over the parts of [lo, hi) of so many elements; the last one may have fewer."""
+        """A loop over tiles of [lo, hi) with `size` elements; the last one may be shorter."""
         b = self.builder(1)
 
         def tile(start: str) -> None:
@@ -219,7 +219,7 @@ class Function:
         self.each(lo, hi, size, tile)
 
     def vectors_end(self, lo: str, hi: str, lanes: int) -> str:
-        """Where the whole vectors of [lo, hi) end."""
+        """The end of the whole vectors of [lo, hi)."""
         b = self.builder(1)
         n = b.emit(f"sub i64 {hi}, {lo}")
         rest = b.emit(f"and i64 {n}, {lanes - 1}")

@@ -1,4 +1,4 @@
-"""The context of all that write a part of a loop nest: what is written, how, and the text so far."""
+"""The shared context for emitting a loop nest: kernel, schedule, and the IR so far."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mpijax.scalar.types import Scalar
 
 
 class Nest:
-    """A loop nest that is being written. Its attributes stay; three of them grow, each by the hand of one module.
+    """A loop nest under construction. Three attributes grow; one module changes each.
 
-    function: the text so far. calls: what is called in it. kernel, schedule: what is written. needs: what expressions
-    depend on. rows: members of which a row is kept on the stack between two passes, and where. anchors: offsets that
-    pointers are reached from (see `compiler.loops.addresses`). any_zero: what is known of the signs of zeros (see
-    `compiler.loops.reducing`).
+    function: the IR so far. calls: operations emitted as calls. kernel, schedule: the input. needs: dependencies of
+    expressions. rows: members with a row kept on the stack between two passes, and its pointer. anchors: offsets of
+    shared base pointers (see `compiler.loops.addresses`). any_zero: whether the sign of zero matters (see
+    `compiler.loops.evaluate`).
     """
 
     def __init__(self, kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> None:
@@ -43,7 +43,7 @@ class Nest:
         self._evaluated = Shallow(lambda e, scope: evaluated(self, e, scope))
 
     def eval(self, e: Expr, scope: Scope) -> Scalar:
-        """The value of an expression: in all lanes if it varies along the vectorized loop, else one."""
+        """The value of an expression: a vector if it varies along the vectorized loop, else a scalar."""
         found = scope.lookup(e)
         if found is None:
             return self._evaluated(e, scope)
@@ -64,27 +64,27 @@ class Nest:
         return found
 
     def varies(self, needs: Needs, scope: Scope) -> bool:
-        """Whether what has these dependencies is another in each lane."""
+        """Whether a value with these dependencies differs between lanes."""
         return scope.vector is not None and scope.vector in needs
 
     # ------------------------------------------------------------ loops
 
     def extent(self, loop: Loop) -> str:
-        """The turns of a loop, as a run-time integer."""
+        """The number of iterations of a loop, as a run-time integer."""
         return self.function.param(turns_of(loop))
 
     def range(self, loop: Loop, outermost: bool) -> tuple[str, str]:
-        """The turns to run: of the outermost loop, those that the function is passed."""
+        """The range of iterations to run; the outermost loop's is passed to the function."""
         return ("%begin", "%end") if outermost else ("0", self.extent(loop))
 
     def turns(self, depth: int, scope: Scope) -> tuple[str, str]:
-        """The turns of a reduced loop: all, or those of the chunk."""
+        """The range of iterations of a reduced loop: all, or those of the chunk."""
         if depth == self.schedule.chunked:
             return scope.lookup("chunk")
         return "0", self.extent(self.schedule.inner[depth])
 
     def enter_chunk(self, number: str, scope: Scope) -> None:
-        """In this region, reduce the turns of one chunk."""
+        """In this scope, reduce the iterations of one chunk only."""
         assert self.schedule.chunked is not None
         b = self.function.builder(1)
         length = self.function.param(self.schedule.chunk_length)
@@ -98,9 +98,9 @@ class Nest:
         scope.known["chunk"] = bounded(first), bounded(b.emit(f"add i64 {first}, {length}"))
 
     def parts(self, kernel: Kernel, loop: Loop, lo: str, hi: str) -> Iterator[tuple[Kernel, str, str, int]]:
-        """The parts of a loop over [lo, hi) in which other alternatives hold.
+        """The parts of a loop over [lo, hi) in which the same alternatives hold.
 
-        Of each the kernel with the alternatives chosen, its bounds and largest size.
+        Yields for each part the kernel with the alternatives selected, its bounds and maximum size.
         """
         found, step, start = split(kernel, loop[0]), turns_of(loop[1:]), lo
         for part in found:
@@ -109,7 +109,7 @@ class Nest:
             start = end
 
     def _cut(self, at: int, start: str, lo: str, hi: str) -> str:
-        """A constant, moved into [start, hi) where a thread runs a share of the loop."""
+        """A constant, clipped to [start, hi) if the function runs only a share of the loop."""
         cut = self.function.param(at)
         if lo == "0":
             return cut

@@ -1,8 +1,8 @@
-"""Long operations that become functions, and calls of them.
+"""Emits long operations as functions, and calls of them.
 
-A sine takes some 30 instructions. Where the kernels of a program have many sines, LLVM takes most of its time for the
-copies. A special function takes hundreds of instructions. A vectorized kernel has them once, not once for each width of
-its loops.
+A sine takes about 30 instructions. If the kernels of a program contain many sines, LLVM spends most of its time on the
+copies. A special function takes hundreds of instructions. A vectorized kernel then contains it once, instead of once
+for each width of its loops.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from mpijax.core.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
-# What is a long operation: its cost (see `core.lowering.Elementwise`), and its instructions, since some do little but
-# call the C library in each lane. How many of a kind are several. The cost of those beside which a call costs nothing.
+# Minimum cost of a long operation (see `core.lowering.Elementwise`); its minimum instructions, since some costly ones
+# only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
 LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
 _NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 
 
 def repeated(kernels: Iterable[Kernel]) -> frozenset[Primitive]:
-    """The long operations that several expressions of these kernels are."""
+    """The long operations that occur in several expressions of these kernels."""
     counts = Counter(e.attr[0] for kernel in kernels for e in kernel.expressions if e.op not in _NO_OPERATION)
     return frozenset(p for p, n in counts.items() if n >= SEVERAL and p.lower.cost >= LONG)
 
 
 class Calls:
-    """Operations in a kernel, of which `primitives` are called: on one vector register at a time, in all loops.
+    """Applies operations in a kernel; `primitives` become calls on one vector register at a time, in all loops.
 
-    lanes: of the kernel's vectors. Very long operations are called on as many, if there are several.
+    lanes: the width of the kernel's vectors. Very long operations are called with this width, if it is above one.
     """
 
     def __init__(self, primitives: frozenset[Primitive], lanes: int) -> None:
@@ -45,8 +45,8 @@ class Calls:
         self.lanes = lanes
 
     def apply(self, b: Builder, primitive: Primitive, args: list[Scalar], params: dict[str, Any]) -> Any:
-        """What the operation's rule gives, by calls where these have the same instructions."""
-        # Rules look at constants, which a function does not know.
+        """The result of an operation's rule, through a call if that computes the same with fewer instructions."""
+        # Rules inspect constants, whose values a function does not know.
         lanes = self._lanes(primitive, args) if all(map(_may_be_passed, args)) else 0
         if lanes:
             wide = b.with_lanes(lanes)
@@ -58,7 +58,7 @@ class Calls:
         return primitive.lower.rule(b, *args, **params)
 
     def _lanes(self, primitive: Primitive, args: list[Scalar]) -> int:
-        """The lanes of a call; 0 if there is none."""
+        """The number of lanes of a call; 0 for no call."""
         register = VECTOR_BYTES // max(compute_bytes(x.dtype) for x in args)
         if primitive in self.primitives:
             return register
@@ -66,7 +66,7 @@ class Calls:
 
 
 class _Params(dict[str, Any]):
-    """Parameters of an operation, which are equal if their texts are."""
+    """Parameters of an operation; equal if their texts are equal."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(sorted(self.items())))
@@ -77,7 +77,7 @@ class _Params(dict[str, Any]):
 
 @dataclass(frozen=True)
 class _Found:
-    """The function of an operation, the type of its result, and its text with what that refers to."""
+    """The function of an operation, the type of its result, and its text with the declarations it needs."""
 
     name: str
     dtype: np.dtype
@@ -86,7 +86,7 @@ class _Found:
 
 @cache
 def _function(primitive: Primitive, lanes: int, types: tuple[np.dtype, ...], params: _Params) -> _Found | None:
-    """The function of an operation on so many lanes of these types; None if calls of it would not save anything."""
+    """The function of an operation on `lanes` lanes of these types; None if calls would save nothing."""
     text = FunctionText()
     b = Builder(lanes, text)
     found = primitive.lower.rule(b, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
@@ -109,7 +109,7 @@ def _call(b: Builder, found: _Found, args: tuple[Scalar, ...]) -> Scalar:
 
 
 def _registers(b: Builder, x: Scalar, wide: Builder) -> list[Scalar]:
-    """A value of `b` as registers of `wide`; if it does not fill one, its lanes are repeated."""
+    """A value of `b` as registers of `wide`; if it fills less than one, its lanes are repeated."""
     if b.lanes == wide.lanes:
         return [x]
     if b.lanes == 1:
@@ -120,7 +120,7 @@ def _registers(b: Builder, x: Scalar, wide: Builder) -> list[Scalar]:
 
 
 def _gathered(b: Builder, xs: list[Scalar], wide: Builder) -> Scalar:
-    """A value of `b`, from such registers."""
+    """A value of `b`, from registers of `wide`."""
     if len(xs) == 1:
         return xs[0] if b.lanes == wide.lanes else wide.part(xs[0], 0, b.lanes)
     while len(xs) > 1:
@@ -130,6 +130,6 @@ def _gathered(b: Builder, xs: list[Scalar], wide: Builder) -> Scalar:
 
 
 def _shuffled(b: Builder, low: Scalar, high: Scalar, lanes: int) -> Scalar:
-    """So many lanes of two values, one after the other, and again from the first."""
+    """`lanes` lanes taken from two values in sequence, starting over at the end."""
     t, mask = b.type(low.dtype), ", ".join(f"i32 {i % (2 * b.lanes)}" for i in range(lanes))
     return Scalar(low.dtype, b.emit(f"shufflevector {t} {low.ir}, {t} {high.ir}, <{lanes} x i32> <{mask}>"))

@@ -1,8 +1,8 @@
 """The strategy `rows`: products, and reductions of short rows, several rows at a time.
 
-Rows read one after the other would each end in a sum over lanes, and what follows would be done for one result at
-a time. A block of as many rows as there are lanes shares its loads of the other operand, and its sums end up in
-the lanes of one vector, with which what follows is done.
+One row after the other would need a sum over lanes for each row, and then scalar code for each result. Instead, a block
+of as many rows as there are lanes shares its loads of the other operand. Its sums end up in the lanes of one vector,
+and the operations after the reduction are vectorized.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.scalar.types import Scalar
 
-# What combining an element twice does not change.
+# Reductions that may combine an element twice without changing the result.
 IDEMPOTENT = frozenset(["max", "min", "and", "or"])
 
 
 def rows(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """Reductions along a vectorized axis, for a block of rows at once."""
+    """Reduce along a vectorized axis, for a block of rows at once."""
     loop, lanes = nest.schedule.vector_loop, nest.schedule.lanes
     assert loop is not None
     hoist(nest, kernel.roots, kernel.outer, scope, None, 1)
@@ -44,9 +44,9 @@ def rows(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 def _of_rows(
     nest: Nest, kernel: Kernel, r: Reduce, numbers: list[str], scope: Scope
 ) -> list[tuple[Scalar, Scalar | None]]:
-    """For each row the partial results in lanes, and that of the elements left over, if any.
+    """For each row the partial results in lanes, and the result of the remaining elements, if any.
 
-    One reduction after the other: two at once would need more registers than there are.
+    Reductions run one after the other: two at once would need more registers than the CPU has.
     """
     function, schedule, lanes = nest.function, nest.schedule, nest.schedule.lanes
     [loop], across = schedule.inner, schedule.vector_loop
@@ -68,7 +68,7 @@ def _of_rows(
 
     vectors = part(lo, mid, lanes)
     if size % lanes and size > lanes and r.op in IDEMPOTENT and schedule.chunked is None:
-        # The last whole vector of a row, some of which has been seen.
+        # The last whole vector of a row overlaps elements that are already reduced.
         vectors = element(function.builder(1).emit(f"sub i64 {hi}, {lanes}"), vectors, lanes)
     elif size % lanes:
         return list(zip(vectors, part(mid, hi, 1), strict=True))
@@ -76,7 +76,7 @@ def _of_rows(
 
 
 def _joined(nest: Nest, kernel: Kernel, r: Reduce, parts: list[tuple[Scalar, Scalar | None]]) -> Scalar:
-    """The results of a block's rows in the lanes of one value."""
+    """The results of a block's rows, in the lanes of one vector."""
     combine = rule(nest, kernel, r)
     wide, one = nest.function.builder(nest.schedule.lanes), nest.function.builder(1)
     if len(parts) == 1:
@@ -85,7 +85,7 @@ def _joined(nest: Nest, kernel: Kernel, r: Reduce, parts: list[tuple[Scalar, Sca
         return total if rest is None else combine(one, total, rest)
     vectors = [v for v, _ in parts]
     while len(vectors) > 1:
-        # Neighbouring lanes are combined; those of the first vector come first.
+        # Combine neighbouring lanes; those of the first vector come first.
         vectors = [
             combine(wide, wide.every_second(a, b, 0), wide.every_second(a, b, 1))
             for a, b in zip(vectors[::2], vectors[1::2], strict=True)

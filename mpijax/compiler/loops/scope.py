@@ -1,4 +1,4 @@
-"""Regions of code, and what has to be known in one to compute an expression there: loops and results of reductions."""
+"""Scopes: regions of code, with the loop variables and reduction results available to expressions in them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mpijax.compiler.loops.schedule import Loop, Schedule
 from mpijax.core.index import Dynamic, Lin, LoopVar
 from mpijax.scalar.types import Scalar
 
-# Loops, each known by its innermost variable, and reductions.
+# Loops, each identified by its innermost variable, and reductions.
 Needs = frozenset[LoopVar | Member]
 
 class Scope:
     """A region of code.
 
-    bound: the loop variables bound in it, with their names. vector: the variable of which it has `lanes` values at a
-    time. known: what has been computed in it. available: the loop variables and results of reductions that are known
-    in it. phase: the pass over the reduced axes that it is in.
+    bound: the loop variables bound in it, with their names. vector: the vectorized variable, with `lanes` values at a
+    time. known: values computed in it. available: the loop variables and reduction results that its code can use.
+    phase: the current pass over the reduced axes.
     """
 
     __slots__ = ("parent", "bound", "vector", "lanes", "known", "available", "phase")
@@ -36,15 +36,15 @@ class Scope:
                 self.vector, self.lanes = parent.vector, parent.lanes
 
     def at(self, v: LoopVar, i: str) -> Scope:
-        """The region inside of this one in which a variable is `i`."""
+        """A scope inside this one with a variable bound to `i`."""
         return Scope(self, {v: i})
 
     def along(self, v: LoopVar, i: str, lanes: int) -> Scope:
-        """The region inside of this one in which a variable has `lanes` values, from `i` on."""
+        """A scope inside this one with a variable bound to `lanes` values, from `i` on."""
         return Scope(self, {v: i}, v, lanes)
 
     def lookup(self, key: Any) -> Any:
-        """What is known here or around."""
+        """A value known in this scope or one around it; else None."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.known.get(key)
@@ -54,7 +54,7 @@ class Scope:
         return None
 
     def binding(self, v: LoopVar) -> Scope:
-        """The region, this one or one around it, in which a variable is bound."""
+        """This scope or the one around it in which a variable is bound."""
         scope: Scope | None = self
         while scope is not None:
             if v in scope.bound:
@@ -67,13 +67,13 @@ class Scope:
         return self.binding(v).bound[v]
 
     def finish(self, member: Member, result: Scalar | Any) -> None:
-        """From here on the result of a reduction is known: itself, or what reads it in a region inside of this one."""
+        """Make the result of a reduction available: its value, or a function that loads it in an inner scope."""
         self.known[member] = result
         self.available |= {member}
 
 
 class Dependencies:
-    """The dependencies of the expressions of one kernel; each is found once."""
+    """Computes and caches the dependencies of the expressions of one kernel."""
 
     def __init__(self, schedule: Schedule) -> None:
         kernel = schedule.source
@@ -87,7 +87,7 @@ class Dependencies:
         return frozenset(self.loop_of[v][-1] for v in variables if v.size != 1)
 
     def of(self, e: Expr) -> Needs:
-        """Loops and reductions that an expression depends on."""
+        """The loops and reductions that an expression depends on."""
         found = self._known.get(e)
         if found is None:
             for part in ordered([e], self._known):
@@ -96,7 +96,7 @@ class Dependencies:
         return found
 
     def _own(self, e: Expr) -> Needs:
-        """What an expression depends on where that is known of its operands."""
+        """The dependencies of an expression whose operands' dependencies are known."""
         if e.op in ("load", "index"):
             return self.of_position(e.attr[1] if e.op == "load" else e.attr)
         if e.op == "acc":
@@ -105,15 +105,15 @@ class Dependencies:
         return found | self.of_position(e.attr[0]) if e.op == "choose" else found
 
     def of_position(self, position: Lin) -> Needs:
-        """What a position depends on."""
+        """The dependencies of a position."""
         return frozenset().union(*[self.of_atom(atom) for atom, _ in position.terms])
 
     def of_atom(self, atom: Any) -> Needs:
-        """What an atom of a position depends on."""
+        """The dependencies of an atom of a position."""
         if type(atom) is LoopVar:
             return frozenset((self.loop_of[atom][-1],))
         return self.of(atom.expr) if type(atom) is Dynamic else self.of_position(atom.of)
 
     def terms(self, position: Lin) -> list[tuple[Any, int]]:
-        """The terms of a position, one for each loop: that of its innermost variable."""
+        """The terms of a position; of each merged loop, only the term of its innermost variable."""
         return [t for t in position.terms if type(t[0]) is not LoopVar or self.loop_of[t[0]][-1] is t[0]]

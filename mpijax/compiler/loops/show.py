@@ -1,4 +1,4 @@
-"""Loop nests as text for people."""
+"""Prints loop nests for people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
 
 
 def nest_text(kernel: Kernel) -> str:
-    """One kernel: its loops, what is computed for an element, what is reduced and stored."""
+    """One kernel as text: its loops, the expressions of an element, reductions and stores."""
     return "\n".join(_Text(kernel).lines)
 
 
 class _Text:
-    """The lines of a kernel, the names of its loop variables, and those of expressions and results so far."""
+    """The lines of a kernel, the names of its loop variables, and the names of expressions and results so far."""
 
     def __init__(self, kernel: Kernel) -> None:
         schedule = scheduled(kernel)
@@ -63,7 +63,7 @@ class _Text:
         self._line(f"{_name(s.value)}[{self._lin(s.position)}]{how} {text}{guard}")
 
     def _expr(self, e: Expr) -> str:
-        """The text of an expression, operands as names; a line for each expression that has none yet."""
+        """The text of an expression with named operands; adds a line for each unnamed subexpression."""
         for part in ordered([e], self.shown):
             text = self._named(part)
         return text if e not in self.shown else self.shown[e]

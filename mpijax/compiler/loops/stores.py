@@ -1,4 +1,4 @@
-"""Stores of vectors and of elements, and what is fetched ahead of its use."""
+"""Emits stores of vectors and elements, and prefetches."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mpijax.scalar.types import Scalar
 if TYPE_CHECKING:
     from mpijax.compiler.loops.nest import Nest
 
-# Scatters into arrays of more bytes than this fetch the places that they write so many turns later.
+# Scatters into arrays of more bytes than this prefetch the element to be written PREFETCH_AHEAD iterations later.
 PREFETCH_ABOVE = 1 << 19
 PREFETCH_AHEAD = 24
-# Rows of arrays of more bytes than this, which the second cache does not hold, are fetched one ahead.
+# Arrays of more bytes than this, which exceed the L2 cache, are prefetched one row ahead.
 PREFETCH_ROWS_ABOVE = 1 << 20
-# At most so many results side by side are written as rows of their elements.
+# At most this many results side by side are interleaved and written as whole rows.
 INTERLEAVED = 9
 # Bytes of a cache line.
 LINE = 64
 
 
 def store(nest: Nest, s: Store, scope: Scope) -> None:
-    """Compute what is to be stored, and store it."""
+    """Compute a store's expression and store it."""
     varies = nest.varies(nest.needs.of_position(s.position) | nest.needs.of(s.expr), scope)
     lanes = scope.lanes if varies else 1
     b = nest.function.builder(lanes)
@@ -56,7 +56,7 @@ def store(nest: Nest, s: Store, scope: Scope) -> None:
 
 
 def place_of_lanes(nest: Nest, s: Store, scope: Scope) -> tuple[int, int] | None:
-    """(step between lanes, offset of the first but for outer loops) of a store whose neighbours fill its gaps."""
+    """(step between lanes, offset in unrolled loops) of a strided store that neighbours may complete; else None."""
     step, parts = vector_step(nest, s.position, scope)
     if scope.lanes == 1 or parts or not 2 <= step <= INTERLEAVED or s.value.element.kind == "b":
         return None
@@ -68,7 +68,7 @@ def place_of_lanes(nest: Nest, s: Store, scope: Scope) -> tuple[int, int] | None
 
 
 def store_interleaved(nest: Nest, stores: list[tuple[Store, Scope]]) -> None:
-    """Stores as many elements apart as there are of them, from the first on: whole registers of neighbours."""
+    """Store interleaved: the stores' elements alternate in memory, so whole registers of neighbours are written."""
     first, scope = stores[0]
     b = nest.function.builder(scope.lanes)
     xs = [nest.vector(s.expr, at, scope.lanes) for s, at in stores]
@@ -78,7 +78,7 @@ def store_interleaved(nest: Nest, stores: list[tuple[Store, Scope]]) -> None:
 
 
 def _ordered_store(nest: Nest, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
-    """A scatter's write: only where the guard holds, combined with what is there."""
+    """A scatter's write: only if the guard holds, combined with the old element."""
     function = nest.function
     skip = function.label("skip")
     if b.lanes == 1 and scope.vector is not None and s.value.nbytes > PREFETCH_ABOVE:
@@ -96,14 +96,14 @@ def _ordered_store(nest: Nest, s: Store, b: Builder, ptr: str, x: Scalar, scope:
 
 
 def _combined(operation: str, b: Builder, old: Scalar, x: Scalar) -> Scalar:
-    """What a scatter writes."""
+    """The element that a scatter writes."""
     if b.lanes == 1 and operation in ("max", "min") and x.dtype in (np.float32, np.float64):
         return b.extremum_without_branches("gt" if operation == "max" else "lt", old, x)
     return combining(operation).lower.rule(b, old, x)
 
 
 def _prefetch(nest: Nest, s: Store, scope: Scope) -> None:
-    """Fetch what is written some turns later, whose place no processor can guess; at the end, the last one's."""
+    """Prefetch the element written some iterations later (at most the last), which hardware cannot predict."""
     loop, vector = nest.schedule.vector_loop, scope.vector
     if loop is None or vector not in nest.needs.of_position(s.position) or not dynamic_parts(s.position):
         return
@@ -122,9 +122,9 @@ def _fetch(nest: Nest, ptr: str, *, writes: bool = False) -> None:
 
 
 def fetch_next_row(nest: Nest, kernel: Kernel, scope: Scope) -> None:
-    """In the second pass over a row, which finds it in the cache: fetch what the first pass reads of the next one.
+    """In the second pass over a row, which is in the cache by then: prefetch the first pass's reads of the next row.
 
-    Processors guess which lines come next inside a page of memory only, and rows are often pages.
+    Hardware prefetchers stop at page boundaries, and rows are often pages.
     """
     if not nest.schedule.outer:
         return

@@ -1,9 +1,9 @@
-"""Stores that go past the caches.
+"""Decides which stores bypass the caches.
 
-A store into memory that is in no cache first fetches the line it writes into. For a result larger than the caches that
-is a third of all traffic, and what it brings into the caches is gone before anyone reads it. Streaming stores write
-whole lines to memory at once: a map over 16 MB takes three quarters of the time, even if the result is read right
-after. They need addresses that are multiples of a vector register, which is decided here, before there is any text.
+A normal store to an uncached line first reads that line from memory. For a result larger than the caches, this is a
+third of all traffic, and the line is evicted before anyone reads it. Streaming stores write whole lines directly to
+memory: a map over 16 MB takes three quarters of the time, even if the result is read right after. They need addresses
+aligned to a vector register. This module decides that before any IR is emitted.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, turns_of
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
-# Where the system does not tell how large the last cache is.
+# Assumed size of the last-level cache if the system does not report it.
 USUAL_CACHE = 32 << 20
 LEAST = 4 << 20
-# Threads begin at multiples of this many elements.
+# Threads start at multiples of this many elements.
 SHARE = 64
 
 
 @cache
 def stream_above() -> int:
-    """Bytes of a result from which on stores go past the caches: half of the last cache."""
+    """Bytes of a result above which stores bypass the caches: half of the last-level cache."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return 1 << 62
     size = USUAL_CACHE
@@ -38,7 +38,7 @@ def stream_above() -> int:
 
 
 def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether every vector that this store writes lies at a multiple of a vector register."""
+    """Whether every vector that this store writes is aligned to a vector register, so that it may stream."""
     if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
         return False
     loop = None
@@ -52,7 +52,7 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     unit = VECTOR_BYTES // element.itemsize
     others = [c for atom, c in store.position.terms if atom not in loop]
     if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
-        # It goes from the end of the row, or of a chunk, by whole vectors.
+        # It runs backwards in whole vectors from the end of the row or chunk.
         if turns_of(loop) % unit:
             return False
     known = all(type(atom) is LoopVar for atom, _ in store.position.terms)

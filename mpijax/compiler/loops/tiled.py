@@ -1,6 +1,6 @@
-"""The strategy `tiled`: a kept axis is vectorized, with long reductions.
+"""The strategy `tiled`: vectorizes a kept axis that has long reductions.
 
-Partial results of a tile of the axis stay in small arrays on the stack, while the rows go by.
+Small arrays on the stack hold the partial results of a tile of the axis while the loop runs over the rows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from mpijax.compiler.loops.nest import Nest
 
 TILE = 1024
-# Rows that are added to the partial results of a tile at a time, if their bodies have at most so many expressions.
+# Rows that are added to a tile's partial results at once, if their bodies have at most ROWS_EXPRESSIONS expressions.
 ROWS = 4
 ROWS_EXPRESSIONS = 24
 
 
 def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
-    """A kept axis in tiles; the partial results of a tile stay in an array on the stack."""
+    """Process a kept axis in tiles; an array on the stack holds the partial results of a tile."""
     loop = nest.schedule.vector_loop
     assert loop is not None
     for part, lo, hi, _ in nest.parts(kernel, loop, *nest.range(loop, outermost)):
@@ -54,7 +54,7 @@ class Columns:
         self.start, self.stop = start, stop
 
     def sweep(self, scopes: list[Scope], body: Callable[..., None]) -> None:
-        """A loop over the columns; the body is passed each of the scopes, with a vector of columns bound in it."""
+        """A loop over the columns; passes the body each scope with a vector of columns bound in it."""
 
         def turn(i: str, width: int) -> None:
             body(*(scope.along(self.v, i, width) for scope in scopes))
@@ -62,19 +62,19 @@ class Columns:
         self.function.in_widths(self.start, self.stop, self.widths, turn)
 
     def pointer(self, array: str, dtype, scope: Scope) -> str:
-        """The pointer to what an array keeps for the scope's columns."""
+        """The pointer to the array's elements for the scope's columns."""
         at = self.function.builder(1).emit(f"sub i64 {scope.variable(self.v)}, {self.start}")
         return self.function.element(array, dtype, at)
 
     def reader(self, array: str, dtype) -> Callable[[Scope], Scalar]:
-        """What loads from an array what it keeps for a scope's columns."""
+        """A function that loads the array's elements for a scope's columns."""
         return lambda scope: self.function.builder(scope.lanes).load(self.pointer(array, dtype, scope), dtype)
 
 
 class _Tile:
-    """One tile: its passes over the reduced axes, then what is stored of it.
+    """One tile: its passes over the reduced axes, then its stores.
 
-    arrays: where the partial results are. kept: expressions that an array has, of each column one.
+    arrays: pointers to the partial results. kept: expressions stored in an array, one element per column.
     """
 
     def __init__(self, nest: Nest, kernel: Kernel, columns: Columns, arrays: dict[Member, str], scope: Scope):
@@ -82,7 +82,7 @@ class _Tile:
         self.kept: set[Expr] = set()
 
     def write(self) -> None:
-        """Write the tile."""
+        """Emit the tile."""
         for phase in range(self.kernel.phases):
             self.scope.phase = phase
             self._pass()
@@ -111,11 +111,11 @@ class _Tile:
             b.store(self._partial(r.member, scope), b.const(identity(r.op, r.dtype), r.dtype))
 
     def _partial(self, member: Member, scope: Scope) -> str:
-        """The pointer to partial results."""
+        """The pointer to partial results of the scope's columns."""
         return self.columns.pointer(self.arrays[member], member.value.element, scope)
 
     def _loops(self, kernel: Kernel, depth: int, scopes: list[Scope]) -> None:
-        """The reduced loops from one on; of the innermost one several rows at a time, a scope each."""
+        """The reduced loops from `depth` on; the innermost one processes several rows at a time, a scope each."""
         nest, inner = self.nest, self.nest.schedule.inner
         if depth == len(inner):
             for scope in scopes:
@@ -139,7 +139,7 @@ class _Tile:
         hoist(self.nest, [r.expr for r in reduces], stores, scope, self.columns.v, self.nest.schedule.lanes)
 
     def _combine(self, kernel: Kernel, scopes: tuple[Scope, ...]) -> None:
-        """Add elements of several rows to the partial results of their columns; store what is stored of them."""
+        """Add elements of several rows to the partial results of their columns; also the rows' own stores."""
         reduces, stores = kernel.of_phase(self.scope.phase)
         b = self.nest.function.builder(scopes[0].lanes)
         for r in reduces:
@@ -152,10 +152,10 @@ class _Tile:
             for s in stores:
                 store(self.nest, s, scope)
 
-    # ------------------------------------------------------------ what is the same in a column
+    # ------------------------------------------------------------ expressions per column
 
     def _keep_columns(self) -> None:
-        """Compute what is the column's alone once, for the passes to come."""
+        """Compute expressions that depend only on the column once, for the later passes."""
         made = [(e, self.nest.function.array(e.dtype, TILE)) for e in self._of_columns()]
 
         def keep(scope: Scope) -> None:
@@ -170,7 +170,7 @@ class _Tile:
             self.scope.known[e] = self.columns.reader(array, e.dtype)
 
     def _of_columns(self) -> list[Expr]:
-        """What the passes from the present one on compute again for each element, though it is the column's alone."""
+        """Expressions that later passes would recompute for each element although they depend only on the column."""
         phase = self.scope.phase
         inner = {loop[-1] for loop in self.nest.schedule.inner}
         known = {r.member for r in self.kernel.reduces if r.phase < phase}

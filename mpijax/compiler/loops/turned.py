@@ -1,8 +1,8 @@
-"""Columns of short rows: whole rows are read and turned in registers.
+"""Loads columns of short rows by reading whole rows and transposing them in registers.
 
-Where rows are too short to be vectorized along, as the scores of ten classes are, lanes stand for rows, and what a turn
-of the loop over a row needs is a column. Its elements lie a row apart: one load each. Where that loop is written out, a
-square of rows and columns is read along its rows instead, and turned by shuffles into as many columns.
+If rows are too short to vectorize along them (scores of ten classes, for example), each lane processes one row, and a
+iteration of the loop over a row needs a column. Its elements are a row apart, so each would be a separate load. If that
+loop is unrolled, a square of rows and columns is loaded along its rows instead, and shuffles transpose it into columns.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def turned_load(nest: Nest, value: Value, position: Lin, step: int, scope: Scope) -> Scalar | None:
-    """A load of elements `step` apart as part of a square; None where there is none to be read."""
+    """A load of elements `step` apart, taken from a transposed square; None if that is not possible."""
     column = _column(nest, position, scope)
     side = LANES.get(value.element.itemsize, 0)
     if column is None or info(value.element).kind == "c" or nest.schedule.split or nest.kernel.ordered:
         return None
     var, at, length = column
-    # Rows but the last one may be read beyond their end, into the next, and the last one before its beginning.
+    # A load may run past the end of a row into the next one; for the last row, it starts before the row.
     if side == 0 or scope.lanes % side or step < length or (length < side and step + length < side):
         return None
     first = min(at - at % side, max(length - side, 0))
@@ -49,7 +49,7 @@ def turned_load(nest: Nest, value: Value, position: Lin, step: int, scope: Scope
 
 
 def _column(nest: Nest, position: Lin, scope: Scope) -> tuple[LoopVar, int, int] | None:
-    """The variable of a written-out loop along rows, its value, and the length of rows."""
+    """The variable of an unrolled loop along rows, its value, and the length of rows."""
     for atom, c in nest.needs.terms(position):
         if type(atom) is not LoopVar:
             return None
@@ -62,7 +62,7 @@ def _column(nest: Nest, position: Lin, scope: Scope) -> tuple[LoopVar, int, int]
 def _square(
     function: Function, dtype, corner: str, step: int, length: int, lanes: int, side: int
 ) -> list[Scalar]:
-    """The columns from `corner` on, in all lanes: `side` of them, or all there are."""
+    """The columns from `corner` on, as vectors: `side` of them, or fewer if rows are shorter."""
     row, stride = corner, function.param(step)
     blocks: list[list[str]] = []
     for lane in range(lanes):
@@ -78,7 +78,7 @@ def _square(
 
 
 def _row(function: Function, row: str, itemsize: int, side: int, missing: int) -> str:
-    """`side` elements from `row` on, of which the last `missing` are not read."""
+    """`side` elements from `row` on, without reading the last `missing` ones."""
     one, t = function.builder(1), f"<{side} x i{8 * itemsize}>"
     if not missing:
         return one.emit(f"load {t}, ptr {row}, align {itemsize}")

@@ -1,1 +1,1 @@
-"""The partitioner: which part of an array a rank has, and what ranks exchange."""
+"""The partitioner: decides which shard of each array a rank has, and which messages ranks exchange."""

@@ -1,10 +1,10 @@
-"""Propagation from results back to operands: what a program names at its end decides how it computes what is whole.
+"""Propagates shardings from results back to operands: a sharding requested for a result splits the work before it.
 
-A constraint (`with_sharding_constraint`, `out_shardings`) asks for a cut of its operand. Walking back through a Jaxpr,
-an operation whose result is asked for asks its operands for the cuts by which its own sharding rule yields that result
-and sends nothing. So there is one set of rules, read in both directions. Each operand that is whole is then cut before
-the operation, which costs nothing, and every rank computes its part only. What is split already goes by the forward
-rules.
+A constraint (`with_sharding_constraint`, `out_shardings`) requests a cut of its operand. The walk back through a Jaxpr
+turns the request for a result into requests for operands: the cuts with which the operation's own sharding rule yields
+that result without messages. So one set of rules serves both directions. Operands that are whole on every rank are then
+cut before the operation, which costs nothing, and each rank computes its part only. Operands that are already split
+follow the forward rules.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 
 @dataclass
 class Asked:
-    """What operations of a Jaxpr are asked to do.
+    """The cuts requested for the operands of a Jaxpr's operations.
 
-    operands: for an equation, by id, the cuts of its operands (None for those of which nothing is asked).
+    operands: for an equation, by id, the cuts requested for its operands (None without a request).
     """
 
     mesh: Any
@@ -33,10 +33,10 @@ class Asked:
 
 
 def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
-    """What the constraints in a Jaxpr ask of its operations; None where there are none.
+    """The cuts that the constraints in a Jaxpr request of its operations; None if there are none.
 
-    layouts: those of its constraints. mesh_of: the mesh of devices of several processes that a sharding is over, or
-    None for one that is left alone.
+    layouts: the shardings of its constraints. mesh_of: the multi-process mesh of a sharding, or None for a sharding
+    that is not propagated.
     """
     mesh = next((m for layout in layouts if (m := mesh_of(layout)) is not None), None)
     if mesh is None:
@@ -54,7 +54,7 @@ def constraints_in(jaxpr: Jaxpr) -> Iterator[Any]:
 
 
 class _Walk:
-    """Goes back through Jaxprs over one mesh."""
+    """Walks backwards through Jaxprs over one mesh."""
 
     def __init__(self, mesh: Any, mesh_of: Callable[[Any], Any]):
         self.mesh, self.mesh_of = mesh, mesh_of
@@ -65,12 +65,12 @@ class _Walk:
         wishes: dict[Any, set[Cuts | None]] = {}
 
         def ask(v: Any, cuts: Cuts | None, needs_whole: bool) -> None:
-            """Note what one reader of a variable asks for; None if it needs all of it."""
+            """Record the request of one reader of a variable; cuts is None if it needs the whole array."""
             if type(v) is not Literal and (needs_whole or cuts is not None):
                 wishes.setdefault(v, set()).add(cuts)
 
         def wanted(v: Any) -> Cuts | None:
-            """What those that read a variable ask for, if they agree, and if none needs all of it."""
+            """The cut that all readers of a variable request; None if they disagree or one needs the whole array."""
             found = wishes.get(v, set())
             return next(iter(found)) if len(found) == 1 else None
 
@@ -112,7 +112,7 @@ class _Walk:
 
 
 def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
-    """Cuts of operands by which the rule yields a result cut as wished, nothing being sent. s: with whole operands."""
+    """Operand cuts with which the rule yields the requested cut without messages; None if impossible. s: uncut."""
     guess = [list(uncut(x)) for x in s.shapes]
     for d, cut in enumerate(wish):
         if cut is None:
@@ -130,7 +130,7 @@ def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | No
 
 
 def _yields(s: Operation, rule: Rule, k: int, at: int, cut: Cut, d: int) -> bool:
-    """Whether cutting axis `at` of operand `k` alone cuts axis `d` of the result."""
+    """Whether cutting only axis `at` of operand `k` cuts axis `d` of the result."""
     cuts = [uncut(x) for x in s.shapes]
     cuts[k] = (*cuts[k][:at], even_cut(s.shapes[k][at], cut.axes, cut.parts), *cuts[k][at + 1 :])
     plan = rule(replace(s, cuts=cuts))
@@ -141,13 +141,13 @@ def _yields(s: Operation, rule: Rule, k: int, at: int, cut: Cut, d: int) -> bool
 
 
 def _sends_nothing(plan: Plan, cuts: list[Cuts]) -> bool:
-    """Whether operands that are cut stay as they are, and nothing is summed over ranks."""
+    """Whether the plan keeps the cuts of cut operands and sums nothing over ranks."""
     stays = all(want == have or not any(have) for want, have in zip(plan.operands, cuts, strict=True))
     return stays and not plan.over and plan.program is None and plan.whole is None
 
 
 def _of_carries(eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:
-    """A loop carries what it returns: its first value is cut as its last one."""
+    """Requests for a loop: each carry's first value gets the cut of its last value."""
     kind, p = eqn.primitive.lower.kind, eqn.params
     first = {Flow.SCAN: lambda: p["num_consts"], Flow.WHILE: lambda: p["cond_nconsts"] + p["body_nconsts"]}.get(kind)
     found: list[Cuts | None] = [None] * len(eqn.invars)

@@ -1,4 +1,4 @@
-"""Which part of a whole array a value of the graph is on this rank."""
+"""Blocks: describes which part of a whole array this rank's value is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Blocks:
 
     @property
     def is_even(self) -> bool:
-        """Whether a `NamedSharding` says all of it."""
+        """Whether a `NamedSharding` can describe these blocks."""
         return all(map(self._is_even_along, range(len(self.shape))))
 
     def _is_even_along(self, dim: int) -> bool:
@@ -40,14 +40,14 @@ class Blocks:
         )
 
     def whole_where_uneven(self) -> Blocks:
-        """These blocks, whole along each array axis whose cut a `NamedSharding` does not say."""
+        """These blocks, made whole along each array axis whose cut a `NamedSharding` cannot describe."""
         return self.recut(tuple(c if self._is_even_along(d) else None for d, c in enumerate(self.cuts)))
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
         return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))
 
     def span(self, cut: Cut) -> Span:
-        """This rank's part of an axis."""
+        """This rank's range along an axis."""
         return cut.part(part_number(cut.axes, self.mesh.processes_along, self.place))
 
     @property
@@ -57,23 +57,23 @@ class Blocks:
         return tuple(high - low for low, high in spans)
 
     def recut(self, cuts: Cuts) -> Blocks:
-        """The same array cut otherwise."""
+        """The same array with other cuts."""
         return Blocks(self.mesh, self.shape, cuts)
 
     @property
     def sharding(self) -> NamedSharding:
-        """The sharding over the same mesh axes; exactly this one where blocks are even."""
+        """The `NamedSharding` over the same mesh axes; it describes these blocks exactly if they are even."""
         return sharding_over(self.mesh, tuple(() if c is None else c.axes for c in self.cuts))
 
 
 def place_in(mesh: Any) -> Mapping[Any, int]:
-    """This rank's place among the processes along each mesh axis."""
+    """This rank's coordinate along each mesh axis."""
     return dict(zip(mesh.axis_names, mesh.place, strict=True))
 
 
 @lru_cache(maxsize=4096)
 def sharding_over(mesh: Any, axes: tuple[tuple[Any, ...], ...]) -> NamedSharding:
-    """A sharding found here: over Auto axes only, its specification ends with the last array axis that is split."""
+    """A sharding over the given mesh axes. Without Explicit axes, the spec ends at the last split array axis."""
     parts = list(axes)
     while parts and not parts[-1] and not mesh.is_explicit:
         parts.pop()
@@ -81,13 +81,13 @@ def sharding_over(mesh: Any, axes: tuple[tuple[Any, ...], ...]) -> NamedSharding
 
 
 def split_of(sharding: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
-    """The mesh axes that each array axis is split over, without those of size 1, which split nothing."""
+    """The mesh axes that split each array axis, without mesh axes of size 1."""
     sizes = sharding.mesh.shape
     return tuple(tuple(a for a in axes if sizes[a] > 1) for axes in sharding.spec.split(ndim))
 
 
 def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
-    """The blocks of a whole array by its sharding; axes that do not divide get blocks of `ceil(size / parts)`."""
+    """The blocks of a whole array in a sharding; axes that do not divide get blocks of `ceil(size / parts)`."""
     sizes = sharding.mesh.processes_along
     cuts = [
         even_cut(n, axes, count(axes, sizes)) if axes else None
@@ -97,6 +97,6 @@ def blocks_by(sharding: Any, shape: tuple[int, ...]) -> Blocks:
 
 
 def whole_shape(sharding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a whole array of which this rank has a part of `shape` by a sharding."""
+    """The shape of the whole array whose shard on this rank has `shape`."""
     return tuple(n * parts for n, parts in zip(shape, sharding.process_parts(len(shape)), strict=True))
 

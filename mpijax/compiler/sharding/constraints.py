@@ -1,4 +1,4 @@
-"""Shardings that the program asks for: `with_sharding_constraint`, `reshard`, and this rank's part of an array."""
+"""Applies shardings that the program requests: `with_sharding_constraint`, `reshard`, and host-local arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpijax.core.sharding.shardings import SingleDeviceSharding
 
 
 def laid_out(p: Partitioner, eqn, v, source) -> list:
-    """A value in a layout that the program asks for; nothing, where it asks for the layout of the value."""
+    """A value in the layout that the program requests; no result if the program only inspects the layout."""
     kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
     if kind == "inspect":
         p.known.inspected.append((layout, p.layout_in_use(v)))
@@ -23,7 +23,7 @@ def laid_out(p: Partitioner, eqn, v, source) -> list:
 
 
 def show(p: Partitioner, other) -> None:
-    """Call the functions that look at shardings. other: the layout of values of which nothing is said."""
+    """Call the functions that inspect shardings. other: the layout of values without one."""
     for callback, layout in p.known.inspected:
         callback(layout or other or SingleDeviceSharding(provided.local_devices()[0]))
 
@@ -47,7 +47,7 @@ def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
 
 
 def _constrained(p: Partitioner, v, layout, source):
-    """A value laid out as `with_sharding_constraint` says; within bodies there is nothing to lay out."""
+    """A value with the layout of `with_sharding_constraint`; unchanged inside `shard_map` bodies."""
     if p.in_body:
         return v
     if isinstance(layout, Space):
@@ -72,7 +72,7 @@ def _constrained(p: Partitioner, v, layout, source):
 
 
 def devices_of(p: Partitioner, layout):
-    """The mesh of several processes that a constraint is over; None where that is no matter of propagation."""
+    """The multi-process mesh of a constraint; None if the constraint is not propagated backwards."""
     mesh = getattr(layout, "mesh", None)
     if mesh is not None and mesh is mesh.abstract_mesh:
         mesh = explicit.devices_known(p, mesh)
@@ -82,14 +82,14 @@ def devices_of(p: Partitioner, layout):
 
 
 def _in_memory(held, kind: str | None):
-    """A layout in another kind of memory; None where that changes nothing."""
+    """A layout in another kind of memory; None if it is there already."""
     if kind is None or (held is None and kind == DEVICE):
         return None
     return (held or SingleDeviceSharding(provided.local_devices()[0])).with_memory_kind(kind)
 
 
 def _possible(p: Partitioner, v, layout) -> tuple[tuple, ...]:
-    """What a constraint asks for, where it goes: free axes stay split as they are, odd ones stay whole."""
+    """The mesh axes a constraint splits over: unconstrained axes keep their split, indivisible axes stay whole."""
     shape, sizes = p.global_aval(v).shape, layout.mesh.shape
     have = p.layout_held(v)
     held = ((),) * len(shape) if getattr(have, "mesh", None) != layout.mesh else split_of(have, len(shape))

@@ -1,6 +1,6 @@
-"""Layouts that types ask for: what is split over Explicit mesh axes lies so, whichever way it was computed.
+"""Enforces shardings in types: a value whose type is split over Explicit mesh axes is laid out that way.
 
-Over Auto axes of the same mesh values lie as the sharding rules of primitives have it.
+Over Auto axes of the same mesh, the sharding rules of primitives decide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpijax.core.sharding.split import Split, of_sharding
 def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
     """The results of an equation in the layouts of their types.
 
-    first: the number of nodes there were before the equation.
+    first: the number of nodes before the equation was added.
     """
     types = [v.aval.split for v in eqn.outvars]
     said = next((s for s in (*types, *(v.aval.split for v in eqn.invars)) if s is not None), None)
@@ -27,7 +27,7 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
         return outs
     devices = _devices(p, said.mesh)
     made = p.made_since(first)
-    # A body says itself how results lie, but for mesh axes that it does not map.
+    # The out_specs of a body already set the layout of results, except over mesh axes that it does not map.
     body = isinstance(eqn.primitive.lower, Partitioned)
     return [
         out if body and _lies_so(p, out, split)
@@ -37,14 +37,14 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
 
 
 def _lies_so(p: Partitioner, v, split: Split | None) -> bool:
-    """Whether a value lies as its type says."""
+    """Whether a value is laid out as its type requires."""
     held = p.layout_held(v)
     found = of_sharding(held, v.aval.ndim)
     return split is None or (found is not None and found.axes == split.axes)
 
 
 def resharded(p: Partitioner, v, layout, devices: Any, source):
-    """A value laid out over Explicit axes as `layout` says, and over Auto ones as it is, unless they are named."""
+    """A value resharded over Explicit axes to `layout`; over Auto axes unchanged unless the layout names them."""
     if p.in_body or p.outer is not None:
         return v
     devices = devices or _devices(p, layout.mesh)
@@ -52,8 +52,7 @@ def resharded(p: Partitioner, v, layout, devices: Any, source):
 
 
 def _devices(p: Partitioner, mesh) -> Any:
-    """The mesh of devices that `mesh` is without: that of values in the program, the one in context, or the first ones.
-    """
+    """The concrete mesh for abstract `mesh`: that of values in the program, of the context, or of the first devices."""
 
     found = devices_known(p, mesh) or make_mesh(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
     p.known.devices[mesh] = found
@@ -61,7 +60,7 @@ def _devices(p: Partitioner, mesh) -> Any:
 
 
 def devices_known(p: Partitioner, mesh) -> Any:
-    """The mesh of devices that `mesh` is without, where values in the program or the context have it; else None."""
+    """The concrete mesh for abstract `mesh`, if values in the program or the context have it; else None."""
 
     known = (getattr(x, "mesh", None) for x in p.known.layouts.values())
     meshes = (m for m in (*known, current_mesh()) if m is not None)
@@ -70,7 +69,7 @@ def devices_known(p: Partitioner, mesh) -> Any:
 
 
 def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
-    """A value whose array axes are split over `axes`, and over Auto axes of the mesh as it is."""
+    """A value whose array axes are split over `axes`; over Auto axes of the mesh the split is unchanged."""
 
     if v.scalar is not None:
         return v

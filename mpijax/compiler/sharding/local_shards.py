@@ -1,10 +1,10 @@
-"""`shard_map` where a process has several devices: their shards at once, as examples of a `vmap` over the mesh's axes.
+"""`shard_map` for a process with several devices: runs their shards together, as a `vmap` over the mesh axes.
 
-Collectives are then what they are under `vmap`: sums, permutations and concatenations along array axes. Cutting
-operands into blocks and putting results together only changes how they are read.
+Collectives then follow their `vmap` rules: sums, permutations and concatenations along array axes. Cutting operands
+into blocks and joining results only changes index maps.
 
-A mesh axis may have devices of several processes, each of which has several. The body then names two axes in its place:
-the processes along it, over which collectives are messages, and `Within` it the devices of a process.
+If a mesh axis spans several processes with several devices each, the body names two axes instead of it: one over the
+processes, where collectives are messages, and `Within` over the devices of a process.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Axes = tuple[tuple[Any, int], ...]
 
 @dataclass(frozen=True)
 class Within:
-    """The devices of one process along a mesh axis that goes on over other processes."""
+    """The part of a mesh axis inside one process, if the axis also spans other processes."""
 
     axis: Any
 
 
 def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, source) -> list:
-    """The results of the body on the shards of this process; the operands are what it has of arrays.
+    """The results of the body on the shards of this process. inputs: this process's shards.
 
-    for_all: on the shards of all devices, of operands that are whole.
+    for_all: run the shards of all devices, on whole operands.
     """
     mesh = params["mesh"]
     manual = [n for n in mesh.axis_names if n in params["newly_manual_axes"]]
@@ -63,13 +63,13 @@ def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, s
 
 
 class _Body:
-    """A body whose collectives name two axes in place of one. inner: the second one, by the first."""
+    """A body in which some axis names become two. inner: the second name, keyed by the first."""
 
     def __init__(self, inner: dict[Any, Within]):
         self.inner = inner
 
     def divided(self, closed: ClosedJaxpr) -> ClosedJaxpr:
-        """The same program; traced where all axes are in scope."""
+        """The program with divided axis names; must be traced with all axes in scope."""
         if not self.inner:
             return closed
         run = partial(eval_jaxpr, closed.jaxpr, closed.consts, apply=self._equation)
@@ -83,7 +83,7 @@ class _Body:
         return bound(eqn.replace(params=params), args)
 
     def _names(self, given: Any) -> Any:
-        """Names of axes: a name that is divided becomes two, the processes first."""
+        """Axis names, each divided name replaced by two: the process axis first."""
         names = names_of(given)
         if not any(n in self.inner for n in names if not isinstance(n, int)):
             return given
@@ -91,7 +91,7 @@ class _Body:
 
 
 def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
-    """The body over all of `axes`, and for each result the axes it differs along: these lead, in order."""
+    """The body batched over all `axes`, and for each result the axes along which it differs, which lead in order."""
     out_names: list[tuple] = [()] * len(closed.out_avals)
     for name, size in reversed(axes):
         flags = tuple(name in names for names in in_names)
@@ -102,11 +102,10 @@ def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tupl
 
 @memo_on_jaxpr
 def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program, to be traced again where shards are not tracked: its types do not say over which mesh axes a
-    value varies, and functions of the host are called shard by shard.
+    """The program without varying axes (`vma`) in its types, for retracing where shards are not tracked. Host functions
+    are called once per shard.
 
-    Ordered calls keep their order as all effects of a compiled program do: `vmap` alone refuses them, and shards are
-    none of its examples."""
+    Ordered effects stay ordered as in any compiled program: `vmap` rejects them, but shards are not its examples."""
     known: dict[Any, Any] = {}
 
     def atom(v):
@@ -134,7 +133,7 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 class _GraphBlocks(Blocks):
-    """Blocks of values of a graph."""
+    """Cuts and joins blocks of graph values."""
 
     def __init__(self, graph: GraphBuilder, axes: Axes, source):
         super().__init__(axes)

@@ -1,7 +1,7 @@
-"""Collectives of a body as messages: over which ranks, and operands in the order in which MPI takes them.
+"""Lowers collectives of a body to messages: finds the ranks, and puts operands in the order that MPI takes.
 
-MPI's allgather, alltoall and reduce_scatter see one block of memory per rank; where an operation names other array
-axes they are moved to the front before, and to their places after.
+MPI's allgather, alltoall and reduce_scatter use one contiguous block per rank. Where a collective names another array
+axis, the operand is transposed so that this axis leads, and the result is transposed back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.source import UNKNOWN
 
-# Why the compiler adds a message for an operation, by what kind of message it is.
+# The reason for a message that the compiler adds, by the kind of message.
 _WHY = {
     Exchange.ALLGATHER: "{} needs all of an array that is split",
     Exchange.PERMUTE: "{} reads elements that other ranks have",
@@ -41,7 +41,7 @@ _made: dict[str, Primitive] = {}
 
 
 def reduction_p(op: str) -> Primitive:
-    """The reduction over ranks that MPI calls `op`, of the compiler's own making where users have none."""
+    """The primitive for MPI's allreduce with `op`; made here if users have no such primitive."""
     if op == "sum":
         return registry["psum"]
     if op not in _made:
@@ -55,7 +55,7 @@ def reduction_p(op: str) -> Primitive:
 
 
 def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
-    """The result, of `shape`, of a collective over a mesh on this rank's part of an array, outside of bodies."""
+    """A collective, outside of `shard_map` bodies, on this rank's part of an array. shape: of the result."""
     first = len(p.nodes)
     with p.in_body_over(mesh):
         [out] = communicate(
@@ -66,13 +66,13 @@ def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
 
 
 def combined(p: Partitioner, v, over: tuple, op: str, mesh, source):
-    """The ranks' partial results as one. Communicates one allreduce."""
+    """The reduction of the ranks' partial results. Communicates one allreduce."""
     params = {"axes": over, "axis_index_groups": None}
     return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
 
 
 def give_reason(nodes, why: str) -> None:
-    """Note why the compiler adds the messages among some nodes, and in loops and branches among them."""
+    """Set the reason on messages that the compiler added among `nodes` and inside their regions."""
     for node in nodes:
         if isinstance(node.primitive.lower, Communication):
             node.why = node.why or why
@@ -81,10 +81,10 @@ def give_reason(nodes, why: str) -> None:
 
 
 def _reason(p: Partitioner, exchange: Exchange, source) -> str:
-    """Why a message is sent for the operation that is being done, or for the results when all are done."""
+    """The reason for a message of the current operation, or of the final layout of results."""
     if source is UNKNOWN:
         return "results are returned in equal parts"
-    while p.graph.frame is None and p.outer is not None:  # of the loop or branch to whose body it brings values
+    while p.graph.frame is None and p.outer is not None:  # in a body without a frame, use the loop or branch around it
         p = p.outer
     assert p.graph.frame is not None and p.graph.frame.at is not None
     primitive = p.graph.frame.at.primitive
@@ -94,10 +94,10 @@ def _reason(p: Partitioner, exchange: Exchange, source) -> str:
 
 
 def communicate(p: Partitioner, primitive, params, inputs, avals, source, effects):
-    """A communication, with the mesh it runs on; over axes of size 1 it is no communication at all."""
+    """A communication over the ranks of its mesh axes; no message if their size is 1."""
     lower = primitive.lower
     if lower.on_communicator:
-        if params.get("transposed"):  # what an allreduce transposes to: every rank keeps what it has
+        if params.get("transposed"):  # the transpose of an allreduce is the identity
             return inputs
         return p.graph.node(primitive, params, inputs, avals, source, effects)
     names = params.get("axes", params.get("axis_name"))
@@ -130,7 +130,7 @@ def _mesh_with(p: Partitioner, names, primitive, source):
 
 
 def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
-    """A collective over the axes of a batch is a reduction."""
+    """A collective over batch axes, which is a local reduction."""
     params = {"axes": tuple(axes), "out_sharding": None}
     return p.graph.node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
 
@@ -162,14 +162,14 @@ class _Message:
         return out
 
     def _gather(self, v, aval):
-        """Along a new first axis, which then is moved where it belongs."""
+        """An allgather along a new first axis, which is then transposed into place."""
         dim = self.params["all_gather_dimension"]
         shape = (self.size, *v.aval.shape)
         out = self._reshaped(v, shape) if self.size == 1 else self._node(v, v.aval.update(shape=shape))
         return self._reshaped(self._moved(out, 0, dim), aval.shape)
 
     def _exchange(self, v, aval):
-        """Blocks for the ranks along a new first axis, blocks from the ranks from it."""
+        """An alltoall along a new first axis: blocks to the ranks, and blocks from the ranks."""
         if self.size == 1:
             return self._reshaped(v, aval.shape)
         ndim = len(v.aval.shape)
@@ -178,7 +178,7 @@ class _Message:
         return self._reshaped(self._moved(self._node(blocks, blocks.aval), 0, concat), aval.shape)
 
     def _scatter(self, v, aval):
-        """The block for each rank along a new first axis; the sum of those for this one."""
+        """A reduce-scatter: operand blocks along a new first axis, one per rank; the result is this rank's sum."""
         if self.size == 1:
             return self._reshaped(v, aval.shape)
         blocks = self._blocks_first(v, self.params["scatter_dimension"])

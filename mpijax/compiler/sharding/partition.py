@@ -1,11 +1,11 @@
-"""Programs over several ranks in the graph: parts of arguments, communication within shard_map bodies.
+"""Partitions a program over ranks: shards of arguments, and communication within `shard_map` bodies.
 
-Every rank builds its own graph. A whole array is either whole on every rank or cut, one block a rank, of equal size or
-not; a whole array is cut for free (a slice is only an index map). Outside of bodies operations are done block by block
-where their primitive has a sharding rule; an array is gathered where an operation needs all of it.
+Every rank builds its own graph. A value is either whole on every rank or cut into one block per rank; blocks may differ
+in size. Cutting a whole value is free: the slice is an index map. Outside of `shard_map` bodies, each rank runs an
+operation on its blocks if the primitive has a sharding rule; otherwise operands are gathered.
 
-An array over several devices of this one process is whole too: its sharding is only what is said of it, and follows
-through operations by the same rules.
+An array over several devices of one process is whole in this sense. Its sharding is a label, which propagates by the
+same rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
     layouts, results_in = ([NamedSharding(mesh, spec) for spec in params[name]] for name in ("in_specs", "out_specs"))
-    # Where the parts of a process's devices lie apart, each process does the work of all devices.
+    # If a process stores its devices' shards separately, each process computes the shards of all devices.
     for_all = any(layout.keeps_others for layout in (*layouts, *results_in))
     if for_all:
         layouts = [sharding_over(mesh, ())] * len(inputs)
@@ -81,7 +81,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
 
 
 def constant(p: Partitioner, v):
-    """A constant as operations read it: bodies of `shard_map` read all of it."""
+    """A constant as operations read it: whole inside `shard_map` bodies."""
     if not p.in_body:
         return v
     with p.in_body_over():
@@ -89,7 +89,7 @@ def constant(p: Partitioner, v):
 
 
 def done(p: Partitioner, eqn, inputs, source) -> list:
-    """The results of the operation at hand, which may read partial results of ranks or operands cut as asked for."""
+    """The results of the current operation, on operands cut as requested and with pending sums where possible."""
     frame = p.graph.frame
     wishes = None if frame is None else frame.asked
     if wishes is not None and id(eqn) in wishes.operands:
@@ -102,9 +102,9 @@ def done(p: Partitioner, eqn, inputs, source) -> list:
 
 
 def placed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
-    """The results of an equation, laid out as its operands and as their types say.
+    """The results of an equation, laid out to match its operands and its types.
 
-    first: the number of nodes there were before the equation.
+    first: the number of nodes before the equation was added.
     """
     if p.in_body:
         return outs
@@ -113,14 +113,14 @@ def placed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
 
 
 def made_whole(p: Partitioner, eqn, inputs, source) -> list:
-    """Operands of an operation that needs all of them."""
+    """The operands, gathered for an operation that needs whole arrays."""
     for k in range(len(inputs)):
         _remember_gather(p, eqn, k, inputs, source)
     return [gathered(p, v, source) for v in inputs]
 
 
 def _cut_as_asked(p: Partitioner, inputs, asked, mesh, source) -> list:
-    """Operands of which those that are whole are cut as asked for: every rank has its part already."""
+    """The operands, cut as requested where they are whole: every rank already has its part."""
 
     def cut(v, cuts):
         whole = v.scalar is None and p.blocks_of(v) is None and v not in p.known.unreduced
@@ -133,7 +133,7 @@ def _cut_as_asked(p: Partitioner, inputs, asked, mesh, source) -> list:
 
 
 def _remember_gather(p: Partitioner, eqn, k: int, inputs, source) -> None:
-    """Note that an operation makes its operand `k`, a split array, whole on every rank."""
+    """Record that an operation gathers its operand `k`, a split array."""
     v = inputs[k]
     if p.blocks_of(v) is not None:
         aval, argument = p.global_aval(v), v.position if v.kind == "input" and v.outside is None else -1
@@ -142,8 +142,8 @@ def _remember_gather(p: Partitioner, eqn, k: int, inputs, source) -> None:
 
 
 def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
-    """How operand `k` may be split, over the same mesh axes along one array axis, so that an operation takes its parts
-    and no rank combines results; empty if there is no such way."""
+    """A split of operand `k`, over the same mesh axes but along another array axis, that lets the operation run on
+    shards without combining results; empty if there is none."""
     rule, held = rule_of(eqn.primitive), [p.blocks_of(v) for v in inputs]
     have = held[k]
     if rule is None or have is None:
@@ -163,7 +163,7 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
 
 
 def spread(p: Partitioner, eqn, inputs, avals, source):
-    """An operation outside of shard_map bodies, done by every rank on its parts; None where it needs whole operands."""
+    """An operation outside of `shard_map` bodies, run by each rank on its shards; None if it needs whole operands."""
     held = [p.blocks_of(v) for v in inputs]
     mesh = next((b.mesh for b in held if b is not None), None)
     rule = rule_of(eqn.primitive)
@@ -180,7 +180,7 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
         with sources_from(source):
             closed = trace_to_closed_jaxpr(plan.whole, [p.global_aval(v) for v in inputs])
         return p.graph.inline(closed, inputs, source)
-    # Of an operation that was done before all ranks have the results; equal parts of others may be so on this one only.
+    # Merges whole operations, as every rank does. Work on shards is not merged: it may be equal on this rank only.
     do = partial(_done_on_parts, p, eqn, plan, inputs, avals, held, seen, source)
     outs = p.graph.once((eqn.primitive, mesh), eqn.params, inputs, avals, do)
     if plan.over and plan.op == "sum":
@@ -190,7 +190,7 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
 
 
 def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: Operation, source) -> list:
-    """The results of an operation that every rank does on its parts, which may yet wait for their sum."""
+    """The results of an operation that each rank runs on its shards; their sum over ranks may stay pending."""
     mesh, rule = next(b.mesh for b in held if b is not None), rule_of(eqn.primitive)
     assert rule is not None
     first = len(p.nodes)
@@ -221,7 +221,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
 
 
 def _lost(p: Partitioner, rule: Rule, seen: Operation, plan: Plan, inputs) -> Sequence[Cuts]:
-    """How results would be cut along axes that are whole because operands were made whole, or had become so before."""
+    """The cuts that results would have if no operand had been gathered, for this operation or before."""
     lost = [
         tuple((h or before) if w is None else None for h, before, w in zip(have, old, want, strict=True))
         for have, want, old in zip(
@@ -236,7 +236,7 @@ def _lost(p: Partitioner, rule: Rule, seen: Operation, plan: Plan, inputs) -> Se
 
 
 def _rotated(p: Partitioner, eqn, inputs, source):
-    """Two slices that are put together the other way around (`jnp.roll`), as one exchange; else None."""
+    """A concatenation of two slices that rotates an array (`jnp.roll`), as one exchange; else None."""
     lower = eqn.primitive.lower
     if not isinstance(lower, Structural) or lower.writes is not Writes.CONCATENATE:
         return None
@@ -253,7 +253,7 @@ def _rotated(p: Partitioner, eqn, inputs, source):
 
 
 def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source) -> list:
-    """The operation on this rank's parts, as in the body of a `shard_map`."""
+    """The operation on this rank's shards, as in the body of a `shard_map`."""
     mesh = results[0].mesh
     with p.in_body_over(mesh):
         if plan.program is not None:
@@ -266,12 +266,12 @@ def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source)
         local = [a.update(shape=b.local_shape, split=None) for a, b in zip(avals, results, strict=True)]
         outvars = [type(v)(a) for v, a in zip(eqn.outvars, local, strict=True)]
         here = eqn.replace(params=dict(plan.params), outvars=outvars)
-        # In a loop, what does not change may have been computed before it.
+        # In a loop, invariant operations may have been added outside; `local` captures their results.
         return [p.graph.local(v) for v in p.graph.apply(here, operands, source)]
 
 
 def _listed(program):
-    """A function of tracers that returns a list."""
+    """The program, returning a list."""
 
     def call(*args):
         out = program(*args)
@@ -283,7 +283,7 @@ def _listed(program):
 def as_result(p: Partitioner, v):
     """A value as a program returns it: in blocks of `ceil(size / parts)`, the last ones shorter or empty.
 
-    Whole along an axis that has fewer elements than ranks.
+    An axis with fewer elements than ranks becomes whole.
     """
     blocks = p.blocks_of(v)
     if blocks is None or blocks.is_even:
@@ -298,7 +298,7 @@ def _even_cuts(blocks: Blocks) -> Cuts:
 
 
 def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> None:
-    """Halos of a slice are read from the array that it is a slice of."""
+    """Record that `out` is a slice of `v`, so that halos of the slice can be read from `v`."""
     if blocks is None or p.blocks_of(out) is None:
         return
     starts, ends = params["start_indices"], params["limit_indices"]
@@ -310,9 +310,9 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
 
 
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
-    """The results of an operation on values that are whole, or over several devices of a process, named as these are.
+    """The results of an operation on whole values, or on values over several devices of a process, with their layouts.
 
-    What ranks tell each other through a communicator is each one's own. first: as for `placed`.
+    Results of messages on a communicator, and values computed from them, get none: ranks differ. first: see `placed`.
     """
     lower = eqn.primitive.lower
     told = isinstance(lower, Communication) and lower.on_communicator
@@ -344,7 +344,7 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
 
 
 def _is_followed_by_name(layout) -> bool:
-    """Whether a sharding is only said of a value: a process has the parts of several devices, or all of an array."""
+    """Whether a sharding is only a label: this process has the shards of several devices, or the whole array."""
     if layout is None:
         return False
     return layout.is_fully_addressable or (
@@ -353,11 +353,11 @@ def _is_followed_by_name(layout) -> bool:
 
 
 def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> list:
-    """The shardings over devices that the rule of an operation finds for its results."""
+    """The shardings over devices that the rule of an operation gives its results."""
     if not hasattr(first, "mesh"):
         return [first] * len(avals)
     mesh, rule = first.mesh, rule_of(eqn.primitive)
-    devices = mesh.abstract_mesh  # blocks over it are those of devices, not of processes
+    devices = mesh.abstract_mesh  # its blocks are per device, not per process
     over = [x.update(mesh=devices) if x is not None and getattr(x, "mesh", None) == mesh else None for x in layouts]
     shapes = [p.global_aval(v).shape for v in inputs]
     held = [None if x is None else blocks_by(x, shape) for x, shape in zip(over, shapes, strict=True)]
@@ -372,7 +372,7 @@ def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> l
 
 
 def _named_alike(results, held, layouts) -> list:
-    """Shardings of results; where an operand of the same shape is cut alike, by the names that its sharding has."""
+    """Shardings of results; a result with the shape and cut of an operand gets that operand's own sharding."""
     known = {}
     for blocks, layout in reversed(list(zip(held, layouts, strict=True))):
         if layout is not None and blocks is not None and layout.mesh == blocks.mesh:
@@ -381,7 +381,7 @@ def _named_alike(results, held, layouts) -> list:
 
 
 def _as_rules_see_it(p: Partitioner, eqn, inputs, avals, held, mesh, place=None) -> Operation:
-    """place: of whom, along each mesh axis; this process if None."""
+    """An operation in the form that sharding rules take. place: coordinates along mesh axes, by default this rank's."""
     shapes = [p.global_aval(v).shape if b is None else b.shape for v, b in zip(inputs, held, strict=True)]
     cuts = [uncut(x) if b is None or b.mesh != mesh else b.cuts for x, b in zip(shapes, held, strict=True)]
     views = (p.views.get(v) for v in inputs)

@@ -1,6 +1,6 @@
-"""What is known of the values of a graph: which part of a whole array each is on this rank, and what was sent for it.
+"""Tracks, for each value of a graph, which shard of a whole array it is, and which messages were sent for it.
 
-A graph has a `Partitioner` from the first value on that lies over ranks or devices; programs without any have none.
+A graph gets a `Partitioner` at its first value that is split over ranks or devices; other graphs have none.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Frame:
-    """A program without calls whose equations are being done.
+    """A program without calls whose equations are being added to the graph.
 
-    asked: how operands that are whole are to be cut before operations. at: the equation at hand.
+    asked: the cuts requested for whole operands. at: the current equation.
     """
 
     jaxpr: Jaxpr
@@ -41,9 +41,9 @@ class Frame:
 
 
 class GraphBuilder(Protocol):
-    """What the partitioner asks of the graph that is being built: of a program, or of the body of a loop or branch.
+    """The interface of the graph under construction (of a program, or of a loop or branch body) to the partitioner.
 
-    leaves: whether work on values from outside may be done there.
+    leaves: whether loop-invariant operations may be hoisted.
     """
 
     graph: Graph
@@ -61,15 +61,15 @@ class GraphBuilder(Protocol):
 
 @dataclass
 class Known:
-    """What is known in all graphs of a program.
+    """State shared by all graphs of a program.
 
-    layouts: how values lie over ranks or devices, by the names they were given; of values that are whole here, too.
-    blocks: which part of an array a value is. lost: how axes that are whole would be cut, had no operand been gathered.
-    unreduced: partial results that wait for their sum over ranks. meshes: those of the bodies of `shard_map` at hand.
-    devices: the meshes of devices that stand for those in types. tried: how carries of loops are cut in every turn, by
-    the body and the cuts of what it reads. gathers: arrays that operations made whole, in order. placements: how
-    results lie over the ranks, in order. inspected: functions that look at shardings, with these. own: values that
-    each rank has its own of. over: the first sharding of a value; all are over the same ranks.
+    layouts: shardings of values over ranks or devices, as the user named them; also of values that are whole here.
+    blocks: the part of an array that a value is. lost: cuts that whole axes would have, had no operand been gathered.
+    unreduced: partial results whose sum over ranks is pending. meshes: those of the enclosing `shard_map` bodies.
+    devices: concrete meshes, keyed by the abstract meshes in types. tried: cuts of loop carries, keyed by the body and
+    the cuts of its inputs. gathers: arrays that operations gathered, in order. placements: layouts of results over the
+    ranks, in order. inspected: callbacks that inspect shardings, with these. own: values that differ by rank, from
+    messages on a communicator. over: the first sharding of a value; all use the same ranks.
     """
 
     layouts: dict[Value, Any] = field(default_factory=dict)
@@ -88,12 +88,12 @@ class Known:
 
 
 class Partitioner:
-    """What is known of the values of one graph.
+    """Partitioning state of one graph.
 
-    views: slices whose halos are read from the array that they are slices of. turned: arrays that are transposes, with
-    what they are transposes of, its blocks and the permutation. moved: values cut otherwise, by value,
-    mesh and cuts: none is sent twice. summed: the sums of partial results. waiting: what the operation at hand reads of
-    partial results.
+    views: slices, whose halos are read from the sliced array. turned: for each array that is a transpose, the
+    transposed value, its blocks and the permutation. moved: redistributed values, keyed by value, mesh and cuts, so
+    that each is sent once. summed: finished sums of partial results. waiting: the pending sum of the current
+    operation's operands.
     """
 
     def __init__(self, graph: GraphBuilder, outer: Partitioner | None):
@@ -114,7 +114,7 @@ class Partitioner:
 
     @contextmanager
     def in_body_over(self, *meshes: Any) -> Iterator[None]:
-        """What is added meanwhile works on this rank's parts, as in the body of a `shard_map`; outside, of no mesh."""
+        """Adds operations on this rank's shards, as in a `shard_map` body over `meshes`; without meshes, as outside."""
         outside = self.known.meshes
         self.known.meshes = [*outside, *meshes] if meshes else []
         try:
@@ -122,10 +122,10 @@ class Partitioner:
         finally:
             self.known.meshes = outside
 
-    # ------------------------------------------------------------ how values lie
+    # ------------------------------------------------------------ layouts of values
 
     def blocks_of(self, v: Value) -> Blocks | None:
-        """Which part of a whole array a value is; None where every rank has all of it, and in bodies."""
+        """The part of a whole array that `v` is; None if every rank has all of it, and inside bodies."""
         known = self.known
         if known.meshes:
             return None
@@ -135,27 +135,27 @@ class Partitioner:
         return found
 
     def global_aval(self, v: Value) -> ShapedArray:
-        """The type of the whole array of which `v` may be a part."""
+        """The type of the whole array, also if `v` is a shard of it."""
         blocks = self.blocks_of(v)
         return v.aval if blocks is None else v.aval.update(shape=blocks.shape)
 
     def layout_held(self, v: Value) -> Any:
-        """The sharding of a value, by the name it was given; None where nothing is said of it."""
+        """The sharding of a value, as the user named it; None if it has none."""
         return self.known.layouts.get(v)
 
     def layout_in_use(self, v: Value) -> Any:
-        """The sharding of a value; in bodies of `shard_map`, where it is this rank's own, whole over their mesh."""
+        """The sharding of a value; inside `shard_map` bodies, replicated over their mesh."""
         return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.layout_held(v)
 
     def laid_out(self, v: Value, layout: Any, shape: Sequence[int]) -> None:
-        """Note how an array of `shape` lies that the program is given."""
+        """Record the layout of an argument or constant whose whole array has `shape`."""
         self.are_over(layout, "an argument")
         self.known.layouts[v] = layout
         if not layout.keeps_whole:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
     def are_over(self, layout: Any, what: str) -> None:
-        """Note over which devices values lie. Raises ValueError for others than before, or in another order.
+        """Record the devices of values. Raises ValueError if other values use other devices or another order.
 
         what: which values, for the error.
         """
@@ -171,17 +171,17 @@ class Partitioner:
             )
 
     def go_over(self, layout: Any) -> None:
-        """Note that values go from here on to other devices of the same processes, or in another order, if they do."""
+        """Switch to the device order of `layout`, if it has the same processes."""
         if self.known.over is not None and self.known.over.processes == layout.processes:
             self.known.over = layout
 
     def on_devices_of_values(self, mesh: Mesh) -> Mesh:
-        """A mesh of the same axes over the devices that values lie on, if there are as many."""
+        """The mesh with the same axes over the devices of the program's values, if there are as many."""
         over = () if self.known.over is None else self.known.over._device_assignment
         return mesh.update(np.reshape(over, mesh.axis_sizes) if len(over) == mesh.size else None)
 
     def marked(self, v: Value, layout: Any, new: bool, source: Any) -> Value:
-        """A value with its layout; a copy, where the value is known by another one, or is not new, outside."""
+        """A value with its layout. Copies a value that has another layout, or that was not just made (`new`)."""
         if self.in_body:
             return v
         held, splits = self.known.layouts.get(v), not layout.keeps_whole
@@ -192,10 +192,10 @@ class Partitioner:
         return v
 
     def held_as(self, v: Value, blocks: Blocks, layout: Any, new: bool, source: Any) -> Value:
-        """A value that is this rank's part of an array; `layout` names the sharding where blocks are even.
+        """A value recorded as this rank's part of an array. layout: the sharding, used where blocks are even.
 
-        Copies a value that is already known as part of an array, or is not new: the two are equal on this rank, not on
-        all.
+        Copies a value that is already recorded as a part of an array, or is not new: the two arrays are equal on this
+        rank but not on all.
         """
         known = self.blocks_of(v)
         self.note_unequal(blocks.cuts)
@@ -207,7 +207,7 @@ class Partitioner:
         return v
 
     def alike(self, v: Value, other: Value) -> None:
-        """Let `other`, which stands for `v` in another graph, be known as the same part of an array."""
+        """Record `other`, which represents `v` in another graph, as the same part of an array."""
         blocks, layout = self.blocks_of(v), self.layout_held(v)
         if layout is not None and not self.in_body:
             self.known.layouts[other] = layout
@@ -218,11 +218,11 @@ class Partitioner:
         self.graph.graph.unequal |= any(c is not None and not c.is_even for c in cuts)
 
     def copied(self, v: Value, source: Any) -> Value:
-        """A value of its own, for a layout of its own."""
+        """A copy of a value, which can have another layout."""
         [out] = self.graph.node(copy_p, {}, [v], [v.aval], source, fx.no_effects)
         return out
 
-    # ------------------------------------------------------------ what an operation has made
+    # ------------------------------------------------------------ operations added
 
     @property
     def nodes(self) -> list[Any]:
@@ -230,5 +230,5 @@ class Partitioner:
         return self.graph.graph.nodes
 
     def made_since(self, first: int) -> set[Value]:
-        """The results of all operations but the first ones."""
+        """The results of all operations from index `first` on."""
         return {v for node in self.nodes[first:] for v in node.outputs}

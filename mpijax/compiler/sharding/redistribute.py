@@ -1,8 +1,8 @@
-"""A value from one cut to another: what changes its rank is sent, and nothing else.
+"""Redistributes a value from one cut to another, sending only the elements that change rank.
 
-Along an array axis that stays cut over the same mesh axes, each rank keeps what it has of what it needs, and neighbours
-send the rest (halos, shifts, reversals). An axis that becomes whole is gathered; one that two array axes exchange goes
-by an alltoall; cutting a whole axis is free.
+Along an array axis that stays cut over the same mesh axes, each rank keeps the elements it needs, and neighbours send
+the rest (halos, shifts, reversals). An axis that becomes whole is gathered. If the cut moves from one array axis to
+another, ranks run an alltoall. Cutting a whole axis is free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_num
 
 
 class Transfer(NamedTuple):
-    """Rows `[low, high)` that one part sends to another. It has them `shift` rows before."""
+    """Rows `[low, high)` of the receiver, from one part to another. The sender stores them `shift` rows earlier."""
 
     sender: int
     receiver: int
@@ -31,9 +31,9 @@ class Transfer(NamedTuple):
 
 
 class Round:
-    """Transfers of which each part sends at most one and receives at most one.
+    """Transfers in which each part sends at most once and receives at most once.
 
-    table: a row for each transfer, with its fields as columns.
+    table: one row per transfer, one column per field.
     """
 
     def __init__(self, table: np.ndarray):
@@ -47,12 +47,12 @@ class Round:
 
     @property
     def width(self) -> int:
-        """The rows of the longest transfer."""
+        """The number of rows of the longest transfer."""
         return int((self.table[:, _HIGH] - self.table[:, _LOW]).max())
 
     @property
     def perm(self) -> tuple[tuple[int, int], ...]:
-        """Sender and receiver of each transfer."""
+        """(sender, receiver) of each transfer."""
         return tuple(map(tuple, self.table[:, [_SENDER, _RECEIVER]].tolist()))  # type: ignore[arg-type]
 
     def sent_by(self, part: int) -> Transfer | None:
@@ -70,10 +70,10 @@ _SENDER, _RECEIVER, _LOW, _HIGH, _SHIFT = range(5)
 
 
 def transfers(have: Cut, need: Cut, period: int = 0) -> list[Round]:
-    """What is sent, in rounds.
+    """The transfers from cut `have` to cut `need`, in rounds.
 
-    have: its parts follow each other. period: rows that follow the last one, or stand before the first one if it is
-    negative, are the first ones again.
+    have: its parts are consecutive. period: the length of a periodic axis, else 0. Rows past the end then equal the
+    first rows; with a negative period, rows before the start equal the last rows.
     """
     table = _overlaps(have, need, 0)
     again = np.zeros(len(table), np.int64)
@@ -85,7 +85,7 @@ def transfers(have: Cut, need: Cut, period: int = 0) -> list[Round]:
     table, again = table[away], again[away]
     if not len(table):
         return []
-    # Neighbours first, below and above in turn.
+    # Nearest neighbours first, alternating between below and above.
     distance = (table[:, _RECEIVER] - table[:, _SENDER]) % have.parts
     order = np.lexsort((table[:, _RECEIVER], again, distance, np.minimum(distance, have.parts - distance)))
     table, group = table[order], np.stack([distance, again], 1)[order]
@@ -97,7 +97,7 @@ def transfers(have: Cut, need: Cut, period: int = 0) -> list[Round]:
 
 
 def _overlaps(have: Cut, need: Cut, shift: int) -> np.ndarray:
-    """The rows of each part of `need` that are in each part of `have`, moved by `shift`: a table of transfers."""
+    """The transfers: the rows of each part of `need` that each part of `have`, shifted by `shift`, contains."""
     first = np.searchsorted(have.highs + shift, need.lows, "right")
     many = np.maximum(np.searchsorted(have.lows + shift, need.highs, "left") - first, 0)
     receiver = np.repeat(np.arange(need.parts), many)
@@ -109,13 +109,13 @@ def _overlaps(have: Cut, need: Cut, shift: int) -> np.ndarray:
 
 
 def _pairs(table: np.ndarray, parts: int, other: np.ndarray) -> np.ndarray:
-    """For each transfer 1 if another table has one between the same parts, else 0."""
+    """1 for each transfer whose sender and receiver also have a transfer in the other table, else 0."""
     mine, others = (t[:, _SENDER] * parts + t[:, _RECEIVER] for t in (table, other))
     return np.isin(mine, others).astype(np.int64)
 
 
 def _packed(table: np.ndarray) -> list[Round]:
-    """Transfers in few rounds: each round takes those, in order, whose parts are free in it."""
+    """Packs transfers greedily into few rounds: each round takes, in order, those whose parts are still free."""
     rounds = []
     while len(table):
         taken: list[np.ndarray] = []
@@ -133,20 +133,20 @@ def _packed(table: np.ndarray) -> list[Round]:
 
 
 def _common_rows(a: Span, b: Span, period: int) -> list[tuple[int, int, int]]:
-    """The rows of `a` that are in `b`, or in `b` moved by a period; with that shift."""
+    """The rows of `a` that are in `b`, or in `b` shifted by the period; each range with its shift."""
     rows = ((max(a[0], b[0] + s), min(a[1], b[1] + s), s) for s in ((0, period) if period else (0,)))
     return [(low, high, s) for low, high, s in rows if low < high]
 
 
 class Redistribution:
-    """Moves values of one graph over one mesh."""
+    """Redistributes values of one graph over one mesh."""
 
     def __init__(self, p: Partitioner, mesh: Any, source: Any):
         self.p, self.mesh, self.source = p, mesh, source
         self.sizes = mesh.processes_along
 
     def move(self, v: Any, have: Blocks, want: Cuts) -> Any:
-        """This rank's part of an array cut by `want`, whose spans may overlap."""
+        """This rank's part of an array in the cuts `want`, whose spans may overlap."""
         if v.scalar is not None or have.cuts == want:
             return v
         key = (v, self.mesh, want)
@@ -162,7 +162,7 @@ class Redistribution:
             cuts = tuple(want[order.index(d)] for d in range(len(order)))
             shape = have.recut(want).local_shape
             return self._pure("transpose", {"permutation": order}, [self.move(source, blocks, cuts)], shape)
-        # One axis after the other, so that steps that values have in common are taken once.
+        # One axis at a time, so that values share intermediate steps.
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and w is not None and h != w and h.axes == w.axes:
                 v, have = self._shifted(v, have, dim, w)
@@ -182,7 +182,7 @@ class Redistribution:
         return v
 
     def _transpose_of(self, v: Any, have: Blocks, want: Cuts) -> tuple[Any, Blocks, tuple[int, ...]] | None:
-        """What `v` is a transpose of, if that is gathered along its first axis: it is sent from its place then."""
+        """The source of the transpose `v`, if gathering it along its first axis is cheaper than gathering `v`."""
         of = self.p.turned.get(v)
         if of is None:
             return None
@@ -208,7 +208,7 @@ class Redistribution:
         return known, after
 
     def rotated(self, v: Any, have: Blocks, dim: int, by: int) -> Any:
-        """This rank's part of an array whose rows are moved by `by`, those at the end to the other end."""
+        """This rank's part of an array rotated by `by` rows."""
         cut, n = have.cuts[dim], have.shape[dim]
         assert cut is not None
         by = by if by <= n // 2 else by - n
@@ -237,7 +237,7 @@ class Redistribution:
         return self._joined([x for _, x in pieces], dim)
 
     def _payload(self, v: Any, dim: int, begin: int, end: int, sent: Transfer | None, width: int) -> Any:
-        """What this rank sends in a round: `width` rows, of which the receiver takes what it needs."""
+        """The `width` rows that this rank sends in a round; the receiver takes those it needs."""
         if sent is not None:
             start = _start((begin, end), sent, width) - begin
             rows = self._cut_out(v, dim, (max(start, 0), min(start + width, end - begin)))
@@ -258,7 +258,7 @@ class Redistribution:
         v = self._without_padding(v, dim, cut)
         return v, have.recut((*have.cuts[:dim], None, *have.cuts[dim + 1 :]))
 
-    # ------------------------------------------------------------ between axes, blocks being even
+    # ------------------------------------------------------------ between axes, with even blocks
 
     def _regrouped(self, v: Any, have: Blocks, want: Cuts) -> tuple[Any, Blocks]:
         held = [() if c is None else c.axes for c in have.cuts]
@@ -268,7 +268,7 @@ class Redistribution:
         gone = [() if k else h[len(c) :] for h, c, k in zip(held, common, keep, strict=True)]
         new = [() if k else w[len(c) :] for w, c, k in zip(wanted, common, keep, strict=True)]
         v = self._by_alltoall(v, gone, new)
-        # What is cut first need not be gathered; along an axis that is to be gathered, blocks would get mixed.
+        # Cut early where possible, to gather less; an axis that will be gathered cannot be cut first, blocks would mix.
         going = {a for axes in gone for a in axes}
         early = [() if g or set(n) & going else n for g, n in zip(gone, new, strict=True)]
         v = self._cut_blocks(v, early)
@@ -279,7 +279,7 @@ class Redistribution:
         return v, have.recut(want)
 
     def _by_alltoall(self, v: Any, gone: list, new: list) -> Any:
-        """Axes that one array axis gives up and another one takes over: every rank sends to every other."""
+        """Moves a cut from one array axis to another with an alltoall."""
         for a, axes in enumerate(gone):
             for b, wanted in enumerate(new):
                 if axes and axes == wanted and not gone[b] and not new[a]:
@@ -294,7 +294,7 @@ class Redistribution:
         return v
 
     def _turned(self, v: Any, have: Blocks, a: int, b: int, want: Cut) -> tuple[Any, Blocks]:
-        """Array axis `b` cut in place of `a`, by blocks of any size: one alltoall of blocks as long as the longest."""
+        """Moves the cut from array axis `a` to `b` with uneven blocks: one alltoall, blocks padded to the longest."""
         cut = have.cuts[a]
         assert cut is not None
         v = self._lengthened(v, a, cut.widest)
@@ -313,7 +313,7 @@ class Redistribution:
         return self._cut_out(v, b, (0, high - low)), have.recut(tuple(cuts))
 
     def _cut_blocks(self, v: Any, new: Sequence[tuple]) -> Any:
-        """This rank's part, along axes to be split over those in `new`."""
+        """This rank's part along the array axes that `new` splits."""
         place = place_in(self.mesh) if any(new) else {}
         for dim, axes in enumerate(new):
             if axes:
@@ -341,7 +341,7 @@ class Redistribution:
         return self._pure("concatenate", {"dimension": dim}, pieces, shape)
 
     def _with_padding(self, v: Any, dim: int, cut: Cut) -> Any:
-        """An array in which each part of an axis is as long as the longest one."""
+        """An array in which each part of an axis is padded to the longest part."""
         ends = [*(at for _, at in cut.runs[1:]), cut.parts * cut.widest]
         groups = zip(cut.runs, ends, strict=True)
         return self._joined(
@@ -349,7 +349,7 @@ class Redistribution:
         )
 
     def _without_padding(self, v: Any, dim: int, cut: Cut) -> Any:
-        """An array whose parts along an axis are as long as the longest one, with what they have themselves."""
+        """An array without the padding of `_with_padding`."""
         kept = [(at, at + high - low) for (low, high), at in cut.runs if high > low]
         return self._joined([self._cut_out(v, dim, span) for span in kept or [(0, 0)]], dim)
 
@@ -385,7 +385,7 @@ class Redistribution:
 
 
 def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, source: Any) -> Any:
-    """The largest or smallest of the ranks' partial results where MPI does not compare them: complex numbers.
+    """The max or min of the ranks' partial results for complex numbers, which MPI does not compare.
 
     Communicates one allgather.
     """
@@ -397,10 +397,10 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, sour
 
 @dataclass(frozen=True)
 class View:
-    """A value that is a slice of another, with unit strides: its halos are read from there.
+    """A value that is a slice of another, with unit strides; its halos are read from the source.
 
-    source: the value it is a slice of, `blocks` how that is cut. starts: where it begins in the whole source.
-    ends: where it ends there.
+    source: the sliced value. blocks: its blocks. starts: where the slice begins in the whole source. ends: where it
+    ends there.
     """
 
     source: Any
@@ -409,12 +409,12 @@ class View:
     ends: tuple[int, ...]
 
     def reaches(self, dim: int, want: Cut) -> bool:
-        """Whether the source is cut along this axis as the slice is to be."""
+        """Whether the source is cut along this axis over the same mesh axes as `want`."""
         cut = self.blocks.cuts[dim]
         return cut is not None and cut.axes == want.axes
 
     def read(self, by: Redistribution, dim: int, want: Cut) -> Any:
-        """This rank's part of the slice, cut along `dim` by `want`."""
+        """This rank's part of the slice, cut along `dim` as `want`."""
         begin = self.starts[dim]
         empty = want.lengths <= 0
         needed = want.mapped(lambda at: begin + np.where(empty, 0, at))
@@ -429,7 +429,7 @@ class View:
 
 
 def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
-    """Where two slices of one array are that array with its rows moved: one of them, and by how many rows."""
+    """If two slices of one array form a rotation of it: one slice, and the number of rows it is rotated by."""
     if len(views) != 2:
         return None
     end, start = views
@@ -446,7 +446,7 @@ def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
 
 
 def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
-    """An axis that is cut, one to be cut in its place, in blocks that are not all equal, and the second one's cut."""
+    """Cuts that move between array axes with uneven blocks: the old axis, the new axis, and the new cut."""
     pairs = []
     for a, gone in enumerate(have.cuts):
         for b, new in enumerate(want):
@@ -462,7 +462,7 @@ def _is_even(cut: Cut, size: int) -> bool:
 
 
 def _start(span: Span, t: Transfer, width: int) -> int:
-    """Where the rows that a part sends in a round of `width` begin: not past its end."""
+    """The first row that a part sends in a round of `width` rows, clipped so that the rows stay inside the part."""
     return max(min(t.low - t.shift, span[1] - width), span[0])
 
 
@@ -473,18 +473,18 @@ def _common(have: tuple, want: tuple) -> tuple:
     return have[:k]
 
 
-# ---------------------------------------------------------------- a value for whoever needs it otherwise
+# ---------------------------------------------------------------- entry points
 
 
 def recut(p: Partitioner, v, mesh, cuts, source):
-    """This rank's part of a value, cut by `cuts`, whose spans may overlap."""
+    """This rank's part of a value in the given cuts, whose spans may overlap."""
     have = p.blocks_of(v)
     p.note_unequal(cuts)
     if have is not None and have.mesh != mesh:
         v, have = gathered(p, v, source), None
     if v.scalar is not None:
         return v
-    if v.outside is not None and p.outer is not None and p.graph.leaves:  # what does not change is sent before a loop
+    if v.outside is not None and p.outer is not None and p.graph.leaves:  # send loop-invariant values before the loop
         return p.graph.local(recut(p.outer, v.outside, mesh, cuts, source))
     if have is None:
         have = Blocks(mesh, v.aval.shape, uncut(v.aval.shape))
@@ -499,6 +499,6 @@ def relaid(p: Partitioner, v, layout, source):
 
 
 def gathered(p: Partitioner, v, source):
-    """The whole of an array of which every rank has a part. Communicates one allgather per split axis."""
+    """The whole array of a value, on every rank. Communicates one allgather per split axis."""
     blocks = p.blocks_of(v)
     return v if blocks is None else recut(p, v, blocks.mesh, uncut(blocks.shape), source)

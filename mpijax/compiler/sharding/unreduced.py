@@ -1,14 +1,13 @@
-"""Sums over ranks that wait: each rank keeps its partial result while that saves bytes.
+"""Delays sums over ranks: each rank keeps its partial result while that sends fewer bytes.
 
-A product over a split axis, or a sum along one, gives each rank a partial result; one reduction over ranks finishes it.
-Where a single operation reads the result, perhaps in another order, the reduction may come after that operation:
+A product over a split axis, or a sum along one, leaves a partial result on each rank; a reduction over ranks completes
+it. If only one operation reads the result (transposes aside), the reduction may follow that operation:
+- after a sum along other axes the message is smaller;
+- after an addition of two partial results one message replaces two;
+- if another operand, or a constraint, needs only this rank's part, a reduce-scatter sends half as much.
 
-- a sum along other axes makes the message smaller;
-- a sum of two partial results makes one message of two;
-- an operand beside the result, or a constraint, may want this rank's part only: a reduce-scatter sends half as much.
-
-So it is where the result has the axis of an operand that was split over the same mesh axes before it was gathered: the
-gradient of keys that all queries read is split as the keys are.
+The last also applies if the result has an axis of an operand that was split over the same mesh axes before it was
+gathered. For example, the gradient of attention keys is split as the keys are.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mpijax.core.sharding.cuts import count, even_cut, uncut
 
 @dataclass(frozen=True)
 class Unreduced:
-    """What is said of a value that is partial: its sum over the mesh axes `over` is the result."""
+    """Marks a value as partial: its sum over the mesh axes `over` is the result."""
 
     mesh: Any
     over: tuple[Any, ...]
@@ -36,7 +35,7 @@ class Unreduced:
 
 @memo_on_jaxpr
 def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
-    """For each variable that is read once, the equation that reads it; None for a result and for others."""
+    """For each variable read once, the equation that reads it; None for results and for variables read more often."""
     found: dict[Any, Any] = {}
     reads = [(v, eqn) for eqn in jaxpr.eqns for v in eqn.invars] + [(v, None) for v in jaxpr.outvars]
     for v, reader in reads:
@@ -46,7 +45,7 @@ def readers(jaxpr: Jaxpr) -> dict[Any, Any]:
 
 
 def _reader(jaxpr: Jaxpr, v: Any) -> Any:
-    """The equation that alone reads a variable, perhaps in another order."""
+    """The only equation that reads a variable, looking through transposes and reshapes; else None."""
     found = readers(jaxpr).get(v)
     while found is not None and _moves(found):
         found = readers(jaxpr).get(found.outvars[0])
@@ -54,9 +53,9 @@ def _reader(jaxpr: Jaxpr, v: Any) -> Any:
 
 
 def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
-    """Whether the sum over ranks that finishes an operation can be left to the operation that reads the result.
+    """Whether the sum over ranks that completes an operation can wait until after the operation that reads the result.
 
-    That of an operation on partial results waits for theirs.
+    If operands are pending sums, the result waits with them.
     """
     if p.waiting is not None:
         return True
@@ -77,7 +76,7 @@ def _is_sum(eqn) -> bool:
 
 
 def _moves(eqn) -> bool:
-    """Whether an operation only puts the elements of its operand into another order."""
+    """Whether an operation only reorders the elements of its operand."""
     if not isinstance(eqn.primitive.lower, Structural) or not len(eqn.invars) == len(eqn.outvars) == 1:
         return False
     return eqn.invars[0].aval.size == eqn.outvars[0].aval.size
@@ -88,13 +87,13 @@ def _adds(eqn) -> bool:
 
 
 def wait(p: Partitioner, v, mesh, over: tuple[Any, ...]) -> Unreduced:
-    """Note that `v` is a partial result."""
+    """Mark `v` as a partial result."""
     found = p.known.unreduced[v] = Unreduced(mesh, over)
     return found
 
 
 def go_on(p: Partitioner, eqn, out, operands: Unreduced, source) -> Any:
-    """The result of an operation on partial results: summed over their mesh axes and its own at once, or later."""
+    """The result of an operation on partial results: summed now over their mesh axes and its own, or left pending."""
     own = p.known.unreduced.get(out)
     over = operands.over if own is None else tuple(dict.fromkeys((*operands.over, *own.over)))
     waiting = wait(p, out, operands.mesh, over)
@@ -102,7 +101,7 @@ def go_on(p: Partitioner, eqn, out, operands: Unreduced, source) -> Any:
 
 
 def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Unreduced | None]:
-    """Operands as the operation can take them; with what is still to be summed of its result."""
+    """Operands that the operation can read, and the pending sum of its result, if any."""
     waiting = [p.known.unreduced.get(v) for v in inputs]
     first = next((w for w in waiting if w is not None), None)
     if first is None:
@@ -120,7 +119,7 @@ def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Un
 
 
 def _wanted(p: Partitioner, eqn, inputs, waiting) -> list[Any]:
-    """For each operand the array axis along which the operation wants this rank's part only (else None)."""
+    """For each operand, the array axis along which the operation needs only this rank's part; else None."""
     lower = eqn.primitive.lower
     if isinstance(lower, Layout):
         layout = eqn.params[lower.param]
@@ -135,12 +134,12 @@ def _wanted(p: Partitioner, eqn, inputs, waiting) -> list[Any]:
 
 
 def _along(split, w: Unreduced | None) -> int | None:
-    """The array axis that is split over the mesh axes of a sum, and over no other."""
+    """The array axis that is split over exactly the mesh axes of a pending sum."""
     return next((d for d, axes in enumerate(split) if w is not None and axes == w.over), None)
 
 
 def finished(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
-    """The sum over ranks: all of it, or along array axis `dim` this rank's part. Once for each value."""
+    """The sum over ranks: whole, or only this rank's part along array axis `dim`. Computed once for each value."""
     if dim is None and not w.mesh.is_explicit:
         dim = _along([() if c is None else c.axes for c in p.known.lost.get(v, ())], w)
     key = (v, dim)

@@ -1,1 +1,1 @@
-"""Names of ``mpi4jax._src`` that programs for mpi4jax import although they are private."""
+"""Private names of ``mpi4jax._src`` that programs for mpi4jax nevertheless import."""

@@ -1,4 +1,4 @@
-"""Communicators and reductions of mpi4py with a hash, as static arguments."""
+"""Hashable communicators and reductions of mpi4py, for static arguments."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ __all__ = ["HashableMPIType", "unpack_hashable", "wrap_as_hashable"]
 
 
 def wrap_as_hashable(obj: Any) -> HashableMPIType:
-    """`obj`, an object of mpi4py, with a hash."""
+    """`obj`, an mpi4py object, with a hash."""
     return obj if isinstance(obj, HashableMPIType) else HashableMPIType(obj)

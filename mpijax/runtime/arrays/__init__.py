@@ -1,1 +1,1 @@
-"""Concrete arrays, the devices they are on, and how they get there."""
+"""Concrete arrays, their devices, and their placement."""

@@ -1,4 +1,4 @@
-"""`ArrayImpl`, the class of concrete arrays: what is not in every call's path."""
+"""`ArrayImpl`, the class of concrete arrays: the methods that are not on the path of every call."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OPENING = "Array("
 
 @dataclass(frozen=True)
 class Shard:
-    """One device's part of an array.
+    """One device's shard of an array.
 
-    index: which part of the whole it is. replica_id: which of the equal copies of that part. data: the part as an
-    array; None if the device belongs to another process.
+    index: its position in the whole array. replica_id: its number among equal copies. data: the shard as an array; None
+    if the device belongs to another process.
 
     >>> jnp.arange(3).addressable_shards[0].index
     (slice(None, None, None),)
@@ -42,7 +42,7 @@ class ArrayImpl(ArrayBase):
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
-    __array_priority__ = 100  # an operator of a NumPy array and this one is this one's
+    __array_priority__ = 100  # NumPy arrays leave operators with these arrays to this class
 
     def __repr__(self) -> str:
         aval = self.aval
@@ -60,7 +60,7 @@ class ArrayImpl(ArrayBase):
             body = f"[], shape={aval.shape}"
         else:
             body = np.array2string(self._value, separator=", ", prefix=_OPENING, suffix=",")
-        # JAX's rule, quirk included: where the line would be too long it indents, but does not break it.
+        # JAX's rule, including its quirk: a line that would be too long is indented but not broken.
         length = len(body) - body.rfind("\n") + len(ending) + 2
         gap = len(_OPENING) if length > np.get_printoptions()["linewidth"] else 1
         return f"{_OPENING}{body},{' ' * gap}{ending}"
@@ -71,7 +71,7 @@ class ArrayImpl(ArrayBase):
 
     def __reduce__(self):
         if not self._is_whole:
-            np.asarray(self)  # raises: another process has the rest
+            np.asarray(self)  # raises: the rest is on other processes
         return _restore, (self._physical, self.aval.unsplit())
 
     def __copy__(self) -> ArrayImpl:
@@ -81,17 +81,17 @@ class ArrayImpl(ArrayBase):
         return self.__copy__()
 
     def is_ready(self) -> bool:
-        """Whether the value is there: always, as nothing is computed later."""
+        """True: the value is always complete when the array is returned."""
         return True
 
     @property
     def _is_sum(self) -> bool:
-        """Whether it is a sum that is yet to be taken."""
+        """Whether the array is an unreduced sum over ranks."""
         return self.aval.split is not None and bool(self.aval.split.unreduced)
 
     @property
     def sharding(self) -> Any:
-        """How the array is laid out over devices; over Explicit axes as its type says."""
+        """The array's layout over devices; over Explicit axes, the one in its type."""
         if not self.committed:
             return SingleDeviceSharding(self.device)
         split = self.aval.split
@@ -99,31 +99,31 @@ class ArrayImpl(ArrayBase):
 
     @property
     def format(self) -> Format:
-        """How the array lies in memory, and over devices."""
+        """The array's layout in memory and over devices."""
         return Format(row_by_row(self.ndim), self.sharding)
 
     @property
     def device(self) -> Any:
-        """The device that holds the array; its sharding if that is over several."""
+        """The device that holds the array; its sharding if it is on several devices."""
         if self._sharding is None:
             return devices.local_devices()[0]
         held = self._sharding.device_set
         return next(iter(held)) if len(held) == 1 else self._sharding
 
     def devices(self) -> set:
-        """The devices over which the array is laid out."""
+        """The devices that hold the array or parts of it."""
         return set(self.sharding.device_set)
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """The parts of the array that this process has, one for each of its devices."""
+        """The shards on this process's devices."""
         layout = self.sharding
         parts = _addressable(layout, self.shape)
         return [Shard(d, index, layout.replica(d), self._part(d, index)) for d, index in parts.items()]
 
     @property
     def global_shards(self) -> list[Shard]:
-        """The parts on all devices; `data` is None for those of other processes."""
+        """The shards on all devices; `data` is None for those of other processes."""
         layout = self.sharding
         mine = self.addressable_shards
         here = {s.device: s for s in mine}
@@ -131,16 +131,16 @@ class ArrayImpl(ArrayBase):
         return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
 
     def addressable_data(self, index: int) -> ArrayImpl:
-        """The part of the array on one of the devices of this process that it lies on, counted from 0."""
+        """The shard on one of this process's devices of the array, counted from 0."""
         parts = list(_addressable(self.sharding, self.shape).items())
         if not 0 <= index < len(parts):
             raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
         return self._part(*parts[index])
 
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
-        """The shard on one device of this process as an array of its own; shares the memory where it can.
+        """The shard on one device of this process as a separate array; shares memory where it can.
 
-        Of shards whose sum is the array (unreduced) the first one has it, and the others are zero.
+        If the array is the sum of its shards (unreduced), the first shard holds the sum and the others are zero.
         """
         if not self.committed:
             return self
@@ -148,7 +148,7 @@ class ArrayImpl(ArrayBase):
         if not layout.has_sum(device):
             return provided.device_put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
         held = layout.local_slices(self.shape)
-        if index == held and not self._is_whole:  # all that this process has
+        if index == held and not self._is_whole:  # everything this process has
             whole = rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
         else:
             value = np.asarray(self._physical[index_in_part(index, held, self.shape)], order="C")
@@ -156,12 +156,12 @@ class ArrayImpl(ArrayBase):
         return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     def _fully_replicated_shard(self) -> ArrayImpl:
-        """JAX's name for one of the equal parts that this process has, which libraries read."""
+        """JAX's name for one of the equal shards of this process; some libraries read it."""
         return self.addressable_data(0)
 
     @property
     def committed(self) -> bool:
-        """Whether the array was laid out on purpose, and so decides where results go."""
+        """Whether the user placed the array, so that it decides where results go."""
         return self._sharding is not None and self._sharding.committed
 
     _committed = committed
@@ -178,22 +178,22 @@ class ArrayImpl(ArrayBase):
 def index_in_part(
     index: tuple[slice, ...], held: tuple[slice, ...], shape: tuple[int, ...]
 ) -> tuple[slice, ...]:
-    """A part of a global array, of `shape`, as a part of what a process holds of it."""
+    """The index of a part of a global array of `shape`, relative to the part that a process holds."""
     starts = (h.start or 0 for h in held)
     bounds = (i.indices(n) for i, n in zip(index, shape, strict=True))
     return tuple(slice(low - start, high - start) for (low, high, _), start in zip(bounds, starts, strict=True))
 
 
 def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
-    """The parts of an array on the devices of this process, as slices."""
+    """The indices (slices) of the shards on this process's devices."""
     mine = layout.addressable_devices
     return {d: index for d, index in layout.held_indices(shape).items() if d in mine}
 
 
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
-    """For pickle."""
+    """Unpickles an array."""
     dtype = dtypes.canonicalize_dtype(aval.dtype, allow_extended_dtype=True)
-    if dtype != aval.dtype:  # of 64 bits, while those are off
+    if dtype != aval.dtype:  # a 64-bit type, while those are disabled
         value, aval = value.astype(dtype), aval.update(dtype=dtype)
     return from_numpy(value, aval, True)
 

@@ -1,4 +1,4 @@
-"""Where results lie of which no argument says it: over the mesh of `set_mesh`, or on the default device."""
+"""Decides the layout of results that no argument determines: the mesh of `set_mesh`, or the default device."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mpijax.runtime.arrays.devices import Device, devices, local_devices
 
 
 def default_layout() -> Any:
-    """The layout of what programs make of arguments that were put nowhere; None: on the first device."""
+    """The layout of results whose arguments are all uncommitted; None: on the first device."""
     return _layouts(config.trace_key())[0]
 
 
 def default_place() -> Any:
-    """The layout of arrays that are put nowhere, which a mesh does not change; None: on the first device."""
+    """The layout of new uncommitted arrays, which a mesh does not affect; None: on the first device."""
     return _layouts(config.trace_key())[1]
 
 
 @lru_cache(maxsize=256)
 def _layouts(_options: int) -> tuple[Any, Any]:
-    """Both, of the options in force."""
+    """Default layout and default place under the current options."""
     return over_mesh(config.placing_mesh.value) or _on_default_device(), _on_default_device()
 
 
 def over_mesh(mesh: Any) -> Any:
-    """Whole on each device of a mesh; None where every process has one device, and arrays carry nothing of the sort."""
+    """Replicated over the devices of a mesh; None if every process has one device, where arrays carry no layout."""
     if mesh is None or not mesh.is_local:
         return None
 

@@ -1,10 +1,9 @@
-"""Devices and processes, JAX's view of an MPI job: a rank is a process, and owns one CPU device.
+"""Devices and processes: JAX's view of an MPI job. A rank is a process and owns one CPU device.
 
-A program of one process may have several devices, which share its cores: `local_count` says how many. Then meshes,
+A job of one process may have several devices, which share its cores; `local_count` gives their number. Then meshes,
 `shard_map` and `pmap` can be tried without a launcher.
 
-Every function but `default_backend` starts MPI on its first call, because only MPI knows how many ranks there
-are.
+Every function but `default_backend` starts MPI on its first call, because only MPI knows the number of ranks.
 """
 
 import os
@@ -19,12 +18,12 @@ from mpijax.core.simulation import Simulation
 from mpijax.runtime.mpi import mpi_start
 
 PLATFORM = "cpu"
-# Platforms that JAX programs ask for and that no build of mpijax has.
+# Platforms that JAX programs request and that mpijax never has.
 _FOREIGN_PLATFORMS = ("gpu", "cuda", "rocm")
 
 
 class Device:
-    """The place of an array: the memory and the cores of one rank. One object per device, so identity is
+    """A place for arrays: the memory and the cores of one rank. There is one object per device, so identity is
     equality.
 
     Attributes: `id` counts over the whole job; `process_index` is the rank that owns the device;
@@ -48,15 +47,15 @@ class Device:
         return self.process_index
 
     def addressable_memories(self) -> list["Memory"]:
-        """The kinds of memory that arrays on the device may be said to be in."""
+        """The kinds of memory that arrays on the device may have; all are this process's memory."""
         return [Memory(self, kind) for kind in KINDS]
 
     def default_memory(self) -> "Memory":
-        """The memory that arrays are in unless they are put elsewhere."""
+        """The default memory of arrays."""
         return Memory(self, DEVICE)
 
     def memory(self, kind: str) -> "Memory":
-        """The memory of a kind. Raises ValueError for others than there are."""
+        """The memory of a kind. Raises ValueError for an unknown kind."""
         if kind not in KINDS:
             raise ValueError(
                 f"Could not find memory addressable by device {PLATFORM}. Device {PLATFORM} can address the following "
@@ -69,7 +68,7 @@ class Device:
         return CLIENT
 
     def memory_stats(self) -> None:
-        """Statistics of device memory, which JAX too does not have for CPUs."""
+        """None: statistics of device memory, which JAX does not have for CPUs either."""
         return None
 
     def __repr__(self) -> str:
@@ -83,7 +82,7 @@ class Device:
 
 
 class SimulatedDevice(Device):
-    """The device of a simulated rank (`mpijax.simulate`). Programs over it are planned, and do not run."""
+    """The device of a simulated rank (`mpijax.simulate`). Programs over it are planned but not run."""
 
     def __init__(self, id: int, simulation: Simulation):
         super().__init__(id, id)
@@ -98,7 +97,7 @@ class SimulatedDevice(Device):
 
 @dataclass(frozen=True)
 class Memory:
-    """A kind of memory of a device. All of them are that of the process.
+    """A kind of memory of a device. All kinds are the memory of the process.
 
     >>> mpijax.local_devices()[0].default_memory().kind
     'device'
@@ -112,7 +111,7 @@ class Memory:
     process_index = property(lambda self: self.device.process_index)
 
     def addressable_by_devices(self) -> list[Device]:
-        """The devices whose arrays may be in it."""
+        """The devices whose arrays may be in this memory."""
         return [self.device]
 
     def _number(self) -> int:
@@ -127,7 +126,7 @@ class Memory:
 
 
 class Client:
-    """What JAX calls the backend; there is one, and it has these facts."""
+    """JAX's backend object, with the facts about the only one."""
 
     platform = PLATFORM
     runtime_type = "mpi"
@@ -153,10 +152,10 @@ CLIENT = Client()
 
 
 def local_count() -> int:
-    """How many devices a process is asked to have: by the option `jax_num_cpu_devices`, MPIJAX_NUM_LOCAL_DEVICES, or
+    """The requested number of devices per process, from the option `jax_num_cpu_devices`, MPIJAX_NUM_LOCAL_DEVICES, or
     --xla_force_host_platform_device_count in XLA_FLAGS, in that order; otherwise 1.
 
-    Raises ValueError for what is not a positive number.
+    Raises ValueError for anything but a positive number.
     """
     given = config.values.jax_num_cpu_devices
     what, text = "jax_num_cpu_devices", "" if given == -1 else str(given)
@@ -189,17 +188,17 @@ def _all_devices() -> tuple[Device, ...]:
 
 
 def forget() -> None:
-    """Other ranks are the job from now on."""
+    """Forget the devices, because the job's ranks have changed."""
     _all_devices.cache_clear()
 
 
 def are_known() -> bool:
-    """Whether anything has asked for devices yet: from then on their number is what it is."""
+    """Whether devices have been created, after which their number is fixed."""
     return _all_devices.cache_info().currsize > 0
 
 
 def _device_with_id(id: int) -> Device:
-    """For pickle: the device of this job with that number."""
+    """The device of this job with that id, for pickle."""
     return _all_devices()[id]
 
 
@@ -215,7 +214,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def devices(backend: Any = None) -> list[Device]:
-    """All devices of the job, in rank order: one per rank, or those of the only one.
+    """All devices of the job, in rank order: one per rank, or all devices of a single process.
 
     >>> [device.id for device in mpijax.devices()] == list(range(mpijax.device_count()))
     True

@@ -1,6 +1,6 @@
-"""`debug_key_reuse`: arrays of PRNG keys remember what has been used of them, by jitted functions and by operations.
+"""`debug_key_reuse`: records which PRNG keys of an array jitted functions and operations have consumed.
 
-Under the option every call of a jitted function comes here instead of going straight to its program.
+With the option on, every call of a jitted function goes through this module instead of straight to its program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpijax.transforms.key_reuse import Mask, Signature, is_key, overlap, resize
 
 
 class _Used:
-    """What has been used of one array of keys, or of several that are the same keys; where first."""
+    """The consumed keys of one array, or of several arrays of the same keys, and where they were first consumed."""
 
     __slots__ = ("mask", "where", "shape")
 
@@ -33,7 +33,7 @@ class _Used:
             self.where = current_source()
 
 
-# By the identity of an array that lives: keys are compared by value.
+# Keyed by the identity of a live array, because keys compare by value.
 _states: dict[int, tuple[weakref.ref, _Used]] = {}
 
 
@@ -53,9 +53,9 @@ def _is_key(x: Any) -> bool:
 
 
 def watched(signature: Signature, name: str, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-    """Run a program or operation, unless it uses keys that were used before: KeyReuseError.
+    """Run a program or operation; raises KeyReuseError if it consumes keys that were consumed before.
 
-    args: its arguments, and its constants behind them.
+    args: its arguments, followed by its constants.
     """
     for i, mask in signature.sinks.items():
         if _is_key(args[i]):
@@ -77,7 +77,7 @@ def watched(signature: Signature, name: str, args: Sequence[Any], run: Callable[
 
 
 def watched_operation(primitive, args: Sequence[Any], params: dict[str, Any], run: Callable[[], Any]) -> Any:
-    """An operation outside of jitted functions."""
+    """Run an operation outside of jitted functions, with the same check."""
     if not any(map(_is_key, args)):
         return run()
     results: list[Any] = []
@@ -88,7 +88,7 @@ def watched_operation(primitive, args: Sequence[Any], params: dict[str, Any], ru
         return out if primitive.multiple_results else [out]
 
     atoms = [Literal(x, typeof(x)) if not _is_key(x) else Var(typeof(x)) for x in args]
-    # Types of the results follow from the values; rules look at how many there are of some operations alone.
+    # Result types follow from the values; the rules of some operations only need their number.
     infer, _ = primitive.infer([typeof(x) for x in args], params)
     types = infer if primitive.multiple_results else [infer]
     eqn = Eqn(primitive, atoms, [Var(t) for t in types], params)

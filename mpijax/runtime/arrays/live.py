@@ -1,4 +1,4 @@
-"""`live_arrays`: found when it is asked for, by looking through Python's objects. Making an array records nothing."""
+"""`live_arrays`: searches Python's objects on request, so that creating an array records nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from mpijax._ext.array import ArrayBase
 from mpijax.runtime.arrays import devices
 
-# Objects whose references are looked up by one call.
+# Number of objects whose references one call fetches.
 _AT_A_TIME = 1000
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
     """The arrays of this process that Python can reach and that are not deleted, in no particular order.
 
-    It looks through all objects, which takes about half a second for a million of them. It does not find what only C
-    code holds: values of an expression that is being computed, and constants of compiled programs.
+    The search visits all Python objects, about half a second for a million of them. It does not find arrays that only C
+    code holds: operands of an expression under evaluation, and constants of compiled programs.
 
-    Raises RuntimeError for a platform that is not there.
+    Raises RuntimeError for an unknown platform.
 
     >>> x = jnp.arange(3)
     >>> any(x is y for y in mpijax.live_arrays())
@@ -37,7 +37,7 @@ def live_arrays(platform: str | None = None) -> list[Any]:
 
 
 def _values() -> Iterator[Any]:
-    """What Python's objects and the variables of running functions hold, some of it several times."""
+    """The referents of Python's objects and of variables in running functions, some of them several times."""
     holders = gc.get_objects()
     for begin in range(0, len(holders), _AT_A_TIME):
         yield from _and_inside(gc.get_referents(*holders[begin : begin + _AT_A_TIME]))
@@ -58,7 +58,7 @@ def _variables(frame: FrameType) -> list[Any]:
 
 
 def _and_inside(values: Iterable[Any]) -> Iterator[Any]:
-    """These, and what is in tuples and dicts that the garbage collector does not know: those of arrays alone."""
+    """The values, and the contents of tuples and dicts that the garbage collector does not track."""
     for value in values:
         yield value
         if type(value) in (tuple, dict) and not gc.is_tracked(value):

@@ -1,4 +1,4 @@
-"""Arrays from the host's memory, and arrays laid out over ranks."""
+"""Makes arrays from host memory, and arrays sharded over ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.core.tree_prefix import flatten_axes
-from mpijax.runtime.arrays.array import from_numpy, rewrap  # which also makes known the class of arrays
+from mpijax.runtime.arrays.array import from_numpy, rewrap  # importing it also registers the array class
 from mpijax.runtime.arrays.default_layout import default_layout, default_place
 from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices
 from mpijax.runtime.matching import same_values
@@ -33,17 +33,17 @@ def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
-    """`x` (a pytree) as arrays on a device, or laid out as a `NamedSharding` (or a `Format` with one) says.
+    """`x` (a pytree) as arrays on a device, or with the layout of a `NamedSharding` (or of a `Format` with one).
 
-    For a sharding over several ranks every rank passes the same whole array and keeps its shard. Arrays that are in
-    their place already are returned as they are, with `may_alias=False` copied.
+    For a sharding over several ranks, every rank passes the same whole array and keeps its shard. Arrays already in
+    place are returned as they are; with `may_alias=False` they are copied.
 
-    `donate` (as `device`, one for all or a pytree) gives arrays away: those that go elsewhere are deleted.
+    `donate` (one value for all, or a pytree, like `device`) gives arrays away: those that move are deleted.
+    For a sharding over all processes, the ranks compare checksums of the uncommitted values. So every rank must call
+    it, and MismatchError names the first value that differs. Calls in threads are not compared.
 
-    For a sharding over all processes the ranks compare checksums of values that no rank has put anywhere before: every
-    rank must call it, and MismatchError names the first value that differs. Calls in threads are not compared.
-
-    Raises ValueError for a device of another process, for what is neither device nor sharding, and for `may_alias`
+    Raises ValueError for a device of another process, for anything but a device or sharding, and for `may_alias` with
+    `donate`.
     with `donate`.
 
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
@@ -87,7 +87,7 @@ def _put(x: Any, layout: Any) -> Any:
         return x
     if x._is_whole and (sharding is None or sharding.has_all_here):
         if sharding is not None:
-            sharding.shard_shape(aval.shape)  # raises where it does not fit
+            sharding.shard_shape(aval.shape)  # raises if it does not fit
         return rewrap(x, type_in(aval, sharding), sharding)
     if not x._is_whole:
         return _laid_out(x, sharding or SingleDeviceSharding(local_devices()[0]))
@@ -95,7 +95,7 @@ def _put(x: Any, layout: Any) -> Any:
 
 
 def _in_memory(x: Any, kind: str | None) -> Any:
-    """Where an array, or an ndarray, is, in another kind of memory; None leaves it as it is."""
+    """The sharding of an array or ndarray in another kind of memory; None if `kind` is None."""
 
     if kind is None:
         return None
@@ -104,7 +104,7 @@ def _in_memory(x: Any, kind: str | None) -> Any:
 
 
 def carried_sharding(layout: Any) -> Any:
-    """What an array carries of a device or sharding: None for the device of a process that has but one, and its own
+    """The sharding that an array stores for a device or sharding; None for a process's only device and its default
     memory."""
     if layout is None:
         return layout
@@ -114,7 +114,7 @@ def carried_sharding(layout: Any) -> Any:
             layout.mesh.simulation.refuse("an array")
         return layout
 
-    if isinstance(layout, Format):  # every array has the one layout in memory that there is
+    if isinstance(layout, Format):  # all arrays have the same layout in memory
         return carried_sharding(layout.sharding)
     if isinstance(layout, Device):
         layout = SingleDeviceSharding(layout)
@@ -138,16 +138,16 @@ def carried_sharding(layout: Any) -> Any:
 
 
 def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
-    """The type of an array of type `aval` that is laid out as `sharding` says: over Explicit axes it tells."""
+    """The type `aval` for an array with this sharding; over Explicit axes the type includes it."""
     return aval.update(split=of_sharding(sharding, aval.ndim))
 
 
 def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
-    """A copy of the elements of a whole array, or of this process's part."""
+    """A copy of a whole array's elements, or of this process's shard."""
     aval = type_in(aval, sharding)
     if sharding is None:
         return from_numpy(np.asarray(value), aval, copy=True, sharding=default_place())
-    sharding.shard_shape(aval.shape)  # raises where it does not fit
+    sharding.shard_shape(aval.shape)  # raises if it does not fit
     part = value if sharding.has_all_here else value[sharding.local_slices(aval.shape)]
     return from_numpy(part, aval, copy=True, sharding=sharding)
 
@@ -172,7 +172,7 @@ def _laid_out(x: Any, layout: Any) -> Any:
 
 
 def gathered(x: Any) -> Any:
-    """The whole of an array of which every rank has a shard. Communicates: every rank must call it."""
+    """The whole of a sharded array, on every rank. Communicates: every rank must call it."""
     if x._is_whole:
         return x
     whole = PartitionSpec()
@@ -193,7 +193,7 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself: results are complete when they are returned.
+    """`x` itself, because results are complete when they are returned.
 
     >>> mpijax.block_until_ready(jnp.arange(3))
     Array([0, 1, 2], dtype=int32)

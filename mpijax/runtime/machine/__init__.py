@@ -1,1 +1,1 @@
-"""This process and its node: CPUs, memory, BLAS and LAPACK, the executor."""
+"""Describes this process and its node: CPUs, memory, BLAS and LAPACK, the executor."""

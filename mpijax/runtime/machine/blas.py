@@ -1,7 +1,7 @@
-"""The BLAS that NumPy or SciPy carries: where its functions are, and how many threads it uses.
+"""Finds the functions of the BLAS that NumPy or SciPy ships, and sets its number of threads.
 
-NumPy's is in the process already, so it costs nothing; SciPy's takes 30 ms to load, and is there for builds of
-NumPy without a BLAS, and for what only SciPy hands out (LAPACK).
+NumPy's BLAS is already loaded, so it costs nothing. SciPy's takes 30 ms to load; it is used if NumPy was built without
+a BLAS, and for functions that only SciPy exports (LAPACK).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from mpijax.runtime.machine.cpus import cpus_per_rank
 
 _MODULE = "scipy.linalg.cython_blas"
 _FUNCTIONS = ("sgemm", "dgemm", "cgemm", "zgemm")
-# A user who sets one of these has decided how many threads OpenBLAS uses.
+# If the user sets one of these, mpijax does not change the threads of OpenBLAS.
 _DECIDED = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-# How builds name their functions: prefix, and suffix where integers have 64 bits.
+# Variants of function names in OpenBLAS builds: a prefix, and a suffix for 64-bit integers.
 _NAMES = [(prefix, suffix) for prefix in ("scipy_", "") for suffix in ("64_", "")]
 
 
 def addresses() -> dict[str, int]:
-    """The addresses of the matrix products by name ("dgemm"). Sets the threads of BLAS to this rank's share."""
+    """The addresses of the matrix products by name ("dgemm"). Sets the BLAS threads to this rank's share of CPUs."""
     return _numpys() or {name: _address_in(load()[name]) for name in _FUNCTIONS}
 
 
 def _numpys() -> dict[str, int]:
-    """Those of the library that NumPy is linked with; {} if it has none of its own."""
+    """The functions of the BLAS that NumPy is linked with; {} if NumPy has none."""
     try:
-        # A look-up in a library goes on in the libraries that it needs.
+        # A symbol look-up also searches the libraries that this one depends on.
         linked = ctypes.CDLL(_multiarray_umath.__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         return {}
@@ -57,7 +57,7 @@ def _address_in(capsule) -> int:
 
 
 def load() -> dict:
-    """SciPy's capsules of the BLAS functions by name. Sets the threads of BLAS to this rank's share."""
+    """SciPy's capsules of the BLAS functions by name. Sets the BLAS threads to this rank's share of CPUs."""
     table = _module().__pyx_capi__
     if not _threads_decided():
         for library in openblas_libraries():
@@ -66,7 +66,7 @@ def load() -> dict:
 
 
 def thread_functions() -> tuple[int, int]:
-    """Addresses of the functions of SciPy's BLAS that get and set how many threads it uses; (0, 0) if it has none."""
+    """Addresses of the functions that get and set the threads of SciPy's BLAS; (0, 0) if it has none."""
     linked = ctypes.CDLL(_module().__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     for prefix, suffix in _NAMES:
         names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
@@ -97,7 +97,7 @@ def _threads_decided() -> bool:
 
 
 def openblas_libraries() -> list[str]:
-    """Files of the OpenBLAS libraries that this process has loaded: SciPy's, and NumPy's own."""
+    """Paths of the OpenBLAS libraries that this process has loaded: SciPy's, and NumPy's own."""
     try:
         with open("/proc/self/maps") as maps:
             names = {line.rsplit(None, 1)[-1] for line in maps if "openblas" in line}

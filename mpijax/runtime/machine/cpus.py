@@ -1,12 +1,12 @@
-"""Which CPUs this process may use, and how many ranks share them; all without MPI.
+"""Counts the CPUs that this process may use, and the ranks that share them, without MPI.
 
-Threads that share a core with another rank are worse than no threads: while one rank waits in MPI it polls.
-So a rank counts its share of the CPUs, not all that it can see.
+A thread that shares a core with another rank slows both down, because a rank that waits in MPI polls. So a rank uses
+its share of the CPUs, not all CPUs it can see.
 """
 
 import os
 
-# How launchers tell the number of ranks on this node, before MPI starts: MPICH/Hydra, Open MPI, MVAPICH,
+# Variables in which launchers give the number of ranks on this node, before MPI starts: MPICH/Hydra, Open MPI, MVAPICH,
 # Slurm, Flux.
 _LOCAL_SIZE_VARIABLES = (
     "MPI_LOCALNRANKS",
@@ -17,14 +17,12 @@ _LOCAL_SIZE_VARIABLES = (
 
 
 def affinity() -> frozenset[int]:
-    """The CPUs that the affinity mask (taskset, the launcher's binding, a cgroup's cpuset) leaves to this
-    process."""
+    """The CPUs in this process's affinity mask, which taskset, the launcher's binding or a cgroup's cpuset sets."""
     return frozenset(os.sched_getaffinity(0))
 
 
 def cgroup_cpus(path: str = "/sys/fs/cgroup/cpu.max") -> float:
-    """The CPU time per second that the container may use (cgroup v2 ``cpu.max``); inf where there is no such
-    bound."""
+    """The CPU time per second that the container may use (cgroup v2 ``cpu.max``); inf without a limit."""
     try:
         with open(path) as file:
             quota, period = file.read().split()[:2]
@@ -45,10 +43,9 @@ def local_ranks() -> int:
 
 
 def share(mask_size: int, machine_size: int, quota: float, ranks: int) -> int:
-    """CPUs for one of `ranks` processes on a node of `machine_size` CPUs, of which the process may use
-    `mask_size`.
+    """The CPUs for one of `ranks` processes on a node of `machine_size` CPUs whose affinity mask has `mask_size` CPUs.
 
-    A mask smaller than the machine divided among the ranks was made for this rank; any larger one is shared.
+    A mask of at most an equal share of the machine belongs to this rank alone; ranks share a larger one.
     """
     own = mask_size if mask_size * ranks <= machine_size else max(1, mask_size // ranks)
     return max(1, min(own, int(quota / ranks) if quota != float("inf") else own))

@@ -1,7 +1,7 @@
-"""What the executor runs: the instructions of a plan, with calls of MPI in place of its communication.
+"""Defines the executor's input: the instructions of a plan, with MPI calls for its communication.
 
-A program is loaded once (`load(spec)`), and then run any number of times, from several threads if need be: the table of
-buffers belongs to each run.
+A program is loaded once (`load(spec)`) and then runs any number of times, also from several threads: each run has its
+own table of buffers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from mpijax._ext import executor, loading  # noqa: F401  (the executor asks for the other at the first program)
+from mpijax._ext import executor, loading  # noqa: F401  (executor looks up loading at the first program)
 from mpijax._ext.executor import Program
 from mpijax.compiler.steps.instructions import Buffer, Place
 from mpijax.compiler.steps.plan import Result
@@ -22,10 +22,10 @@ __all__ = ["Call", "Carrier", "Part", "Peers", "Program", "ProgramSpec", "Report
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Counts that an exchange reads when it runs: int32 at `counts`, rows of the block of each of `ranks` ranks.
+    """Counts that an exchange reads at run time: int32 at `counts`, the rows of each rank's block.
 
-    limit: rows for which there is room in the buffer of all blocks; block: and in the other one, which is the block of
-    this rank (-1: it is not). row: elements of a row. Counts for which there is no room are an error.
+    limit: capacity in rows of the buffer of all blocks. block: capacity of the other buffer, which holds this rank's
+    block (-1: it does not). row: elements of a row. Counts above the capacity are an error.
     """
 
     counts: Place
@@ -38,10 +38,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an exchange sends, or receives.
+    """The send or receive side of an exchange.
 
-    count: elements of `datatype` (MPI's, as an integer); where each rank has a block, elements of one block. counts: of
-    each rank's block, where these differ; rows: where they are read when it runs. dtype: of messages, NumPy's name.
+    count: elements of `datatype` (MPI's handle, as an integer); elements per block if each rank has a block. counts:
+    the counts of each rank's block, if they differ. rows: the counts, if read at run time. dtype: NumPy's name, for
+    messages.
     """
 
     place: Place | None = None
@@ -54,9 +55,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """The other ends of a message. status: address of an MPI_Status to be filled in, or 0.
+    """The peers of a message. status: address of an MPI_Status to fill in, or 0.
 
-    to_itself: a message of this rank to itself, both ends matching.
+    to_itself: whether this rank sends to itself and both ends match.
     """
 
     source: int = 0
@@ -69,14 +70,14 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """By which way an exchange goes.
+    """How an exchange is carried out.
 
-    matched: all ranks of the communicator do this operation. paired: of messages, all ranks of the communicator take
-    part, and the other side says the same. early: with MPI's non-blocking call where it has one: all ranks must say the
-    same; a send keeps a copy and does not wait. goes_on: instructions that only compute run before a `Finish`, which
-    waits, and others of these may start; the first that starts is the first that is waited for, in the same list.
-    lanes: which communicator it is to lanes (``mpi_lanes.h``), or 0 for messages that do not go through them; lane_to,
-    lane_from: the ranks of this node at the other ends, or -1.
+    matched: all ranks of the communicator run this operation. paired: for messages, all ranks of the communicator take
+    part, and sends match receives. early: starts with MPI's non-blocking call if there is one, which all ranks must do
+    alike; a send copies its data and does not wait. goes_on: between it and its `Finish`, which waits, the program runs
+    instructions that only compute and may start other exchanges; they finish in the order of their start, in the same
+    list. lanes: the communicator's number for lanes (``mpi_lanes.h``), or 0 for messages without lanes. lane_to,
+    lane_from: the peers' ranks on this node, or -1.
     """
 
     matched: bool = False
@@ -90,12 +91,12 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is said of an exchange: by the recorder, the matching checks, and errors.
+    """The description of an exchange for the recorder, the matching checks and errors.
 
-    label: what the ranks agree on ("allreduce float32[4] sum"). what: a number of that, the same on all, or 0:
-    operations through memory compare it. line: the user's; eager: it is that of the first of several calls. nbytes:
-    that this rank sends. group: the `runtime.reports.recorder.Group` of the communicator. role: of a message, whether
-    it carries a value or a derivative.
+    label: the text that ranks agree on ("allreduce float32[4] sum"). what: a number for it, equal on all ranks, or 0;
+    operations through shared memory compare it. line: the user's source line. eager: whether the line is that of the
+    first of several calls. nbytes: bytes that this rank sends. group: the `runtime.reports.recorder.Group` of the
+    communicator. role: whether a message carries a value or a derivative.
     """
 
     label: str = ""
@@ -109,9 +110,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of MPI, or what stands for one.
+    """A call of MPI, or an equivalent through memory.
 
-    op: name of an operation of ``comm.pxd`` in lower case ("allreduce"). comm, mpi_op: MPI's handles, as integers.
+    op: the name of an operation of ``comm.pxd`` in lower case ("allreduce"). comm, mpi_op: MPI handles as integers.
     """
 
     op: str
@@ -129,9 +130,10 @@ class Call:
 class ProgramSpec:
     """A whole program.
 
-    addresses: of kernels, by their names. lanes: messages may go through lanes. release_gil: let other Python threads
-    run meanwhile; costs 0.05 µs. keep_denormals: compute with denormals, which otherwise count as zero. when_warm:
-    called with the program after `baseline_runs` runs, unless that is 0, to give it better code (`loading.rebind`).
+    addresses: of kernels, by name. lanes: whether messages may use lanes. release_gil: whether other Python threads may
+    run during the program; costs 0.05 µs. keep_denormals: whether to keep denormals, which are otherwise flushed to
+    zero. when_warm: called with the program after `baseline_runs` runs, unless that is 0, to install better code
+    (`loading.rebind`).
     """
 
     num_inputs: int
@@ -149,7 +151,7 @@ class ProgramSpec:
 
 
 def load(spec: ProgramSpec) -> Program:
-    """The program, ready to run. Loads BLAS, or starts MPI, if it has instructions that need them."""
+    """The program, ready to run. Loads BLAS, and starts MPI, if its instructions need them."""
     return Program(spec)
 
 

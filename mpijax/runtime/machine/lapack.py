@@ -1,4 +1,4 @@
-"""Where the kernels of linear algebra are: extensions that call SciPy's LAPACK by pointer."""
+"""Finds the kernels of linear algebra: extensions that call SciPy's LAPACK by pointer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OF_FORMS = (
 @functools.cache
 def addresses() -> dict[str, int]:
     """The kernels' addresses by name ("cholesky"). Loads SciPy's LAPACK, with this rank's share of threads."""
-    from mpijax._ext import forms, lapack, reflectors  # only programs with linear algebra need them
+    from mpijax._ext import forms, lapack, reflectors  # deferred: only programs with linear algebra need them
 
     capsules = {**_capsules(), **blas.load()}
     threads = blas.thread_functions()

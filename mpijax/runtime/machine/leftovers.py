@@ -1,11 +1,11 @@
-"""What MPI jobs that were killed left in this node's shared memory.
+"""Removes shared memory that killed MPI jobs left on this node.
 
-What an earlier start of the same Slurm step left is removed before MPI starts. MPICH >= 5 names its segments
-``/dev/shm/mpich_{shm,vci}_<world>_<node>``, where ``<world>`` is the 32-bit FNV-1a hash (Fowler, Noll, Vo) of the name
-that the launcher gives the world: of ``<job>.<step>`` under ``srun --mpi=pmi2``. A job that is killed leaves them
-behind, and when it is requeued its ranks would join the dead segment as well as the new one: MPI ends in ``UCX ERROR
-failed to unpack address`` or hangs. Other launchers name every start anew: what their jobs leave only takes memory,
-until somebody removes it (``mpijax doctor --remove-leftovers``).
+Before MPI starts, this module removes the segments of an earlier start of the same Slurm step. MPICH >= 5 names its
+segments ``/dev/shm/mpich_{shm,vci}_<world>_<node>``. ``<world>`` is the 32-bit FNV-1a hash (Fowler, Noll, Vo) of the
+launcher's name for the world: ``<job>.<step>`` under ``srun --mpi=pmi2``. A killed job leaves its segments behind. When
+the job is requeued, its ranks would join the dead segment as well as the new one, and MPI fails with ``UCX ERROR failed
+to unpack address`` or hangs. Other launchers use a new name for every start. Their leftovers only take memory, until
+somebody removes them (``mpijax doctor --remove-leftovers``).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pathlib import Path
 
 FOLDER = Path("/dev/shm")
 
-# Names of segments: of MPICH; of Open MPI 5, and 4.
+# Name patterns of segments of MPICH, Open MPI 5, and Open MPI 4.
 _NAMES = ("mpich_shm_*", "mpich_vci_*", "sm_segment.*", "vader_segment.*")
 
-# Seconds that a segment must be older than the step: times of files and of processes come from different clocks.
+# Seconds by which a segment must be older than the step, since file and process times come from different clocks.
 _MARGIN = 1.0
 
-# Seconds after which the processes of a job have mapped its segments.
+# Seconds after which a job's processes have surely mapped its segments.
 _STARTED = 60.0
 
 
 def remove() -> None:
-    """Remove this step's dead segments. To be called by each rank before MPI starts; does not communicate."""
+    """Remove this step's dead segments. Each rank must call it before MPI starts; it does not communicate."""
     step = _step()
     try:
         age = _age_of_step() if step and "PMI_FD" in os.environ else None
-    except OSError:  # a system that hides processes of others
+    except OSError:  # the system hides processes of other users
         age = None
     if age is None:
         return
@@ -43,16 +43,16 @@ def remove() -> None:
         try:
             _remove_if_older(path, age + _MARGIN)
         except OSError:
-            continue  # gone, or not ours to touch
+            continue  # gone, or not removable by this user
 
 
 def forget_names() -> None:
-    """Remove the names of MPICH's segments that this process has mapped: then nothing is left however the job ends.
+    """Unlink the MPICH segments that this process has mapped, so that nothing is left however the job ends.
 
-    To be called once all ranks have left MPI_Init, and so have mapped them. MPICH itself may leave them even at an
-    ordinary end. Does not communicate.
+    Call it after all ranks have left MPI_Init, and so have mapped them. MPICH itself may leave them even at a normal
+    exit. Does not communicate.
     """
-    with contextlib.suppress(OSError):  # a system that hides maps
+    with contextlib.suppress(OSError):  # the system hides maps
         for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
             path = Path(line.rpartition(" ")[2])
             if path.parent == FOLDER and path.name.startswith(("mpich_shm_", "mpich_vci_")):
@@ -61,7 +61,7 @@ def forget_names() -> None:
 
 
 def segments(step: str) -> Iterator[Path]:
-    """The segments there are of a world called `step`."""
+    """The existing segments of the world named `step`."""
     name = _fnv1a(step.encode())
     yield from FOLDER.glob(f"mpich_shm_{name:x}_*")
     yield from FOLDER.glob(f"mpich_vci_{name:x}_*")
@@ -80,10 +80,10 @@ def _step() -> str:
 
 
 def _age_of_step() -> float | None:
-    """Seconds since slurmstepd, which starts all ranks of a node, has run; None where it is no ancestor of ours."""
+    """Age in seconds of slurmstepd, which starts all ranks of a node; None if it is not an ancestor of this process."""
     process = os.getppid()
     while process > 1:
-        # proc_pid_stat(5): after the name, which may hold anything, the 2nd number is the parent, the 20th the start.
+        # proc_pid_stat(5): after the name, which may contain any character, field 2 is the parent, field 20 the start.
         name, _, rest = Path(f"/proc/{process}/stat").read_text().partition("(")[2].rpartition(")")
         numbers = rest.split()
         if name.startswith("slurmstepd"):
@@ -93,7 +93,7 @@ def _age_of_step() -> float | None:
 
 
 def _remove_if_older(path: Path, age: float) -> None:
-    """Another rank may do the same now, and rank 0 make the new segment: the lock is on the file, not on its name."""
+    """Unlink a segment older than `age`. Locks the file, not its name: rank 0 may have made a new one."""
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -110,7 +110,7 @@ def _remove_if_older(path: Path, age: float) -> None:
 
 
 def abandoned() -> list[Path]:
-    """This user's segments that no process of this machine has mapped, if they have been there for a while."""
+    """This user's segments that no process on this machine has mapped, if they are older than a minute."""
     candidates = {}
     for path in sorted(path for pattern in _NAMES for path in FOLDER.glob(pattern)):
         try:
@@ -125,7 +125,7 @@ def abandoned() -> list[Path]:
 
 
 def memory_of(paths: list[Path]) -> int:
-    """Bytes of memory that files in shared memory take."""
+    """Bytes of memory that these files in shared memory take."""
     total = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -134,12 +134,12 @@ def memory_of(paths: list[Path]) -> int:
 
 
 def _mapped() -> set[tuple[int, int]]:
-    """(device, inode) of the files that processes have mapped, as far as this user may know."""
+    """(device, inode) of the files that processes have mapped, as far as this user may see."""
     found = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             lines = maps.read_text(errors="replace").splitlines()
-        except OSError:  # it has ended, or is another user's, who cannot have mapped what is ours alone
+        except OSError:  # it has ended, or belongs to another user, who cannot have mapped our private files
             continue
         for line in lines:
             _, _, _, device, inode, *_ = line.split(maxsplit=5)  # proc_pid_maps(5)

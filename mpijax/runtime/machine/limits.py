@@ -1,4 +1,4 @@
-"""How much memory this rank may use, and programs that need more."""
+"""Computes how much memory this rank may use, and rejects programs that need more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def memory_limit() -> int:
 
 
 def ranks_per_node() -> int:
-    """Ranks that share this node, as far as the launcher's variables tell; 1 outside of a job."""
+    """The number of ranks on this node according to the launcher's environment; 1 outside of a job."""
     for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"):
         text = os.environ.get(name, "")
         if text.isdigit() and int(text) > 0:
@@ -45,7 +45,7 @@ def ranks_per_node() -> int:
 
 
 def check_memory(plan: Plan, name: str) -> None:
-    """Raise JaxRuntimeError for a program whose buffers together exceed the rank's memory, naming the largest."""
+    """Raise JaxRuntimeError if a program's buffers exceed the rank's memory; the error lists the largest ones."""
     arguments = sum(b.nbytes for b in plan.buffers if isinstance(b, Input))
     needed = plan.arena + arguments + sum(b.nbytes for b in plan.buffers if isinstance(b, Output) and b.donor < 0)
     limit = memory_limit()
@@ -53,7 +53,7 @@ def check_memory(plan: Plan, name: str) -> None:
         return
     lines = []
     for nbytes, value in plan.largest:
-        if value is None:  # memory of a step, which no value of the program lies in
+        if value is None:  # scratch memory of a step, which holds no value of the program
             lines.append(f"  {nbytes / 2**30:8.3f} GiB  of memory that a step works in")
             continue
         source = value.producer.source if value.producer is not None else None
@@ -68,12 +68,12 @@ def check_memory(plan: Plan, name: str) -> None:
 
 
 def gather_limit() -> int:
-    """Bytes above which a split array that is made whole is worth a word: 1 GiB, or half of what this rank may use."""
+    """Bytes above which gathering a split array is reported: 1 GiB, or half of this rank's memory if that is less."""
     return min(2**30, memory_limit() // 2)
 
 
 def check_gathers(plan: Plan, name: str) -> None:
-    """Warn of a program that makes a large split array whole on every rank, or raise, as `mpijax_gather` says."""
+    """Warn or raise, as `mpijax_gather` says, if a program gathers a large split array on every rank."""
     large = [g for g in plan.gathered if g.nbytes > gather_limit()]
     how = config.values.mpijax_gather
     if not large or how == "allow":

@@ -1,4 +1,4 @@
-"""Memory that the ranks of a node share: a file without a name, so that nothing is left behind however a rank ends."""
+"""Memory that the ranks of a node share: an unnamed file, so nothing is left behind however a rank ends."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mpijax.core.new_file import new_file
 
 
 def shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:
-    """(descriptor, memory) of a file that all ranks of a node have mapped. It has no name: the others open it by the
-    process that made it."""
+    """(descriptor, memory) of a file that all ranks of a node have mapped. It is unlinked; the other ranks open it
+    through the /proc entry of the process that made it."""
     descriptor, memory, place = -1, None, None
     if node.Get_rank() == 0:
         try:
             folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
             descriptor, path = new_file(folder, "mpijax-")
             os.unlink(path)
-            os.posix_fallocate(descriptor, 0, nbytes)  # a full disk says so here, not at the first write
+            os.posix_fallocate(descriptor, 0, nbytes)  # fails here on a full disk, not at the first write
             place = f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor)
         except OSError:
             pass

@@ -1,1 +1,1 @@
-"""Checks that ranks communicate alike, before one of them waits for ever."""
+"""Checks that ranks communicate alike, before one of them blocks forever."""

@@ -1,14 +1,14 @@
-"""What a rank sends is announced to who gets it, without waiting: dtypes of messages, and counts of `alltoallv`.
+"""Announces to the receiver what a rank sends, without waiting: dtypes of messages, and counts of `alltoallv`.
 
-MPI compares neither. Four float32 are received as four int32 without a word; and what a rank expects beyond what
-another one sends is chance values. Both ends need not run programs that belong together, so none can wait for the
-other's list. Instead, before a program first runs, each rank tells its peers what it has not told them yet, in a small
-message on a communicator of its own, which comes before the data. After that run each rank compares what it expected
-with what it has heard: where only something else was announced, that is a `MismatchError`, on the rank that received.
-On communicators of the user it is a warning: a call of mpi4py, which announces nothing, may have sent the message.
+MPI checks neither. It receives four float32 as four int32 silently. If a rank expects more elements than the other one
+sends, the rest is garbage. The two ranks need not run matching programs, so neither can wait for the other's list.
+Instead, before a program first runs, each rank sends its peers what it has not yet announced. These small messages use
+a separate communicator and precede the data. After that run each rank compares its expectations with the announcements
+received. If only something else was announced, the receiving rank raises `MismatchError`. On the user's communicators
+it warns instead: an mpi4py call, which announces nothing, may have sent the message.
 
-Nothing is said of what was not announced (calls of mpi4py, MPIJAX_GUARD=0), of what may not have run (branches, bodies
-of `while`), nor of receives of any length. What is announced once may be expected at any time later.
+Some transfers are not checked: those without announcement (mpi4py calls, MPIJAX_GUARD=0), those that may not have run
+(branches, bodies of `while`), and receives of any length. An announcement stays valid for later receives.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from mpijax.runtime.reports import output
 from mpijax.runtime.reports.recorder import MESSAGE, Site, recorder
 
 _TAG = 32752
-# Looks for an announcement of what has come, which libraries may hand over a little late.
+# How often a rank polls for an announcement, which MPI libraries may deliver slightly late.
 _LOOKS = 64
-# Seconds before something else than what was announced is an error: the right announcement might be on its way.
+# Seconds to wait before another announcement is an error: the right one may still be on its way.
 _PATIENCE = 1.0
-# Entries in one announcement, so that it is a small message, which no rank waits to send.
+# Maximum entries in one announcement, which keeps the message so small that sending it never blocks.
 _ENTRIES = 16
 
-# What both ends know alike of a transfer: (tag, bytes, whether on a communicator of the user) of a message, (label,) of
-# an `alltoallv`.
+# The part of a transfer that both ranks know: (tag, bytes, whether on a communicator of the user) of a message, or
+# (label,) of an `alltoallv`.
 Topic = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What this rank sends to, or expects from, another rank of the job (None: from any).
+    """A transfer that this rank sends to, or expects from, another rank of the job (None: any rank).
 
-    value: what both ends must say alike: the dtype of a message, bytes of an `alltoallv`. text: for people. users: on a
-    communicator of the user.
+    value: the part that must match: the dtype of a message, or the bytes of an `alltoallv`. text: for people.
+    users: whether it is on a communicator of the user.
     """
 
     peer: int | None
@@ -57,16 +57,16 @@ class Transfer:
     users: bool = False
 
 
-# What is expected, with what was announced in its place.
+# Unmatched expectations, each with the announcements received instead.
 Wrong = list[tuple[Transfer, list[Transfer]]]
 
 _told: set[tuple[int | None, Topic, str | int]] = set()
 _heard: dict[int, dict[Topic, dict[str | int, str]]] = {}  # by sender
-_outbox: list[tuple[Any, Any]] = []  # requests, and what they send
+_outbox: list[tuple[Any, Any]] = []  # requests, and the buffers that they send
 
 
 def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[], None] | None] | None:
-    """What a program calls before it runs for the first time, which gives what it calls after that run, or None."""
+    """The function that a program calls before its first run. It returns the function to call after it, or None."""
     sent, expected = list(outgoing(instructions)), list(incoming(instructions))
     if not sent and not expected:
         return None
@@ -86,11 +86,11 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
     return before
 
 
-# ---------------------------------------------------------------- what is sent, and what is expected
+# ---------------------------------------------------------------- transfers of a program
 
 
 def outgoing(instructions: tuple) -> Iterator[Transfer]:
-    """What may be sent."""
+    """Transfers that this rank may send."""
     for visit in visits(instructions):
         x = visit.instruction
         if not isinstance(x, Call) or x.report.group is None:
@@ -104,7 +104,7 @@ def outgoing(instructions: tuple) -> Iterator[Transfer]:
 
 
 def incoming(instructions: tuple) -> Iterator[Transfer]:
-    """What is certainly expected."""
+    """Transfers that this rank certainly expects."""
     for visit in visits(instructions):
         x = visit.instruction
         if not visit.certain or not isinstance(x, Call) or x.report.group is None:
@@ -121,7 +121,7 @@ def incoming(instructions: tuple) -> Iterator[Transfer]:
 
 
 def _blocks(x: Call, counts: tuple[int, ...]) -> Iterator[Transfer]:
-    """Blocks of other ranks that are not empty: for empty ones nothing needs to have come."""
+    """The non-empty blocks of other ranks; an empty block needs no announcement."""
     for rank, nbytes in zip(x.report.group.ranks, counts):
         if nbytes and rank != recorder.rank:
             yield Transfer(rank, (x.report.label,), nbytes, _text(x), x.report.group.users)
@@ -131,7 +131,7 @@ def _text(x: Call) -> str:
     return f"{x.report.label} at {x.report.line}"
 
 
-# ---------------------------------------------------------------- telling and hearing
+# ---------------------------------------------------------------- sending and receiving announcements
 
 
 def _tell(new: list[Transfer]) -> None:
@@ -159,7 +159,7 @@ def _hear(peer: int, rows: list[Any]) -> None:
 
 
 def _listen() -> None:
-    """Take in the announcements that have come."""
+    """Receive the announcements that have arrived."""
     MPI, comm = mpi_start.start().MPI, mpi_start.start().control
     status = MPI.Status()
     while comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
@@ -169,7 +169,7 @@ def _listen() -> None:
 
 
 def _compare(expected: list[Transfer]) -> None:
-    """Raise MismatchError for what was announced otherwise, or warn. Waits only where there is such a thing."""
+    """Raise MismatchError for mismatched announcements, or warn. Waits only if there is a mismatch."""
     suspected: Wrong = []
     began, looks = time.monotonic(), 0
     while True:
@@ -191,7 +191,7 @@ def _compare(expected: list[Transfer]) -> None:
 
 
 def announced(t: Transfer) -> list[Transfer]:
-    """What has been announced on the topic of a transfer; by the rank that announced it."""
+    """The announcements received on the topic of a transfer, with the rank that announced each."""
     out = []
     for peer in _heard if t.peer is None else [t.peer]:
         topics = _heard.get(peer, {})

@@ -1,7 +1,7 @@
-"""Counts of `alltoallv`: what a rank sends to another one must be what that one expects, and MPI does not say if not.
+"""Compares the counts of `alltoallv`: a rank must send as many elements as the receiver expects; MPI does not check.
 
-The counts differ between ranks, so the guard's hash leaves them out. Where a schedule with such exchanges is compared
-for the first time, each rank also sends its counts to each other one.
+The counts differ between ranks, so the guard's hash omits them. When a schedule with such exchanges is first compared,
+each rank also sends its counts to every other rank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TAG = 32751
 
 
 def exchanges(instructions: tuple, group: Group) -> Iterator[Call]:
-    """The exchanges of a group whose counts are known."""
+    """The `alltoallv` exchanges of a group whose counts are known."""
     for visit in visits(instructions):
         x = visit.instruction
         if isinstance(x, Call) and x.op == "alltoallv" and x.report.group is group and x.send.counts:
@@ -27,7 +27,7 @@ def exchanges(instructions: tuple, group: Group) -> Iterator[Call]:
 
 
 def differences(comm: Any, group: Group, given: list[Call]) -> Generator[None, None, list[str]]:
-    """What other ranks do not send as this one expects. Collective over the group; yields while it waits.
+    """The counts of other ranks that differ from this rank's expectations. Collective; yields while it waits.
 
     comm: a communicator of all ranks of the job.
     """

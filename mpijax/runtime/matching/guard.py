@@ -1,17 +1,15 @@
-"""The matching guard: ranks agree that their programs communicate alike before one of them waits for ever.
+"""The matching guard: checks that ranks will communicate alike, before one of them blocks forever.
 
-The first time a schedule of collectives runs on a communicator, its ranks compare a hash of it: operations, shapes,
-dtypes, reductions, roots and permutations in program order, with the structure of loops and branches. Where they
-differ EVERY rank raises `MismatchError`, which shows the schedules, who has which, and the lines. Messages (send,
-recv) are exempt: there ranks differ. What both ends of a message must have alike: see `announcements` (dtypes) and
-`pairing` (derivatives).
+When a schedule of collectives first runs on a communicator, its ranks compare a hash of it: operations, shapes, dtypes,
+reductions, roots and permutations in program order, with the structure of loops and branches. If hashes differ, EVERY
+rank raises `MismatchError`, which shows the schedules, the ranks with each, and the source lines. Messages (send, recv)
+are exempt, because ranks may differ there; `announcements` compares their dtypes and `pairing` their derivatives.
 
-Schedules, not programs, are remembered: a rank that compiles a second program with the same schedule (another static
-argument, a donated argument) must not wait for ranks that do not. What a communicator has agreed to is the same on all
-of its ranks, so ranks that run matching programs decide alike whether to compare.
-
-The comparison goes up and down a binary tree of messages on a communicator of its own, so no communicator has to be
-made, and none of the user's messages can be mistaken for it: 2 log2(ranks) messages of 17 bytes, once.
+The guard remembers schedules, not programs: a rank that compiles a second program with the same schedule (another
+static or donated argument) must not wait for ranks that do not. All ranks of a communicator have agreed to the same
+schedules, so ranks that run matching programs decide alike whether to compare.
+The comparison runs up and down a binary tree of messages on a separate communicator. So no communicator has to be
+created, and these messages cannot match the user's: 2 log2(ranks) messages of 17 bytes, once.
 MPIJAX_GUARD=0 turns it off.
 """
 
@@ -33,11 +31,11 @@ from mpijax.runtime.matching import announcements, counts, pairing
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
 
-# Bytes of a schedule's text that are sent when schedules differ, and of the message that comes back.
+# Maximum bytes of a schedule's text, sent if schedules differ, and of the message that comes back.
 TEXT = 1 << 14
-# Seconds after which a rank that waits looks whether it waits in vain.
+# Seconds after which a waiting rank checks whether the others can still arrive.
 PATIENCE = 1.0
-# Seconds in which ranks that have agreed meet on the communicator, if it is the same one.
+# Seconds within which ranks that agree complete a collective on the communicator, if it is the same one.
 MEETING = 5.0
 _PRIME = (1 << 127) - 1
 _BASE = 0x9E3779B97F4A7C15F39CC0605CEDC835 % _PRIME
@@ -49,8 +47,8 @@ def enabled() -> bool:
 
 # ---------------------------------------------------------------- schedules
 #
-# A sequence is hashed as a polynomial, (number of operations, value), so that sequences are joined and repeated
-# without being written out, and a loop of 3 turns equals its 3 turns one after the other.
+# A sequence is hashed as a polynomial, (number of operations, value). So sequences are joined and repeated without
+# expanding them, and a loop of 3 iterations equals its 3 iterations one after the other.
 
 _Hash = tuple[int, int]
 _EMPTY: _Hash = (0, 0)
@@ -73,7 +71,7 @@ def _atom(*parts: Any) -> _Hash:
 
 
 def schedule(instructions: tuple, group: Group) -> _Hash:
-    """The hash of what the ranks of a group must do in the same order: collectives on it, and on groups around it."""
+    """The hash of what the group's ranks must run in the same order: collectives on it and on supergroups."""
     out = _EMPTY
     for x in instructions:
         out = _joined(out, _of_instruction(x, group))
@@ -97,7 +95,7 @@ def _of_instruction(x: Any, group: Group) -> _Hash:
 
 
 def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
-    """The schedule for people, a line for each operation."""
+    """The schedule as text: one line for each operation."""
     out: list[str] = []
     for x in instructions:
         if _of_instruction(x, group) == _EMPTY:
@@ -117,7 +115,7 @@ def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
 
 
 def groups_of(instructions: tuple) -> list[Group]:
-    """The groups with collectives among the instructions, in order of their first."""
+    """The groups with collectives among the instructions, in order of first use."""
     return list(dict.fromkeys(x.report.group for x in _collectives(instructions)))
 
 
@@ -133,9 +131,9 @@ def _collectives(instructions: tuple) -> Iterator[Call]:
 
 
 def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[], None] | None] | None:
-    """What a program calls before it runs for the first time; None if there is nothing to agree on.
+    """The function that a program calls before its first run; None if there is nothing to agree on.
 
-    That gives what it calls after this run, or None.
+    It returns the function to call after that run, or None.
     """
     if not mpi_start.started() or not enabled():
         return None
@@ -156,7 +154,7 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
 
 
 def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> None:
-    """Compare on all groups at once, since ranks may disagree on which comes first. Raises MismatchError."""
+    """Compare on all groups at once, since ranks may disagree on which is first. Raises MismatchError."""
     new = [(g, digest) for g, digest in schedules if digest not in g.agreed]
     if not new:
         return
@@ -171,9 +169,9 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
 
 
 def agree(group: Group, digest: bytes, what: str, line: str) -> None:
-    """Raise MismatchError on all ranks of a group unless all of them are about to make the same thing.
+    """Raise MismatchError on all ranks of a group unless all are about to make the same object.
 
-    Ranks that run a program there for the first time instead are told apart too. Inside of an operation of kind GUARD.
+    Ranks that are about to run a program there for the first time count as different. Call it inside a GUARD operation.
     """
     shown = f"  {what}" + (f"   at {line}" if line else "")
     if answer := _all([_answered(_compare(group, digest, lambda: shown))], group, what)[0]:
@@ -181,9 +179,9 @@ def agree(group: Group, digest: bytes, what: str, line: str) -> None:
 
 
 def same_values(group: Group, kinds: bytes, values: bytes, what: str, line: str) -> bool:
-    """Whether all ranks of a group have the same values, of which each has a digest of 8 bytes.
+    """Whether all ranks of a group have the same values, given each rank's 8-byte digest of them.
 
-    kinds: digest of what is no value. Raises MismatchError on all ranks where that differs. As for `agree`.
+    kinds: digest of the types and places of the values. Raises MismatchError on all ranks if it differs. See `agree`.
     """
 
     def exchange() -> Generator[None, None, str | bool]:
@@ -203,7 +201,7 @@ def _answered(exchange: Generator[None, None, Any]) -> Iterator[Any]:
 
 
 def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) -> Iterator[str | None]:
-    """The schedules, then the counts that they leave out. Yields None while it waits, then '' or the difference."""
+    """Compares the schedules, then the omitted counts. Yields None while it waits, then '' or the difference."""
     describe = functools.partial(_described, instructions, group, name)
     answer = yield from _compare(group, digest, describe)
     given = list(counts.exchanges(instructions, group))
@@ -217,7 +215,7 @@ def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) ->
 
 
 def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, str]:
-    """Whether the ranks that have agreed mean the same communicator: of the same ranks there may be several."""
+    """Whether the ranks that agree use the same communicator, since several may have the same ranks; '' if so."""
     MPI = mpi_start.start().MPI
     mine, largest = np.array([group.id >> 1, -(group.id >> 1)], np.int64), np.empty(2, np.int64)
     request, began = group.comm.Iallreduce(mine, largest, MPI.MAX), time.monotonic()
@@ -271,19 +269,19 @@ def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Genera
     return (yield from _difference(group, describe().encode()[: TEXT - 1]))
 
 
-# What ranks that compare find: digests are equal; their first halves are; neither.
+# The result of a comparison: equal digests; equal first halves; neither.
 DIFFERENT, HALF, ALIKE = range(3)
 
 
 def _likeness(heard: np.ndarray, mine: np.ndarray) -> int:
-    """What holds for a rank and those below another one, which tell their digest and their verdict."""
+    """The combined result of a rank and of the subtree of a child, given the child's digest and result."""
     if bytes(heard[:16]) == bytes(mine[:16]):
         return int(heard[16])
     return min(HALF, int(heard[16])) if bytes(heard[:8]) == bytes(mine[:8]) else DIFFERENT
 
 
 def _verdict(group: Group, digest: bytes) -> Generator[None, None, int]:
-    """Up the tree: is all below me like me? Down: is everything alike? Yields None while it waits."""
+    """Up the tree: is my subtree like me? Down: are all ranks alike? Yields None while it waits."""
     comm = mpi_start.start().control
     tag = _tag(group)
     place, n = group.ranks.index(recorder.rank), len(group.ranks)
@@ -306,7 +304,7 @@ def _tag(group: Group) -> int:
 
 
 def _difference(group: Group, own: bytes) -> Generator[None, None, str]:
-    """All schedules go to the group's first rank, which tells everybody."""
+    """The group's first rank collects all schedules and sends the difference to everybody."""
     comm, tag = mpi_start.start().control, _tag(group)
     first, others = group.ranks[0], group.ranks[1:]
     answer = np.zeros(4 * TEXT, np.uint8)
@@ -348,14 +346,14 @@ def _message(group: Group, schedules: dict[str, list[int]]) -> str:
     return "\n".join(parts)
 
 
-# ---------------------------------------------------------------- ranks that will not come
+# ---------------------------------------------------------------- ranks that cannot arrive
 
 
 def _check_for_absent(group: Group, name: str, suspicion: dict[int, int]) -> None:
-    """Raise if a rank of this node is gone, or waits in a collective that this one will never enter.
+    """Raise if a rank of this node has ended, or waits in a collective that this rank will never enter.
 
-    A rank in a collective of this group that has not come to this agreement waits for us, as we for it. It must be seen
-    there twice. suspicion: operation in which a rank was seen.
+    A rank inside a collective of this group that is not in this agreement waits for us, and we for it: a deadlock. It
+    must be seen there twice. suspicion: the operation in which each rank was last seen.
     """
     agreed = recorder.count(recorder.mine, group.id + GUARD)
     for rank in group.ranks:

@@ -1,19 +1,18 @@
-"""Messages that are differentiated on one side only: told on both sides before anything waits.
+"""Detects messages that only one rank differentiates: both ranks raise before either blocks.
 
-A cotangent goes back along the edge of its message, so both ends must differentiate it. A compiled program that has
-messages and their derivatives together (`jit(grad(f))`, `jit(jvp(f))`) is compared with the other end's before it first
-runs: each rank sends its peer the list of derivatives that it sends and receives, and both raise `MismatchError` where
-what one sends is not what the other receives. Messages to oneself are compared without sending anything.
+The cotangent of a message travels back along the same edge, so both ranks must differentiate it. If a compiled program
+contains messages and their derivatives together (`jit(grad(f))`, `jit(jvp(f))`), the two ranks compare it before its
+first run. Each rank sends its peer the list of derivatives that it sends and receives. Both raise `MismatchError` if
+one rank's sends are not the other's receives. Messages of a rank to itself are compared locally.
+The peer may not run such a program: it may differentiate operation by operation, or, by mistake, not at all. Suppose
+the records of this node (`recorder`) show that the peer waits for this rank in a differentiated message; then this rank
+withdraws its list. If the peer waits in any other operation that needs this rank, or has ended, that is an error. If no
+record is visible (another node, calls of mpi4py), the comparison times out, and later comparisons of this edge are
+skipped. The watchdog reports a deadlock that follows.
 
-The other end need not run such a program: it may differentiate operation by operation, or differentiate nothing, by
-mistake. Where the records of this node (`recorder`) show that it waits for this rank in a message that is
-differentiated, this rank withdraws its list; where it waits in anything else that this rank would have to join, or has
-ended, that is an error. If nothing can be seen (another node, calls of mpi4py) the comparison is given up after a
-while, and so are all later ones of this edge. The watchdog reports what then never ends.
-
-An edge is a pair of ranks of a communicator. A list is compared once, and another one with as many messages of the same
-sizes (`Edge.kind`) is taken for it. Lists have the number of comparisons that their rank has finished, so that one that
-was withdrawn, or is an answer to such a one, is not taken for a later one.
+An edge is a pair of ranks of a communicator. A list is compared once; another list with as many messages of the same
+sizes (`Edge.kind`) counts as compared. Each list carries the number of comparisons that its rank has finished, so a
+withdrawn list, or an answer to one, is not mistaken for a later one.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, Group, Site, recorder
 
-# Bytes of a list that is sent; longer ones are not compared.
+# Maximum bytes of a list; longer ones are not compared.
 LIST = 1 << 13
-# Seconds after which a rank that waits looks whether it waits in vain.
+# Seconds after which a waiting rank checks whether its peer can still answer.
 PATIENCE = 1.0
-# Seconds after which a comparison with a rank of which nothing is known is given up.
+# Seconds after which a comparison with a rank without visible records is given up.
 UNKNOWN = 10.0
-# What goes along an edge with the number of the comparison: a list, "mine differs", "mine is withdrawn", "no more".
+# The kinds of messages on an edge, each with the number of the comparison: list, "differ", "withdrawn", "no more".
 _LIST, _DIFFERS, _WITHDRAWN, _NO_MORE = b"=", b"!", b"-", b"."
-# How often a rank looks whether a list is withdrawn before the list counts.
+# How often a rank polls for a withdrawal before it accepts a list.
 _LOOKS = 64
 
-# Of a derivative: ("to" or "from", tag, bytes).
+# One derivative: ("to" or "from", tag, bytes).
 Item = tuple[str, int, int]
-# Of the derivatives of an edge: how many bytes go "to" and "from", in how many messages.
+# The derivatives of an edge: for each direction ("to" or "from") and size in bytes, the number of messages.
 Kind = frozenset[tuple[tuple[str, int], int]]
 
 
 @dataclass
 class Edge:
-    """The derivatives of a program that go between this rank and another one (a rank of the job).
+    """The derivatives that a program sends between this rank and a peer (a rank of the job).
 
-    whole: the messages they belong to are in the program too. counted: how many there are is known.
+    whole: whether the program also contains the original messages. counted: whether the number of messages is known.
     """
 
     group: Group
@@ -72,9 +71,9 @@ class Edge:
         self.lines.setdefault(item, what)
 
     def kind(self) -> Kind:
-        """What both ends see alike, since each decides by what it has compared whether the other one waits for it.
+        """A summary that both ranks compute alike; from it, each decides whether the other waits for a comparison.
 
-        So it has no lines, which may be the same on one end only, and no tags, of which a receiver may take any.
+        It has no source lines, which may differ between the ranks, and no tags, since a receiver may accept any tag.
         """
         totals: Counter[tuple[str, int]] = Counter()
         for (way, _, nbytes), n in self.items.items():
@@ -82,7 +81,7 @@ class Edge:
         return frozenset(totals.items())
 
     def text(self) -> bytes:
-        """The list as the peer gets it."""
+        """The list in the form sent to the peer; `?` if it cannot be compared."""
         rows = [[*item, n, self.lines[item]] for item, n in sorted(self.items.items())]
         data = json.dumps(rows).encode()
         return data if self.counted and len(data) < LIST else b"?"
@@ -116,14 +115,14 @@ def _add(x: Call, visit: Visit, found: dict[tuple[int, int], Edge]) -> None:
 
 
 def differences(mine: Edge, theirs: list[list[Any]]) -> list[str]:
-    """What this rank and the peer do not send and receive alike, for people."""
+    """The sends and receives that do not match between this rank and its peer, as text."""
     here, there = Counter(mine.items), Counter[Item]()
     texts = {}
     for way, tag, nbytes, n, what in theirs:
         item = ("from" if way == "to" else "to", tag, nbytes)
         there[item] += n
         texts[item] = what
-    # A receiver that takes any tag takes what is left.
+    # A receiver that accepts any tag takes the messages that remain.
     for ours, others in ((here, there), (there, here)):
         for item in [i for i in ours if i[1] < 0]:
             for other in [i for i in others if i[1] >= 0 and (i[0], i[2]) == (item[0], item[2])]:
@@ -135,7 +134,7 @@ def differences(mine: Edge, theirs: list[list[Any]]) -> list[str]:
         if here[item] != there[item]:
             more, fewer = (recorder.rank, mine.peer) if here[item] > there[item] else (mine.peer, recorder.rank)
             what = mine.lines.get(item) if more == recorder.rank else texts.get(item)
-            if what is None:  # of a message to itself, the other end
+            if what is None:  # a message to itself: the text is on the other end
                 continue
             n = abs(here[item] - there[item])
             times = f", {n} times" if n > 1 else ""
@@ -157,13 +156,13 @@ def message(peer: int, lines: list[str]) -> str:
 
 
 def to_itself(edge: Edge) -> str:
-    """What is wrong with derivatives of messages of this rank to itself; '' if nothing is."""
+    """The mismatch between derivatives of messages that this rank sends to itself; '' if there is none."""
     text = edge.text()
     return "" if text == b"?" or not (found := differences(edge, json.loads(text))) else message(edge.peer, found)
 
 
 class Doubt(Exception):
-    """The comparison cannot be made. Its text: the error, or '' if it is given up. for_good: so are later ones."""
+    """The comparison is impossible. Its text: the error, or '' to give up. for_good: also give up later comparisons."""
 
     def __init__(self, text: str = "", for_good: bool = True):
         super().__init__(text)
@@ -174,7 +173,7 @@ Key = tuple[int, int]
 _settled: dict[Key, set[Kind]] = {}
 _finished: Counter[Key] = Counter()
 _given_up: set[Key] = set()
-_outbox: list[tuple[Any, Any]] = []  # requests, and what they send
+_outbox: list[tuple[Any, Any]] = []  # requests, and the buffers that they send
 
 
 def _is_new(edge: Edge) -> bool:
@@ -183,7 +182,7 @@ def _is_new(edge: Edge) -> bool:
 
 
 class _Line:
-    """What goes both ways along an edge."""
+    """The channel between the two ranks of an edge."""
 
     def __init__(self, edge: Edge):
         self.comm = mpi_start.start().control
@@ -195,7 +194,7 @@ class _Line:
         _outbox.append((self.comm.Isend(data, self.peer, self.tag), data))
 
     def next(self) -> tuple[bytes, int, bytes] | None:
-        """What has come, or None."""
+        """The next message, or None."""
         if not any(self.comm.Iprobe(self.peer, self.tag) for _ in range(_LOOKS)):
             return None
         data = np.zeros(LIST + 32, np.uint8)
@@ -205,12 +204,12 @@ class _Line:
 
 
 def _compare(edge: Edge) -> Generator[str | None, None, None]:
-    """Yields None while it waits, then '' or the difference. `Doubt`, thrown in, ends it."""
+    """Yields None while it waits, then '' or the difference. A `Doubt` thrown into it ends it."""
     key, text, line = (edge.group.id, edge.peer), edge.text(), _Line(edge)
     number = _finished[key]
     line.send(_LIST, number, text)
-    found: list[str] | None = None  # what differs from the peer's list, where that has come and counts
-    told = heard = False  # that the lists differ
+    found: list[str] | None = None  # the differences, once the peer's list has arrived and counts
+    told = heard = False  # whether this rank sent, or received, that the lists differ
     try:
         while True:
             come = line.next()
@@ -245,7 +244,7 @@ def _compare(edge: Edge) -> Generator[str | None, None, None]:
 
 
 def before_first_run(instructions: tuple, name: str) -> Callable[[], None] | None:
-    """What a program calls before it runs for the first time; None if there is nothing to compare."""
+    """The function that a program calls before its first run; None if there is nothing to compare."""
     found = [edge for edge in edges(instructions) if edge.whole]
     if not found:
         return None
@@ -286,7 +285,7 @@ def _compare_all(new: list[Edge]) -> None:
 
 
 def rest(waited: float) -> None:
-    """Leave the core to others, the longer the longer this rank has waited: many may wait for one that computes."""
+    """Yield the core to other ranks, for longer the longer this rank has waited: many may wait for one busy rank."""
     if waited < 1e-3:
         os.sched_yield()
     else:
@@ -294,9 +293,9 @@ def rest(waited: float) -> None:
 
 
 def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:
-    """What the records say of a peer that has not answered; None: it may still come.
+    """The conclusion from a silent peer's records; None if it may still answer.
 
-    seen: the operation in which a rank was seen before; it must be seen there twice.
+    seen: for each rank, the operation in which it was last seen; a rank counts as stuck when seen there twice.
     """
     peer, first = edge.peer, next(iter(edge.lines.values()))
     unknown = Doubt() if waited > UNKNOWN else None
@@ -313,7 +312,7 @@ def look(edge: Edge, waited: float, seen: dict[int, int]) -> Doubt | None:
     text = recorder.text_of(region, site)
     own = edge.group.ranks.index(recorder.rank)
     for_this_rank = bool({f"source={own}", f"dest={own}"} & set(text.split()))
-    # A peer that can count its derivatives, of which this rank cannot say how many they are, may have compared before.
+    # A peer that can count its derivatives may already have compared with a list that this rank cannot count.
     if edge.text() == b"?":
         return Doubt()
     if any(role in text for role in SHOWN.values()):

@@ -1,8 +1,8 @@
-"""Ranks compare checksums of the values that enter a mesh of several processes: JAX requires the same ones on all.
+"""Compares checksums of the values that enter a mesh of several processes; JAX requires equal values on all ranks.
 
-Each rank keeps its part of what it was given, so values that differ would go on as one array that is not the same
-everywhere. One comparison for each call: 2 log2(ranks) messages of 17 bytes, as those of the guard, and more only to
-name what differs. MPIJAX_GUARD=0 turns it off.
+Each rank keeps its shard of the value it was given. If values differ, the resulting array would be inconsistent. Each
+call makes one comparison: 2 log2(ranks) messages of 17 bytes, as in the guard. More messages follow only to name the
+difference. MPIJAX_GUARD=0 turns it off.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpijax.runtime.reports.recorder import GUARD, Site, ranges, recorder
 def check(values: Any, leaves: Sequence[Any], places: Sequence[Any]) -> None:
     """Raise MismatchError on all ranks if leaves of `values` that go to a sharding over all processes differ.
 
-    MPI runs. Collective where there are such leaves: of the host, or in the memory of one process that nobody chose.
+    MPI must run. Collective if there are such leaves: host values, or arrays on a single process that are uncommitted.
     """
     chosen = [i for i, (x, place) in enumerate(zip(leaves, places, strict=True)) if _is_compared(x, place)]
     if not chosen or not guard.enabled() or threading.current_thread() is not threading.main_thread():
@@ -69,7 +69,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _first_difference(sums: np.ndarray) -> tuple[int, list[int]]:
-    """Which value is the first that differs, and the ranks that have it as rank 0 does. All ranks are here."""
+    """The first value that differs, and the ranks that agree with rank 0 on it. Collective over all ranks."""
     MPI, comm = mpi_start.start().MPI, mpi_start.start().control
     least, largest = np.empty_like(sums), np.empty_like(sums)
     comm.Allreduce(sums, least, MPI.MIN)

@@ -1,1 +1,1 @@
-"""MPI is started here; Python values, keys and barriers that ranks share."""
+"""Starts MPI, and shares Python values, keys and barriers between ranks."""

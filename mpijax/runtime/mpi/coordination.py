@@ -1,8 +1,8 @@
 """Keys, values and barriers of a job outside of MPI: JAX's distributed client, which libraries use in threads.
 
-MPI may be used by one thread at a time, so rank 0 serves a socket. It listens on the loopback where all ranks run on
-one machine. Whoever connects proves by an HMAC of a nonce that it knows a secret, which the ranks exchange by MPI.
-Nothing is started unless `start` is called.
+Only one thread may use MPI at a time, so rank 0 serves a socket instead. It listens on the loopback interface if all
+ranks run on one machine. A client proves with an HMAC of a nonce that it knows the secret, which the ranks exchange
+over MPI. Nothing runs unless `start` is called.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from mpijax.core.errors import JaxRuntimeError
 from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.runtime.mpi.key_value import Failure, Store
 
-# Bytes of a nonce, of a proof, and of the length before a message.
+# Bytes of a nonce, of a proof, and of a message's length prefix.
 _NONCE, _PROOF, _LENGTH = 32, 32, 8
-# The longest request or answer, in bytes.
+# Maximum bytes of a request or answer.
 _LIMIT = 1 << 28
-# Seconds until a stranger that proves nothing is left, and until a rank has given up on rank 0.
+# Seconds after which rank 0 drops a client without proof, and a rank gives up on rank 0.
 _PATIENCE = 10.0
-# Seconds that an answer may take longer than what was asked to wait for.
+# Seconds that an answer may take beyond the timeout in the request.
 _GRACE = 30.0
 
 THREAD = "mpijax coordination"
 
 
 class Client:
-    """What JAX calls the distributed client. Each call is a connection of its own, so any thread may make it.
+    """JAX's distributed client. Each call opens its own connection, so any thread may call it.
 
-    Raises JaxRuntimeError where keys are missing (NOT_FOUND) or taken (ALREADY_EXISTS), and after the time that the
-    caller gives (DEADLINE_EXCEEDED).
+    Raises JaxRuntimeError for missing keys (NOT_FOUND), existing keys (ALREADY_EXISTS), and after the caller's timeout
+    (DEADLINE_EXCEEDED).
     """
 
     def __init__(self, host: str, port: int, secret: bytes, rank: int):
@@ -68,20 +68,20 @@ class Client:
         return _bytes(self.blocking_key_value_get(key, timeout_in_ms))
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
-        """The keys below one, and their values."""
+        """The keys below `key`, with their values."""
         return [(name, value) for name, value in self._ask(do="below", key=key)]
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         return [(name, _bytes(value)) for name, value in self.key_value_dir_get(key)]
 
     def key_value_delete(self, key: str) -> None:
-        """Forget a key and those below it; one that is not there is no error."""
+        """Delete a key and the keys below it; a missing key is not an error."""
         self._ask(do="delete", key=key)
 
     def wait_at_barrier(
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
     ) -> None:
-        """Wait until all ranks, or those in process_ids, have come here."""
+        """Wait until all ranks, or those in process_ids, have reached this barrier."""
         seconds, ranks = max(timeout_in_ms, 1) / 1000, sorted(process_ids or ())
         self._ask(seconds, do="barrier", name=barrier_id, rank=self._rank, ranks=ranks, seconds=seconds)
 
@@ -147,7 +147,7 @@ async def _serve(listener: socket.socket, size: int, secret: bytes) -> None:
                 writer.write(_message(await _answer(store, await reader.readexactly(length))))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # a rank that ended, or a stranger
+            pass  # a rank that ended, or an unauthorized client
         finally:
             writer.close()
 
@@ -173,7 +173,7 @@ def client() -> Client | None:
 
 
 def start() -> None:
-    """Start the service on rank 0, and give each rank a client; nothing where there is one. Collective."""
+    """Start the service on rank 0 and a client on each rank, unless they exist. Collective."""
     global _client
     size, rank = mpi_start.size(), mpi_start.rank()
     if size == 1 or _client is not None:

@@ -1,8 +1,8 @@
-"""Programs whose communicator has been freed: an error, instead of a call on a handle that means nothing any more.
+"""Programs whose communicator is freed: their next run raises instead of using an invalid handle.
 
-MPICH gives the handle of a freed communicator to the next one, which the program would then use; in Open MPI it points
-to memory that has been given back. So each communicator of the user knows the programs that use it, and tells them
-when it goes. Programs of single operations, which nobody can run again then, go with it.
+MPICH gives the handle of a freed communicator to the next one, which the program would then use. In Open MPI the handle
+points to freed memory. So each communicator of the user keeps the programs that use it, and invalidates them when it is
+freed. Programs of single operations, which can no longer be run, are dropped with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpijax.runtime.mpi import mpi_start
 
 
 def tie(program: Any, instructions: tuple[Any, ...]) -> None:
-    """Have `program` raise RuntimeError at its next run once a communicator of its instructions has been freed."""
+    """Make the next run of `program` raise RuntimeError once a communicator of its instructions has been freed."""
     MPI = mpi_start.start().MPI
     for step in walk(instructions):
         if not isinstance(step, Communicate) or not step.lower.on_communicator:
@@ -33,10 +33,10 @@ def tie(program: Any, instructions: tuple[Any, ...]) -> None:
 
 
 def forget_with(params: Any, action: Callable[[], object]) -> None:
-    """Call `action` once a communicator among an operation's parameters is freed."""
+    """Call `action` when the communicator in an operation's parameters is freed."""
     comm, start = getattr(params.get("comm"), "value", None), mpi_start.start()
     MPI = start.MPI
-    if comm is None and start.survives:  # then another one may take the place of mpijax's own
+    if comm is None and start.survives:  # then another communicator may replace mpijax's own
         comm = start.world
     if comm is not None and comm not in (MPI.COMM_NULL, MPI.COMM_WORLD, MPI.COMM_SELF):
         _tied(comm).actions.append(action)
@@ -44,7 +44,7 @@ def forget_with(params: Any, action: Callable[[], object]) -> None:
 
 @dataclass
 class _Tied:
-    """What goes with a communicator. programs: what each does by it first, and the line."""
+    """The users of a communicator. programs: for each, its first operation on it, and the line."""
 
     programs: dict[Any, tuple[str, str]] = field(default_factory=dict)
     actions: list[Callable[[], object]] = field(default_factory=list)
@@ -63,7 +63,7 @@ def _attribute() -> Any:
 
 
 def forget(comm: Any) -> None:
-    """Programs of single operations on a communicator that is not used any more."""
+    """Drop the programs of single operations on a communicator that is no longer used."""
     _tell(_tied(comm))
 
 

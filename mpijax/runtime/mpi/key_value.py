@@ -1,6 +1,6 @@
-"""The store and the barriers that the ranks of a job share: what `coordination` serves on rank 0.
+"""The store and barriers that the ranks of a job share; `coordination` serves them on rank 0.
 
-A request is a dict with `do`, one of the methods below, and its arguments; the answer is a value, or an error.
+A request is a dict with `do`, the name of a method below, and its arguments. The answer is a value or an error.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class Failure(Exception):
-    """An answer that is an error. It begins with one of gRPC's codes, by which libraries tell errors apart."""
+    """An answer that is an error. It starts with a gRPC code, by which libraries distinguish errors."""
 
 
 class Store:
-    """Texts by keys, and barriers by names. Keys are paths: `a/b` is below `a`."""
+    """Strings by key, and barriers by name. Keys are paths: `a/b` is below `a`."""
 
     def __init__(self, size: int):
         self._size = size
@@ -23,7 +23,7 @@ class Store:
         self._barriers: dict[str, _Barrier] = {}
 
     async def answer(self, request: Any) -> Any:
-        """Raises Failure, also for requests that are none."""
+        """Answer a request. Raises Failure, also for invalid requests."""
         name = request.pop("do", None) if isinstance(request, dict) else None
         call = _REQUESTS.get(name) if isinstance(name, str) else None
         if call is None:
@@ -46,7 +46,7 @@ class Store:
         return value
 
     async def get(self, key: str, seconds: float) -> str:
-        """Waits so long for the key; 0: not at all."""
+        """Waits up to `seconds` for the key; 0: does not wait."""
         if key not in self._values and seconds <= 0:
             raise Failure(f"NOT_FOUND: Config key {key} not found.")
         try:
@@ -59,17 +59,17 @@ class Store:
             ) from None
 
     async def below(self, key: str) -> list[tuple[str, str]]:
-        """The keys below one, and their values."""
+        """The keys below `key`, with their values."""
         folder = key.rstrip("/") + "/"
         return sorted((k, v) for k, v in self._values.items() if k.startswith(folder))
 
     async def delete(self, key: str) -> None:
-        """A key and those below it."""
+        """Delete a key and the keys below it."""
         for name, _ in [*await self.below(key), (key, "")]:
             self._values.pop(name, None)
 
     async def barrier(self, name: str, rank: int, ranks: list[int], seconds: float) -> None:
-        """Wait until all of `ranks` (none: all of the job) are here."""
+        """Wait until all of `ranks` (empty: all ranks of the job) are here."""
         wanted = frozenset(ranks or range(self._size))
         barrier = self._barriers.setdefault(name, _Barrier(wanted))
         if barrier.wanted != wanted or rank not in wanted:
@@ -77,7 +77,7 @@ class Store:
         barrier.here.add(rank)
         if barrier.here == wanted:
             barrier.passed.set()
-            del self._barriers[name]  # the next ones to come meet anew
+            del self._barriers[name]  # later arrivals form a new barrier
         try:
             await asyncio.wait_for(barrier.passed.wait(), seconds)
         except TimeoutError:

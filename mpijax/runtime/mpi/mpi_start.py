@@ -1,8 +1,8 @@
-"""MPI starts here, once, at the first use of devices or communication; never at import or while tracing.
+"""Starts MPI, once, at the first use of devices or communication; never at import or while tracing.
 
-`world()` is the communicator of everything mpijax sends: a private duplicate of ``MPI_COMM_WORLD``, so that
-messages of the user's own mpi4py code never match ours. With more than one rank an uncaught exception ends
-the whole job (the other ranks would wait for this one for ever).
+`world()` is the communicator of all mpijax communication: a private duplicate of ``MPI_COMM_WORLD``, so messages of the
+user's mpi4py code never match ours. With more than one rank, an uncaught exception ends the whole job, because the
+other ranks would wait for this one forever.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from mpijax.runtime.reports.recorder import recorder
 _lock = threading.RLock()
 _state: "Start | None" = None
 
-# (variable with the number of processes, launcher): set by the launcher in every process it starts
+# (variable with the number of processes, launcher): set by the launcher in every process that it starts
 _LAUNCHER_SIZES = (
     ("PMI_SIZE", "an MPICH-like mpirun (Hydra), or srun --mpi=pmi2,"),
     ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"),
@@ -36,13 +36,13 @@ _LAUNCHER_SIZES = (
 
 
 class Start:
-    """What is decided when MPI starts.
+    """The properties fixed when MPI starts.
 
-    Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks
-    must hand their core over (more ranks than cores); `overlaps`, whether exchanges go on beside computation, as
-    rank 0 says; `lanes`, whether messages to ranks of this node may go through memory; `control`, a
-    communicator for what ranks agree on apart from programs; `launched`, whether a launcher started the ranks; `ext`,
-    the module with the communication shims; `survives`, whether MPI goes on when a rank dies (`distributed.survivors`).
+    Attributes: `world`, the private communicator (mpi4py); `rank`, `size`; `yields`, whether waiting ranks must yield
+    their core (more ranks than cores); `overlaps`, whether exchanges progress during computation, as rank 0 decides;
+    `lanes`, whether messages to ranks of this node may use shared memory; `control`, a communicator for agreements
+    outside of programs; `launched`, whether a launcher started the ranks; `ext`, the module with the communication
+    shims; `survives`, whether MPI continues after a rank's death (`distributed.survivors`).
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,9 @@ class Start:
 
         finalizes = False
         if "mpi4py.MPI" not in sys.modules:
-            # A level above SERIALIZED makes every small call take locks: 2.0 µs instead of 0.2 µs an
-            # allreduce.
+            # Above SERIALIZED, every small call takes locks: an allreduce takes 2.0 µs instead of 0.2 µs.
             mpi4py.rc.thread_level = "serialized"
-            # mpi4py would leave MPI before the exit status is known.
+            # mpi4py would finalize MPI before the exit status is known.
             finalizes = mpi4py.rc.finalize is not False
             mpi4py.rc.finalize = False
             leftovers.remove()
@@ -68,7 +67,7 @@ class Start:
         self.launched = "MPIJAX_BOOTSTRAP" not in os.environ
         self.survives = _survives(MPI)
         self._finalizes = finalizes
-        _end_job_with_errors()  # again: the program may have its own hook by now
+        _end_job_with_errors()  # again: the program may have installed its own hook
         world = meeting.duplicate_of_all(MPI) if MPI.COMM_WORLD.size > 1 else MPI.COMM_WORLD.Dup()
         leftovers.forget_names()
         self.take(world)
@@ -77,16 +76,16 @@ class Start:
         atexit.register(_look_back, self)
 
     def go_on(self, world: Any) -> None:
-        """Let the ranks of a communicator be the job from now on: others have died.
+        """Continue the job with the ranks of a communicator, because others have died.
 
-        Open MPI's MPI_Finalize may wait for a rank that has died. So these ranks meet, and end without it.
+        Open MPI's MPI_Finalize may wait for a dead rank. So these ranks meet at exit, and exit without it.
         """
         self._finalizes = False
         self.take(world)
         atexit.register(_meet, self)
 
     def take(self, world: Any) -> None:
-        """Make this the job of the ranks of a communicator, which becomes mpijax's own. Collective over them."""
+        """Make the ranks of a communicator the job; mpijax takes over the communicator. Collective over them."""
         MPI, self.world, finalizes = self.MPI, world, self._finalizes
         self.rank, self.size = world.rank, world.size
         self.world.Set_name("mpijax")
@@ -106,7 +105,7 @@ class Start:
                 self.ext.handle(self.control), self.ext.handle(self.world), finalizes,
                 all(self.world.allgather(finalizes)),
             )  # fmt: skip
-            # Where MPI survives a death, its error tells of it, and no rank may end the job that sees it in a record.
+            # If MPI survives a death, its error reports it; a rank must not end the job because of a record.
             known = MPI.COMM_SELF if self.survives else node
             recorder.share(self.world, known, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
             self._open_lanes(node)
@@ -115,9 +114,9 @@ class Start:
         node.Free()
 
     def _share_nodes(self, node: Any) -> None:
-        """Let ranks of a node communicate through memory that they share, unless MPIJAX_SHARED_MEMORY=0.
+        """Let ranks of a node communicate through shared memory, unless MPIJAX_SHARED_MEMORY=0.
 
-        Where every rank has a CPU they poll there, else they sleep.
+        They poll if every rank has a CPU, and otherwise sleep.
         """
         setting = os.environ.get("MPIJAX_SHARED_MEMORY", "1").lower()
         wanted = all(self.world.allgather(setting not in ("0", "off", "false", "no") and not self.survives))
@@ -128,13 +127,13 @@ class Start:
         self._polls = wanted and not any(yields)
 
     def name_child(self, parent: Any, child: Any) -> Any:
-        """A communicator that all ranks of `parent` have just made of it, of which messages may go through memory."""
+        """Number a communicator that all ranks of `parent` have just made from it, so that it may use lanes."""
         if (number := self.ext.next_lane_group(self.ext.handle(parent))) and child != self.MPI.COMM_NULL:
             self.ext.set_lane_group(self.ext.handle(child), number)
         return child
 
     def _open_lanes(self, node: Any) -> None:
-        """Let messages of programs go through memory too, where ranks poll. A run keeps other threads out."""
+        """Let messages of programs use shared memory too, if ranks poll. A run keeps other threads out."""
         if not self._polls or not 1 < node.Get_size() <= _LANE_RANKS:
             return
         self.lanes = self.ext.open_lanes(self.ext.handle(node))
@@ -142,29 +141,29 @@ class Start:
             self.ext.set_lane_group(self.ext.handle(comm), 1 + number)
 
 
-# Ranks of a node up to which there are lanes from each to each: 66 kB of memory for each pair and direction.
+# Maximum number of ranks of a node with lanes: each pair and direction takes 66 kB of memory.
 _LANE_RANKS = 16
 
-# Ranks on a CPU above which waiting ranks test rarely: their tests alone would keep it busy.
+# Above this number of ranks per CPU, waiting ranks test rarely, because tests alone would keep the CPU busy.
 _CROWDED = 4
 
 
 def _survives(MPI: Any) -> bool:
-    """Whether the library revokes and shrinks communicators: User Level Failure Mitigation, which `--with-ft ulfm` of
-    Open MPI's mpirun turns on."""
+    """Whether the library can revoke and shrink communicators: User Level Failure Mitigation, which Open MPI's
+    `mpirun --with-ft ulfm` turns on."""
     enabled = os.environ.get("OMPI_MCA_mpi_ft_enable", "0").lower() in ("1", "true", "yes")
     return enabled and MPI.Get_library_version().startswith("Open MPI")
 
 
 def _ranks_per_cpu(node: Any) -> float:
-    """Of this node, as far as affinity masks and quotas allow. Collective over its ranks."""
+    """Ranks per CPU on this node, given affinity masks and quotas. Collective over its ranks."""
     masks = node.allgather((cpus.affinity(), cpus.cgroup_cpus()))
     available = min([len(frozenset().union(*(mask for mask, _ in masks)))] + [quota for _, quota in masks])
     return len(masks) / available
 
 
 def _must_yield(ranks_per_cpu: float) -> bool:
-    """Whether a rank that polls keeps another from running. Raises ValueError for an unknown setting."""
+    """Whether a polling rank would keep another one from running. Raises ValueError for an unknown setting."""
     choice = os.environ.get("MPIJAX_WAIT", "").lower()
     if choice not in ("", "block", "yield"):
         raise ValueError(f"MPIJAX_WAIT must be 'block' or 'yield', got {choice!r}")
@@ -172,7 +171,7 @@ def _must_yield(ranks_per_cpu: float) -> bool:
 
 
 def start() -> Start:
-    """Starts MPI if it has not been; the same object every time. Collective over all ranks on the first call.
+    """Start MPI if it is not running; always the same object. The first call is collective over all ranks.
 
     Raises RuntimeError once MPI has been finalized.
     """
@@ -216,7 +215,7 @@ def size() -> int:
 
 
 def library_version() -> str:
-    """``MPICH Version: 5.0.2`` or ``Open MPI v5.0.11``: what the MPI library says first of itself."""
+    """The first line of the MPI library's version: ``MPICH Version: 5.0.2`` or ``Open MPI v5.0.11``."""
     return _name(start().MPI.Get_library_version())
 
 
@@ -225,7 +224,7 @@ def _name(library: str) -> str:
 
 
 def _leave_parents_job() -> None:
-    """A process that a rank starts inherits the launcher's variables, not the connection they name: it is alone."""
+    """Remove the launcher's variables in a child process of a rank, which inherits them but not their connection."""
     number = os.environ.get("PMI_FD", "")
     try:
         connected = not number.isdigit() or stat.S_ISSOCK(os.fstat(int(number)).st_mode)
@@ -249,8 +248,7 @@ def _import_mpi() -> Any:
 
 
 def _import_shims(MPI: Any) -> Any:
-    """The compiled shims, checked to call the library that mpi4py runs: two MPI libraries in one process
-    corrupt both."""
+    """The compiled shims, checked to use the same MPI library as mpi4py: two libraries in one process corrupt both."""
     library = _name(MPI.Get_library_version())
     rebuild = (
         "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip "
@@ -276,8 +274,7 @@ def _import_shims(MPI: Any) -> Any:
 
 
 def _check_launcher(size: int, library: str) -> None:
-    """N copies of rank 0 of 1: the launcher belongs to another MPI, and every process thinks that it is
-    alone."""
+    """Raise if a launcher of another MPI started N copies of rank 0 of 1, where every process believes it is alone."""
     if size > 1:
         return
     # Set by mpijax.distributed while it starts MPI.
@@ -291,7 +288,7 @@ def _check_launcher(size: int, library: str) -> None:
     for variable, launcher in _LAUNCHER_SIZES:
         expected = os.environ.get(variable, "")
         if variable == "PMI_SIZE" and not {"PMI_FD", "PMI_PORT"} & os.environ.keys():
-            continue  # left behind by a job of which this process is no part
+            continue  # a leftover of a job that this process does not belong to
         if expected.isdigit() and int(expected) > 1:
             raise RuntimeError(
                 f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "
@@ -301,12 +298,12 @@ def _check_launcher(size: int, library: str) -> None:
             )
 
 
-# Seconds that a rank which ends waits for others to end.
+# Seconds that a rank waits at exit for others to reach theirs.
 _MEETING = 10.0
 
 
 def _meet(mpi: Start) -> None:
-    """Wait until all ranks end, or a while."""
+    """Wait until all ranks reach this point, or the time is over."""
     if mpi.MPI.Is_finalized():
         return
     end = time.monotonic() + _MEETING
@@ -317,7 +314,7 @@ def _meet(mpi: Start) -> None:
 
 
 def _look_back(mpi: Start) -> None:
-    """At the end of the program: end the job if ranks ran different collectives; tell of a message that is left."""
+    """At exit: end the job if ranks ran different collectives; report a message that nobody received."""
     watchdog.end_if_diverged()
     MPI, status = mpi.MPI, mpi.MPI.Status()
     if MPI.Is_finalized() or recorder.progress(recorder.mine)[1] or _users_threads():
@@ -335,14 +332,14 @@ def _look_back(mpi: Start) -> None:
 
 
 def _users_threads() -> int:
-    """How many threads beside the main one are not mpijax's own, whose names say so: those do not communicate."""
+    """The number of threads, except the main one, without mpijax's name prefix; mpijax's threads do not communicate."""
     return sum(not thread.name.startswith("mpijax") for thread in threading.enumerate()) - 1
 
 
-# Looks for messages, which libraries may hand over a little late.
+# How often to probe for messages, which libraries may deliver slightly late.
 _LOOKS = 100
 
-# Seconds for srun to read what a rank said last: it drops what is unread when the step is cancelled.
+# Seconds for srun to read a rank's last output; it drops unread output when the step is cancelled.
 _READING = 0.3
 
 
@@ -350,7 +347,7 @@ _copied = False  # this process was forked from a rank
 
 
 def _running() -> Any:
-    """mpi4py's MPI while it runs on several ranks, of which this process is one, whoever started it; else None."""
+    """mpi4py's MPI, whoever started it, if it runs on several ranks and this process is one of them; else None."""
     MPI = getattr(sys.modules.get("mpi4py"), "MPI", None)
     if _copied or MPI is None or not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
         return None
@@ -358,7 +355,7 @@ def _running() -> Any:
 
 
 def _end_job_with_errors() -> None:
-    """Makes an uncaught exception of a rank end the job, after its traceback is printed once."""
+    """Install an excepthook that ends the job after printing the traceback once."""
     previous = sys.excepthook
     if getattr(tracebacks.behind(previous), "ends_job", False):
         return
@@ -369,21 +366,21 @@ def _end_job_with_errors() -> None:
             previous(kind, value, trace)
             return
         rank = MPI.COMM_WORLD.rank
-        output.flush()  # what the program printed before comes first
+        output.flush()  # the program's earlier output comes first
         try:
             if tracebacks.behind(previous) is sys.__excepthook__:
                 tracebacks.leave_out_own_frames(value)
                 output.say(rank, "".join(traceback.format_exception(value)))
-            else:  # another library formats tracebacks: let it, and say whose this was
+            else:  # another library formats tracebacks: let it, and add the rank
                 previous(kind, value, trace)
                 output.say(rank, "ended by the exception above")
             output.flush()
         finally:
-            if not hasattr(sys, "ps1"):  # an interactive session goes on
+            if not hasattr(sys, "ps1"):  # an interactive session continues
                 status = 130 if issubclass(kind, KeyboardInterrupt) else 1
                 output.wait_until_read()
                 if _state is not None and not _state.launched:
-                    os._exit(status)  # nobody kills a rank that aborts: it goes, and the coordinator tells the others
+                    os._exit(status)  # exit, since nobody kills a rank that aborts; the coordinator informs the others
                 if "SLURM_STEP_ID" in os.environ:
                     time.sleep(_READING)
                 MPI.COMM_WORLD.Abort(status)
@@ -398,12 +395,12 @@ def _leave_to_parent() -> None:
 
 
 def _come_late() -> None:
-    """At the end of a program: start if the other ranks may, which are then told that this one has ended."""
+    """At exit: start mpijax if other ranks may, so that they learn that this one has ended."""
     if _state is None and _running() is not None:
         start()
 
 
-# Programs that start MPI by mpi4py may end, or raise, before they first communicate by mpijax.
+# A program that starts MPI with mpi4py may end, or raise, before it first communicates through mpijax.
 _end_job_with_errors()
 os.register_at_fork(after_in_child=_leave_to_parent)
 atexit.register(_come_late)

@@ -1,7 +1,7 @@
-"""Collectives of Python values, outside of programs: recorded, and waited for, as those of programs are.
+"""Collectives of Python values, outside of programs; recorded and watched as those of programs are.
 
-They use a communicator apart from that of programs, so that a rank which runs a program meanwhile is waited for, and
-reported, instead of matching it. All of them communicate.
+They use a separate communicator. If a rank runs a program meanwhile, these collectives wait and are reported; they
+never match the program's. All functions communicate.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mpijax.runtime.reports.recorder import Site, recorder
 
 
 def recorded(what: str, comm: Any = None, users: bool = False, nbytes: int = 0) -> AbstractContextManager[None]:
-    """Notes what Python does inside on a communicator (default: the one for values), at the user's line.
+    """Records a Python operation on a communicator (default: the one for values), at the user's line.
 
-    Entering it raises RuntimeError if another thread of this rank communicates.
+    Entering the context raises RuntimeError if another thread of this rank communicates.
     """
     start = mpi_start.start()
     if start.size == 1:
@@ -28,12 +28,12 @@ def recorded(what: str, comm: Any = None, users: bool = False, nbytes: int = 0) 
     source = current_source()
     group = recorder.group(start.control if comm is None else comm, start.world, users)
     if group is not None and comm is None:
-        group.name = "all ranks"  # that this communicator is another than that of programs tells a reader nothing
+        group.name = "all ranks"  # the user need not know that this communicator is a separate one
     return recorder.operation(Site(what, str(source) if source.file else "", group), nbytes=nbytes)
 
 
 def allgather(value: Any, what: str) -> list[Any]:
-    """The values of all ranks, in their order. `what` is the name of the operation in reports."""
+    """The values of all ranks, in rank order. what: the operation's name in reports."""
     size = mpi_start.size()
     if size == 1:
         return [value]
@@ -47,7 +47,7 @@ def allgather(value: Any, what: str) -> list[Any]:
 
 
 def alltoall(values: list[Any], what: str) -> list[Any]:
-    """What each rank has for this one, of a value for each rank."""
+    """The values that all ranks have for this one. values: one for each rank."""
     if mpi_start.size() == 1:
         return values
     with recorded(what):
@@ -70,7 +70,7 @@ def bcast(value: Any, root: int, what: str) -> Any:
 
 
 def any_rank(flag: bool, what: str) -> bool:
-    """Whether it is true on any rank."""
+    """Whether the flag is true on any rank."""
     if mpi_start.size() == 1:
         return bool(flag)
     start = mpi_start.start()

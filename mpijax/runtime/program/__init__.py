@@ -1,1 +1,1 @@
-"""Compiled programs: loaded, called, kept on disk, explained."""
+"""Loads, calls, caches and explains compiled programs."""

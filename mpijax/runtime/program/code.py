@@ -1,7 +1,7 @@
-"""Machine code of kernels: in this process, on disk, or made now.
+"""Provides machine code of kernels: from this process, from disk, or newly compiled.
 
-Kernels have baseline code first, where a program says so; `optimized` makes better code of it, which takes its place in
-this process and on disk. Programs that are loaded keep what they have until they are given the other (`tiers`).
+Kernels start with baseline code if a program says so. `optimized` makes better code, which replaces it in this process
+and on disk. Loaded programs keep their code until they are given the better one (`tiers`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
-# What is in memory, by the names of kernels and of files, as long as programs or plans have it, or it is recent.
+# Loaded code, by the names of kernels and of files, while programs or plans use it, or it is recent.
 _kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _files: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _recent: deque[Code] = deque(maxlen=1024)
 _lock = threading.Lock()
-# A file either is an object, or names the object that holds the kernel together with others.
+# A file either is an object, or names the object file that contains the kernel and others.
 _REFERENCE = b"see "
-# Kernels of fewer lines are not worth a thread that compiles them.
+# Kernels with fewer lines are not worth a thread to compile them.
 LINES_FOR_A_THREAD = 1000
 
 
@@ -38,7 +38,7 @@ def _disk() -> DiskCache | None:
 
 
 class Addresses(dict[str, int]):
-    """Addresses of kernels, by name, and what they lie in."""
+    """Addresses of kernels, by name, and the objects that contain them."""
 
     def __init__(self, codes: dict[str, Code]):
         super().__init__({name: code[name] for name, code in codes.items()})
@@ -46,16 +46,16 @@ class Addresses(dict[str, int]):
 
     @property
     def baseline(self) -> bool:
-        """Whether better code can be made for one of them."""
+        """Whether better code can be made for any of them."""
         return any(code.ir is not None for code in self.codes.values())
 
 
 def addresses(kernels: Mapping[str, Any], baseline: bool = False) -> Addresses:
-    """The address of each kernel, compiling (a `KernelCode`) those that neither this process nor the disk knows.
+    """The address of each kernel. Compiles those (as `KernelCode`) that are neither in this process nor on disk.
 
-    New kernels are compiled together, which is quicker than one by one; many of them by several threads.
+    New kernels are compiled together, which is faster than one by one; many of them in several threads.
 
-    baseline: baseline code will do.
+    baseline: whether baseline code is enough.
     """
     found = {n: known for n in kernels if (known := _kernels.get(n)) is not None}
     if len(found) < len(kernels):
@@ -75,7 +75,7 @@ def addresses(kernels: Mapping[str, Any], baseline: bool = False) -> Addresses:
 
 
 def optimized(known: Addresses) -> Addresses:
-    """The same kernels with optimised code in place of baseline code, which is compiled if nobody has done it."""
+    """The same kernels with optimized code instead of baseline code; compiles it if it does not exist."""
     for code in known.codes.values():
         if code.ir is not None and code.better is None:
             code.better = _keep(_optimized(code.ir, code.key), code.key)
@@ -83,7 +83,7 @@ def optimized(known: Addresses) -> Addresses:
 
 
 def _optimized(ir: bytes, key: str | None) -> bytes:
-    """The object file of optimised code, which takes the place of baseline code on disk."""
+    """The object file of optimized code; it replaces the baseline code on disk."""
     cache = _disk()
 
     def compiled() -> bytes:
@@ -109,7 +109,7 @@ def _load_from(cache: DiskCache | None, name: str) -> Code | None:
 
 
 def _load_file(cache: DiskCache, key: str) -> Code | None:
-    """A file of machine code; None if it is gone."""
+    """The code in a cache file; None if the file is gone."""
     known = _files.get(key)
     if known is not None:
         return known
@@ -118,7 +118,7 @@ def _load_file(cache: DiskCache, key: str) -> Code | None:
 
 
 def _keep(content: bytes, key: str | None) -> Code:
-    """What is kept as `content`, in memory."""
+    """Load stored content into memory, and register its kernels."""
     data, ir = divided(content)
     code = llvm.load_object(data)
     code.key, code.ir = key, ir
@@ -130,7 +130,7 @@ def _keep(content: bytes, key: str | None) -> Code:
 
 
 def objects_of(names: Iterable[str]) -> dict[str, list[str]] | None:
-    """The files that hold these kernels, each with those it has; None if one is in no file."""
+    """The files that contain these kernels, each with its kernels; None if a kernel is in no file."""
     files: dict[str, list[str]] = {}
     for name in names:
         code = _kernels.get(name)
@@ -141,7 +141,7 @@ def objects_of(names: Iterable[str]) -> dict[str, list[str]] | None:
 
 
 def load_objects(files: dict[str, list[str]]) -> dict[str, Code] | None:
-    """The kernels of which `objects_of` told; None if a file is gone."""
+    """The kernels listed by `objects_of`, loaded; None if a file is gone."""
     cache, found = _disk(), {}
     with _lock:
         for key, names in files.items():
@@ -168,7 +168,7 @@ def _compile(codes: dict[str, KernelCode], cache: DiskCache | None, baseline: bo
 def _compiled(
     codes: dict[str, KernelCode], cache: DiskCache | None, baseline: bool
 ) -> tuple[bytes, str | None]:
-    """Machine code of kernels that are one module, as it is kept, and the file that has it."""
+    """The stored form of the machine code of kernels in one module, and the key of its file."""
     text, optimize = module_text(list(codes.values())), any(c.optimize for c in codes.values())
     key = None if cache is None else cache_key(text)
 
@@ -189,10 +189,10 @@ def _compiled(
 
 
 def _modules(codes: dict[str, KernelCode], threads: int) -> list[list[str]]:
-    """Names of kernels that are compiled together.
+    """Names of kernels to compile together, a list for each module.
 
-    Those that LLVM's passes run on share kernels, and are one module. The others are a module for each thread, about
-    equally long.
+    Kernels that need LLVM's passes share code and form one module. The others form one module per thread, of about
+    equal length.
     """
     optimized = [n for n, code in codes.items() if code.optimize]
     lines = {n: code.define.count("\n") for n, code in codes.items() if not code.optimize}

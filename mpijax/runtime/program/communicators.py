@@ -1,4 +1,4 @@
-"""The communicators of groups of ranks along mesh axes, each made once."""
+"""The communicators of groups of ranks along mesh axes; each is created once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _communicators: dict[Any, Any] = {}
 def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...], ...] | None = None, line: str = ""):
     """The communicator (of mpi4py) of this rank's group along mesh axes, ranked in row-major order of `names`.
 
-    groups: positions along the axes, divided once more; ranked in the order in which a group lists them.
-    Made once per mesh, axes and groups; the first time is collective over all ranks of the mesh. Raises MismatchError
-    on all of them then if they mean different ones. line: the user's, for that error.
+    groups: subgroups of positions along the axes; ranks are numbered in the order in which their group lists them.
+    Created once per mesh, axes and groups; the creation is collective over all ranks of the mesh. It raises
+    MismatchError on all of them if they request different communicators. line: the user's line, for that error.
     """
     key = (mesh, names, groups)
     found = _communicators.get(key)
@@ -49,7 +49,7 @@ def communicator(mesh: Any, names: tuple[Any, ...], groups: tuple[tuple[int, ...
 
 
 def _of_ranks(ranks: list[int], meant: _Meant) -> Any:
-    """The communicator of some ranks, which others have no part in making: they may do something else."""
+    """The communicator of the given ranks. Other ranks take no part in its creation and may do something else."""
     world = mpi_start.world()
     if len(ranks) == world.Get_size():
         return world
@@ -65,18 +65,18 @@ def _of_ranks(ranks: list[int], meant: _Meant) -> Any:
 
 
 def made() -> list[Any]:
-    """The communicators of mesh axes that have been made so far."""
+    """The communicators of mesh axes created so far."""
     return list(_communicators.values())
 
 
 def forget() -> None:
-    """Make them anew, of other ranks."""
+    """Drop all communicators, because the job's ranks have changed."""
     _communicators.clear()
 
 
 @dataclass(frozen=True)
 class _Meant:
-    """Which communicator is to be made, on all ranks the same. line: of the operation that needs it first, or ""."""
+    """The communicator to create, which ranks must agree on. line: of the first operation that needs it, or ""."""
 
     mesh: Any
     names: tuple[Any, ...]
@@ -95,12 +95,12 @@ class _Meant:
         return hashlib.blake2b(repr(everything).encode(), digest_size=16).digest()
 
 
-# Devices of a mesh, and characters of groups, that an error shows.
+# Maximum number of devices of a mesh, and of characters of groups, in an error.
 _IDS, _GROUPS = 32, 200
 
 
 def _split(comm: Any, color: int, rank: int, meant: _Meant) -> Any:
-    """The part of a communicator. All of its ranks compare what they mean: colours of different axes may be equal."""
+    """Splits a communicator. Its ranks first compare their requests, since different axes may give equal colours."""
     group = recorder.group(comm, mpi_start.world())
     with recorder.operation(Site(f"making the communicator of mesh axes {meant.names}", meant.line, group), GUARD):
         if group is not None and guard.enabled():

@@ -1,7 +1,7 @@
-"""Running things: eager operations, traced programs, and the calls of jitted functions.
+"""Runs eager operations, traced programs, and calls of jitted functions.
 
-Eager operations and jitted functions take one path: a Jaxpr is planned, its kernels are compiled or found
-compiled, and the executor runs the program. Programs are found again by the types of their arguments.
+Eager operations and jitted functions take one path: a Jaxpr is planned, its kernels are compiled or loaded, and the
+executor runs the program. Programs are cached by the types of their arguments.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _no_value(name: str, x: Any) -> str:
 
 
 def physical(x: Any, aval) -> Any:
-    """An argument as the executor takes it: an array, or a C-contiguous and aligned ndarray of the right dtype."""
+    """An argument in the executor's form: an array, or a C-contiguous, aligned ndarray of the right dtype."""
     if isinstance(x, ArrayBase):
         return x
     if isinstance(x, Tracer):
@@ -67,7 +67,7 @@ def physical(x: Any, aval) -> Any:
 
 
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run an operation whose program is not known; remember it under `key` unless that is None: it has no hash."""
+    """Run an operation without a cached program; caches it under `key`, which is None if it is not hashable."""
     avals = tuple([typeof(x) for x in args])
     program = _eager_program(primitive, avals, params, args)
     if key is not None:
@@ -85,7 +85,7 @@ _tables: dict[int, dict] = {}
 
 
 def forget() -> None:
-    """Programs of single operations: those over ranks that are gone cannot run any more."""
+    """Drop the programs of single operations: those over ranks that are gone can no longer run."""
     for programs in _tables.values():
         programs.clear()
 
@@ -93,9 +93,9 @@ def forget() -> None:
 def shardings_of(
     args: Sequence[Any], names: Callable[[], list[str]] | None = None, default: Any = None
 ) -> tuple[Any, ...] | None:
-    """Layouts of the arguments of which this rank has a shard, or that say where results go; None without any.
+    """Layouts of the arguments that are shards or decide where results go; None if there are none.
 
-    names: gives those of the arguments, for errors. default: see `compile_jaxpr`.
+    names: returns the arguments' names, for errors. default: see `compile_jaxpr`.
     """
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
     if all(s is None or not s.is_followed for s in found):
@@ -106,8 +106,8 @@ def shardings_of(
 
 
 def _check_devices(args: Sequence[Any], held, layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
-    """Raise ValueError for arrays put on different devices of this process, on others than the mesh in context has, or
-    over different ranks: which ones are meant cannot be known."""
+    """Raise ValueError for arrays on different devices of this process, on devices outside the mesh in context, or over
+    different ranks: the choice would be ambiguous."""
     here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
     spread = [i for i, s in enumerate(held) if s is not None and (hasattr(s, "mesh") or s.is_elsewhere)]
     other = next((i for i in spread if held[i].processes != held[spread[0]].processes), None)
@@ -151,7 +151,7 @@ def _eager_program(primitive: Primitive, avals, params, args):
 
 
 def _check_execution(name: str) -> None:
-    """Raise RuntimeError under `no_execution`: called where a program is not found by the options' key."""
+    """Raise RuntimeError under `no_execution`. Called when no program is cached under the options' key."""
     if config.values.jax_no_execution:
         raise RuntimeError(
             f"jit({name}) would be executed, but the no_execution config option is set; eval_shape, make_jaxpr and "
@@ -169,9 +169,9 @@ def compile_jaxpr(
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
-    default: how results lie if no argument says it, where that is not as the options have it. keep: whether to look
-        there and to write it: not for single operations, which are planned as quickly, and whose result may be their
-        argument.
+    default: the layout of results that no argument determines, if the options do not determine it. keep: whether to
+        read and write the disk cache. Not used for single operations: they are planned as quickly, and their result
+        may be their argument.
     """
     reports.compiling(name, closed.in_avals)
     if donated:
@@ -193,7 +193,7 @@ def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_sha
 
 
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
-    """An eager `jit` equation: the compiled program on concrete arguments."""
+    """An eager `jit` equation: runs the compiled program on concrete arguments."""
     shardings = shardings_of(args) or ()
     program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
 
@@ -206,7 +206,7 @@ def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
 
 
 def dispatch(jitted, args, kwargs):
-    """Call a jitted function outside of any trace, for types it has not met, or with static arguments."""
+    """Call a jitted function outside of any trace, for uncached argument types, or with static arguments."""
     statics, dynamic, _ = jitted._split(args, kwargs)
     leaves, in_tree = tree.tree_flatten(dynamic)
     if has_views(leaves):
@@ -260,7 +260,7 @@ def _call_watched(jitted, args, kwargs):
 
 @functools.cache
 def _checking(_options: int) -> Eager:
-    """Programs of single operations under options that check them; others do not get into this table."""
+    """The cache of single-operation programs under options that check them, separate from other programs."""
     return Eager(typeof, _first_evaluation, physical)
 
 
@@ -269,12 +269,12 @@ evaluate = Eager(typeof, _first_evaluation, physical)
 
 
 def evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """`evaluate`, while an option is set that checks single operations, as `debug_nans` does."""
+    """`evaluate` under an option that checks single operations, such as `debug_nans`."""
     run = partial(_checking(config.trace_key()), primitive, args, params)
     if config.values.jax_debug_key_reuse:
         return key_reuse.watched_operation(primitive, args, params, run)
     return run()
 
 
-# This module is loaded when something is computed for the first time; importing mpijax leaves Python's hook as it is.
+# This module is loaded at the first computation, so importing mpijax alone does not change Python's excepthook.
 tracebacks.install()

@@ -1,4 +1,4 @@
-"""What a compiled program sends and holds, by the user's lines: as data, and as a table."""
+"""Explains, by the user's lines, what a compiled program sends and holds: as data, and as a table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mpijax.runtime.program.traffic import Sent, sent
 
 
 def explanation(plan: Plan) -> dict[str, Any]:
-    """What this rank sends in one run of a program, and why; which arrays are made whole; and how much memory it needs.
+    """This rank's messages in one run of a program, their reasons, the arrays that are gathered, and the memory needed.
 
-    The result is plain data. `lines`: one entry for each communication. `whole`: the arrays. Sizes are in bytes.
+    The result is plain data. `lines`: one entry for each communication. `whole`: gathered arrays. Sizes are in bytes.
     """
     memory = plan.memory()
     messages = sent(plan)
@@ -43,7 +43,7 @@ def _whole(g: Gathered) -> dict[str, Any]:
 
 
 def _avoid(g: Gathered) -> str:
-    """Which annotation keeps the array split."""
+    """The annotation that keeps the array split."""
     if not g.instead:
         return "no sharding of this operand is enough: do the step in a jax.shard_map, or on a smaller array"
     if g.argument >= 0:
@@ -60,9 +60,9 @@ def explained(plan: Plan) -> str:
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """The table of an `explanation`: a row for each communication; below it arrays made whole, and totals.
+    """An `explanation` as a table: a row for each communication; below it gathered arrays, and totals.
 
-    The column `memory` has the bytes of what this rank receives.
+    The column `memory` has the bytes that this rank receives.
     """
     rows = [("line", "operation", "times", "bytes each", "bytes", "memory", "why")]
     rows += [
@@ -80,7 +80,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 
 def _at(x: dict[str, Any]) -> str:
-    """The line; none of them returns the results."""
+    """The source line; "-" for the communication of results, which has none."""
     return str(Source(x["file"], x["line"], x["function"])) if x["file"] else "-"
 
 

@@ -1,4 +1,4 @@
-"""Calls of MPI in place of a program's communication: which communicator, which datatype, how many elements."""
+"""Links a program's communication to MPI calls: communicator, datatype and counts."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program.communicators import communicator
 from mpijax.runtime.reports.recorder import MESSAGES, VARYING, recorder
 
-# What MPI can do beside computation, and bytes from which its non-blocking form costs nothing.
+# Exchanges that MPI can overlap with computation, and the bytes above which their non-blocking form costs nothing.
 EARLY = frozenset((
     Exchange.ALLREDUCE, Exchange.REDUCE_SCATTER, Exchange.ALLGATHER, Exchange.ALLTOALL, Exchange.BCAST,
     Exchange.SENDRECV, Exchange.PERMUTE,
 ))  # fmt: skip
 EARLY_ABOVE = 1 << 16
-# Messages of a run from which lanes pay: the first of them go by MPI.
+# The number of messages per run above which lanes pay off; their first messages go through MPI.
 MANY_MESSAGES = 16
-# What an exchange that only receives, or only sends, has in place of the other part; the way that needs nothing.
+# The empty part of an exchange that only sends or only receives; the carrier for plain MPI calls.
 NOTHING, BY_MPI = Part(), Carrier()
-# Room for any number of rows.
+# Capacity for any number of rows.
 _ANY = 1 << 62
 
 
 def linked(instructions: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The instructions as they are executed. Starts MPI. Collective where a communicator is new."""
+    """The instructions with MPI calls for communication. Starts MPI. Collective if a communicator is new."""
     return mapped(instructions, lambda x: tuple(_linked(x)) if isinstance(x, Communicate) else (x,))
 
 
 def uses_lanes(instructions: tuple[Any, ...]) -> bool:
-    """Whether so many messages of a run may go through lanes that it is worth making them."""
+    """Whether one run has enough messages between ranks of a node to make lanes worthwhile."""
     messages = (v for v in visits(instructions) if isinstance(v.instruction, Call) and v.instruction.carrier.lanes)
     return sum(v.times * (1 if v.counted else MANY_MESSAGES) for v in messages) >= MANY_MESSAGES
 
 
 def _linked(step: Communicate) -> list[Any]:
-    from mpijax._ext import mpi  # needs MPI to be running
+    from mpijax._ext import mpi  # MPI must be running
 
     mpi_start.start()
     link = _Link(step, mpi)
@@ -52,7 +52,7 @@ def _linked(step: Communicate) -> list[Any]:
 
 
 class _Link:
-    """What the calls of one exchange are made from. Moves are counted in bytes, reductions in elements."""
+    """Builds the MPI calls of one exchange. Moves are counted in bytes, reductions in elements."""
 
     def __init__(self, step: Communicate, mpi: Any):
         self.step, self.mpi = step, mpi
@@ -72,13 +72,13 @@ class _Link:
 
     @property
     def operand(self) -> Operand:
-        """The operand, of an exchange that has one."""
+        """The operand of an exchange that has one."""
         assert self.sent is not None
         return self.sent
 
     @property
     def result(self) -> Operand:
-        """The result, likewise."""
+        """The result of an exchange that has one."""
         assert self.received is not None
         return self.received
 
@@ -104,9 +104,9 @@ class _Link:
     def call(
         self, op: str, send: Part = NOTHING, recv: Part = NOTHING, carrier: Carrier = BY_MPI, **more: Any
     ) -> Call:
-        """A call, with the way that it goes and what reports say of it."""
+        """A call, with its carrier and its report."""
         step, nbytes = self.step, sum(x.nbytes for x in self.step.inputs)
-        is_message = op in MESSAGES and not self.over_mesh  # along a mesh axis all ranks exchange
+        is_message = op in MESSAGES and not self.over_mesh  # along a mesh axis, all ranks take part
         label = _label(step, op)
         way = replace(carrier, matched=not is_message, early=_early(step, op, nbytes), goes_on=step.goes_on)
         if is_message:
@@ -121,7 +121,7 @@ class _Link:
         return Call(op, self.handle, send, recv, carrier=way, report=report, **more)
 
     def rows(self, counts: int, blocks: Operand | None, block: Operand | None, elements: bool = False) -> Rows:
-        """The counts in an operand. blocks, block: the memory that they describe, or None where it is not here."""
+        """The counts in an operand. blocks, block: the buffers that they describe, or None if this rank lacks them."""
         view = blocks or block
         assert view is not None
         limit = _ANY if blocks is None else blocks.shape[0]
@@ -144,18 +144,18 @@ def _whole(x: Operand | None) -> Part:
 
 
 def _blocks(x: Operand, counts: tuple[int, ...], size: int) -> Part:
-    """A block for each rank, of so many rows of `size`."""
+    """A block for each rank, with `counts` rows of `size` bytes or elements."""
     return Part(x.place, counts=tuple(c * size for c in counts))
 
 
-# ---------------------------------------------------------------- what reports say
+# ---------------------------------------------------------------- reports
 
 
 def _early(step: Communicate, op: str, nbytes: int) -> bool:
-    """Whether an operation takes MPI's non-blocking form, which matches no blocking one on another rank.
+    """Whether an operation uses MPI's non-blocking form, which does not match the blocking form on another rank.
 
-    So it does not depend on whether this rank has something to do meanwhile. Sums that round do in any case: the two
-    forms may add in different orders. Messages match in any form; the non-blocking one fills in no status.
+    So this cannot depend on whether this rank has work to overlap. Rounding sums always use it: the two forms may add
+    in different orders. Messages match in any form, but the non-blocking one fills in no status.
     """
     if step.posted or (step.goes_on and op in MESSAGES):
         return True
@@ -167,7 +167,7 @@ def _early(step: Communicate, op: str, nbytes: int) -> bool:
 
 
 def _label(step: Communicate, op: str) -> str:
-    """What the ranks must agree on: ``allreduce float32[4] sum``. Sizes that differ between ranks are left out."""
+    """The text that ranks compare: ``allreduce float32[4] sum``, without sizes that may differ between ranks."""
     params = step.params
     words = [op if step.lower.on_communicator else step.lower.name]
     words += [SHOWN[params["role"]]] if params.get("role") in SHOWN else []
@@ -187,7 +187,7 @@ def _label(step: Communicate, op: str) -> str:
 
 
 def _short(text: str) -> str:
-    """A text, or what stands for a long one."""
+    """A text; a hash of it if it is long."""
     return text if len(text) < 80 else hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -199,7 +199,7 @@ def _is_any(source: int) -> bool:
 
 
 def _in_place_of(op: str) -> Callable[[_Link], list[Any]]:
-    """A reduction whose result is as large as its operand."""
+    """Links a reduction whose result has the size of its operand."""
 
     def link(c: _Link) -> list[Any]:
         n = c.operand.size
@@ -233,7 +233,7 @@ def _reduce_scatter(c: _Link) -> list[Any]:
 def _bcast(c: _Link) -> list[Any]:
     if not c.over_mesh:
         return [c.move("bcast", _whole(c.sent), _whole(c.received), root=c.root)]
-    # In place: every rank starts from a copy of its own value.
+    # In place: each rank starts with a copy of its own value.
     both = _whole(c.received)
     return [
         Copy(c.result.place, c.operand.place, c.operand.nbytes),
@@ -286,7 +286,7 @@ def _alltoall(c: _Link) -> list[Any]:
 
 
 def _permute(c: _Link) -> list[Any]:
-    """One sendrecv; a rank nobody sends to starts from zeros and receives from nobody."""
+    """One sendrecv; a rank without a sender starts from zeros."""
     nobody = mpi_start.start().MPI.PROC_NULL
     rank = c.comm.Get_rank()
     goes_to = dict(c.params["perm"]).get(rank, nobody)
@@ -301,13 +301,13 @@ def _status(c: _Link) -> int:
 
 
 def _tag(c: _Link, name: str) -> int:
-    """The tag that goes along: derivatives have tags of their own, so that none is taken for a value."""
+    """The tag to send; derivatives have separate tags, so that they never match values."""
     return c.mpi.tag_of(c.params[name], c.params["role"])
 
 
 def _memory(c: _Link, tags: set[int], *ends: str) -> Carrier:
-    """Whether a message goes through memory that ranks of this node share: those of a halo through rings
-    (``mpi_ring.h``), others through lanes (``mpi_lanes.h``), on communicators whose ranks have a number for them."""
+    """The carrier of a message to a rank of this node: halos use rings in shared memory (``mpi_ring.h``), others use
+    lanes (``mpi_lanes.h``) if the communicator has a number for them; else plain MPI."""
     if tags == {HALO_TAG}:
         return Carrier(paired=True)
     mpi = mpi_start.start()

@@ -1,4 +1,4 @@
-"""From the compiler's plan to a program of the executor."""
+"""Loads the compiler's plan as a program of the executor."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from mpijax.runtime.program import code, tiers
 from mpijax.runtime.program.link import linked, uses_lanes
 from mpijax.runtime.reports import step_notes
 
-# Called with each plan that is loaded, and its name. Then no plan is taken from disk: those lack loop nests.
+# Called with each plan that is loaded, and its name. Plans then do not come from disk, because those lack loop nests.
 watchers: list[Callable[[Plan, str], None]] = []
-# Gives the instructions that run in place of those of a plan, whose exchanges do not happen: of `mpijax predict`.
+# For `mpijax predict`: returns the instructions to run instead of a plan's, without its exchanges.
 stand_in: Callable[[Plan, str], tuple[Any, ...]] | None = None
 
-# Work below this many bytes is done before another thread could take the GIL.
+# With less work than this, in bytes, a program ends before another thread could take the GIL.
 RELEASE_ABOVE = 1 << 16
 
 
 def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
-    """The executable program; compiles the kernels that are new.
+    """The executable program; compiles new kernels.
 
-    runs: on baseline code, as `tiers.baseline_runs` says; None: it gets optimised code.
+    runs: the number of runs on baseline code, from `tiers.baseline_runs`; None: use optimized code.
 
     Raises JaxRuntimeError (RESOURCE_EXHAUSTED) if it cannot fit this rank's memory, and RuntimeError for a program of
     simulated ranks.
@@ -64,7 +64,7 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
 
 
 def _takes_long(plan: Plan) -> bool:
-    """Whether a run may take so long that other threads of Python should run meanwhile."""
+    """Whether a run may take so long that it should release the GIL."""
     if sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE:
         return True
     loops = any(isinstance(s, KernelCall) and s.frame for s in plan.instructions)
@@ -72,7 +72,7 @@ def _takes_long(plan: Plan) -> bool:
 
 
 def simulation_of(plan: Plan, layouts: tuple[Any, ...] = ()) -> Simulation | None:
-    """The simulated ranks that a program is for; None for a program of this job. layouts: those of its arguments."""
+    """The simulated ranks of a program; None for a program of this job. layouts: of the program's arguments."""
     meshes = [getattr(x, "mesh", None) for x in (*layouts, *(r.sharding for r in plan.results))]
     meshes += [x.params.get("mesh") for x in walk(plan.instructions) if isinstance(x, Communicate)]
     found = (getattr(mesh, "simulation", None) for mesh in meshes)

@@ -1,12 +1,12 @@
-"""Plans of whole programs on disk, so that a second process neither plans nor emits what a first one did.
+"""Caches plans of whole programs on disk, so that a second process does not plan and emit them again.
 
-A plan is found by what it is made from: the Jaxpr with its sources, the types and layouts (not the values) of its
-constants, which arguments are donated or sharded, the options, the CPU, and the version of mpijax, or in a checkout the
-state of its files. It is kept as data (`core.plain`): buffers, instructions, and in which files of machine code its
-kernels are.
+The key of a plan is its input: the Jaxpr with its source lines, the types and layouts (not the values) of its
+constants, the donated and sharded arguments, the options, the CPU, and the version of mpijax (in a checkout, the state
+of its files). The file is plain data (`core.plain`): buffers, instructions, and the names of the machine code files
+that hold the kernels.
 
-Programs that hold what is no data are planned in each process: Python callbacks, communicators, and operations defined
-outside of mpijax, whose rules may change without a change of version.
+Programs that contain anything but data are planned in each process: Python callbacks, communicators, and operations
+defined outside of mpijax, whose rules may change without a change of version.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from mpijax.runtime.arrays.devices import local_device_count, process_index
 from mpijax.runtime.program import code, tiers
 
 _MAGIC = b"mpijax-plan-1\n"
-# Seconds of planning below which a file is not worth its time.
+# Seconds of planning below which a file is not worth writing.
 WORTH = 2e-3
-# Bytes of constants that the compiler made, above which a plan is not kept.
+# Maximum bytes of constants made by the compiler in a stored plan.
 LARGEST = 1 << 20
 
-# What pages show. `jit(f).lower(x)`, which has the pages, plans in each process, so that these are there.
+# Fields that only pages show. `jit(f).lower(x)`, which makes pages, plans in each process, so it has these fields.
 _NOT_KEPT = frozenset(("nests", "kernels", "placed"))
 _FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
 
@@ -49,7 +49,7 @@ def _disk() -> DiskCache | None:
 
 
 class Entry:
-    """Where the plan of one program is, or is to be, kept."""
+    """The place of one program's plan in the cache."""
 
     def __init__(self, disk: DiskCache, key: str, writer: JaxprWriter):
         self.disk = disk
@@ -58,14 +58,14 @@ class Entry:
         self.began = time.perf_counter()
 
     def load(self) -> Plan | None:
-        """The plan, with the machine code of its kernels loaded; None if it or some of that is not there."""
+        """The plan, with its kernels' machine code loaded; None if any of it is missing."""
         data = self.disk.get(self.key)
         if data is None:
             return None
         try:
             content, tables, blobs = unpack(_MAGIC, data, "a plan")
             files, values = content
-            with config.enable_x64(True):  # types are those of the plan, whatever the option says
+            with config.enable_x64(True):  # the plan's types may have 64 bits, whatever the option is now
                 read = _PlanReader(tables, blobs, self.constants).values(values)
             plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
             loaded = code.load_objects(files)
@@ -73,11 +73,11 @@ class Entry:
                 return None
             plan.kernels = loaded  # type: ignore[assignment]
             return plan
-        except Exception:  # whatever is wrong with a file, it is as good as none
+        except Exception:  # any defect in a file counts as a missing file
             return None
 
     def plan(self, make: Callable[[], Plan]) -> Plan:
-        """The plan from disk, else one that is made: of processes of this node that need it at once, by the first."""
+        """The plan from disk, else a new one. If several processes of this node need it, the first one makes it."""
 
         def made() -> Plan:
             plan = make()
@@ -87,7 +87,7 @@ class Entry:
         return self.load() or once_on_node(self.key, self.load, made)
 
     def store(self, plan: Plan) -> None:
-        """Compile the kernels of a plan, and keep it if it is data and took time to make."""
+        """Compile the kernels of a plan, and store it if it is plain data and took time to make."""
         compiled = code.addresses(plan.kernels, baseline=tiers.baseline_runs(plan) is not None)
         if time.perf_counter() - self.began < WORTH:
             return
@@ -106,7 +106,7 @@ class Entry:
 def entry(
     closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any = None
 ) -> Entry | None:
-    """Where the plan of a program is kept; None if it is not, or there is no cache."""
+    """The cache entry for a program's plan; None if it cannot be cached, or there is no cache."""
     disk = _disk()
     if disk is None:
         return None
@@ -123,7 +123,7 @@ def entry(
 
 
 class _PlanWriter(JaxprWriter):
-    """Writes constants of the program as their numbers, others by their bytes."""
+    """Writes constants of the program as their numbers, and other arrays as bytes."""
 
     def __init__(self, constants: list[Any]):
         super().__init__()
@@ -135,13 +135,13 @@ class _PlanWriter(JaxprWriter):
 
 
 class _PlanReader(JaxprReader):
-    """Reads plans, which have records of the compiler and the runtime."""
+    """Reads plans, which contain records of the compiler and the runtime."""
 
     packages = ("mpijax.",)
 
 
 class _Origin:
-    """In place of the operation that made a value: its line."""
+    """Replaces the operation that made a value; keeps only its source line."""
 
     def __init__(self, source: Source):
         self.source = source
@@ -164,7 +164,7 @@ plain.register_reader("w", _read_value)
 
 @functools.cache
 def _is_own(name: str) -> bool:
-    """Whether a primitive is mpijax's, so that its rules are those of this version."""
+    """Whether a primitive is defined in mpijax, so that the version determines its rules."""
     primitive = registry[name]
     lower = primitive.lower
     rules = (primitive.type_rule, primitive.reference, getattr(lower, "rule", None), getattr(lower, "fun", None))
@@ -179,13 +179,13 @@ def _home(rule: Any) -> str:
 
 
 def _rank(writer: JaxprWriter) -> tuple[int, int]:
-    """This rank's number and that of its devices where the program names any: what a rank does depends on both."""
+    """This rank's number and device count if the program names devices, since the plan then depends on both."""
     has_devices = any(kind.__name__ in ("Mesh", "SingleDeviceSharding") for kind in writer.records)
     return (process_index(), local_device_count()) if has_devices else (0, 0)
 
 
 def _state_of_files() -> str:
-    """In a checkout, the sizes and times of the files that decide what a plan is; installed, the version's file."""
+    """In a checkout, the sizes and times of the files that determine a plan; installed, those of the version file."""
     package = Path(mpijax.__file__).parent
     if (package.parent / "pyproject.toml").exists():
         names = [package / part for part in ("compiler", "core", "ops", "scalar", "spmd")]
@@ -203,5 +203,5 @@ def _state_of_files() -> str:
     return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
-# As it is while the modules are loaded: a file that changes later is not what this process runs.
+# Computed when the module loads: a file that changes later is not what this process runs.
 _ENVIRONMENT = f"{host_id()}|{_state_of_files()}"

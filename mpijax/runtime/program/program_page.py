@@ -1,4 +1,4 @@
-"""A compiled program as a page: the user's lines with what became of them, steps, buffers, and where arrays lie."""
+"""Renders a compiled program as a page: the user's lines with their steps, all steps, buffers, and array layouts."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ _KINDS = {
     KernelCall: "kernel", GemmCall: "library", NativeCall: "library", Communicate: "message", PythonCall: "python"
 }  # fmt: skip
 _COLOURS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff", "#99e9f2", "#ffd8a8", "#eebefa")
-_MOST_RANKS = 64  # that a grid shows one by one
+_MOST_RANKS = 64  # the maximum that a grid shows one by one
 
 
 class ProgramPage:
-    """A compiled program as HTML, in one file that loads nothing. A notebook shows it.
+    """A compiled program as one self-contained HTML file. A notebook displays it.
 
     >>> page = mpijax.jit(jnp.sin).lower(jnp.ones(3)).compile().show()
     >>> "<h2>Steps</h2>" in page.html
@@ -124,7 +124,7 @@ def _code(source: Source) -> str:
 
 
 def _lines(plan: Plan, messages: list[Any]) -> str:
-    """A row for each of the user's lines: steps of each kind, bytes sent."""
+    """A row for each of the user's lines: the number of steps of each kind, and bytes sent."""
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sources: dict[str, Source] = {}
     for s in walk(plan.instructions):
@@ -157,7 +157,7 @@ def _volumes(messages: list[Any]) -> dict[str, float]:
 
 
 def _nests(plan: Plan) -> Any:
-    """The text of each kernel, by its name and line; of kernels alike the first."""
+    """The text of each kernel, by its name and line; of kernels alike, the first one's."""
     for kernel in reversed(plan.nests):
         yield (kernel.name, _at(kernel.source)), nest_text(kernel)
 
@@ -191,11 +191,11 @@ def _buffers(plan: Plan) -> str:
     return f'<tr><th>buffer</th><th class="text">kind</th><th>size</th><th></th></tr>{rows}'
 
 
-# ---------------------------------------------------------------- where arrays lie
+# ---------------------------------------------------------------- array layouts
 
 
 def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
-    """A row for each line, and in it a grid for each array: which rank has which block."""
+    """A row for each line, with a grid for each array that shows which rank has which block."""
     if not placed:
         return ""
     rows: dict[str, list[Placed]] = defaultdict(list)
@@ -221,9 +221,9 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
 
 
 def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
-    """An array as a rectangle: its first axis downwards, its last axis to the right, a block for each part.
+    """An array as a rectangle: first axis downwards, last axis to the right, one block for each part.
 
-    Axes between these are not drawn. A block names the ranks that have it.
+    Other axes are not drawn. A block lists the ranks that hold it.
     """
     last = len(placed.aval.shape) - 1
     rows = _spans(placed, 0) if placed.aval.shape else [(0.0, 1.0)]
@@ -244,13 +244,13 @@ def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
 
 
 def _spans(placed: Placed, dim: int) -> list[tuple[float, float]]:
-    """The parts of an axis, as shares of its length."""
+    """The parts of an axis, as fractions of its length."""
     cut, size = placed.cuts[dim], placed.aval.shape[dim] or 1
     return [(0.0, 1.0)] if cut is None else [(low / size, high / size) for low, high in cut.spans]
 
 
 def _owners(placed: Placed) -> dict[tuple[int, int], list[int]]:
-    """The ranks of the mesh, in row-major order, that have each (row, column) of blocks."""
+    """The mesh ranks, in row-major order, that hold each (row, column) of blocks."""
     sizes = dict(placed.mesh)
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     if math.prod(sizes.values()) > _MOST_RANKS:

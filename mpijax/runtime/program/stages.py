@@ -1,4 +1,4 @@
-"""Ahead of time: lowered and compiled programs to look at and to call."""
+"""Ahead-of-time stages: lowered and compiled programs, to inspect and to call."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from mpijax.transforms.traced import Stage, check_structure
 __all__ = ["Compiled", "Lowered", "lower"]
 
 
-# JAX's names of program texts; loop nests stand for them.
+# JAX's names of program texts; mpijax shows loop nests for them.
 _DIALECTS = (None, "stablehlo", "hlo", "mhlo")
 
 
 class _Later(Stage):
-    """What the stages after tracing know from it."""
+    """The state that the stages after tracing share."""
 
     __slots__ = ("_traced", "_plan", "_names")
 
     def __init__(self, traced, plan: Plan, names: Sequence[str]):
         self._traced = traced
         self._plan = plan
-        self._names = names  # of the arguments; the function itself may be gone by the time they are wanted
+        self._names = names  # of the arguments; the function may be deleted before an error needs them
 
     in_tree = property(lambda self: self._traced.in_tree)
     out_tree = property(lambda self: self._traced.out_tree)
@@ -52,7 +52,7 @@ class _Later(Stage):
     out_info = property(lambda self: self._traced.out_info)
 
     def cost_analysis(self) -> dict[str, float]:
-        """Operations and bytes of one run, bytes that this rank sends, numbers of kernels, library calls, exchanges."""
+        """Operations, bytes touched and bytes sent in one run; numbers of kernels, library calls and exchanges."""
         return cost_analysis(self._plan)
 
 
@@ -66,9 +66,9 @@ class Lowered(_Later):
     __slots__ = ()
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the code of the kernels.
+        """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the LLVM IR of the kernels.
 
-        debug_info: also the instructions, which name the user's lines. Raises ValueError for an unknown dialect.
+        debug_info: whether to add the instructions, with the user's lines. Raises ValueError for an unknown dialect.
         """
         if dialect == "jaxpr":
             return str(self._traced.jaxpr)
@@ -84,14 +84,14 @@ class Lowered(_Later):
         return self._traced.jaxpr if dialect == "jaxpr" else self._plan
 
     def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
-        """Machine code, ready to call. The options are those of XLA, which has no part in this."""
+        """Compile to machine code. The options are XLA's; they are checked and have no effect."""
         check_compiler_options(compiler_options)
         del device_assignment
         return Compiled(self._traced, self._plan, self._names)
 
 
 class MemoryAnalysis:
-    """Bytes a program needs: arguments, results (of which in donated arguments' memory), temporaries, machine code."""
+    """Bytes of a program: arguments, results (the part in donated arguments, too), temporaries, machine code."""
 
     def __init__(self, plan: Plan):
         m = plan.memory()
@@ -150,7 +150,7 @@ class Compiled(_Later):
         return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
     def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
-        """Raise ValueError for arrays put elsewhere than the program was compiled for."""
+        """Raise ValueError for arguments with other layouts than the program was compiled for."""
         known = (None,) * len(self._traced.moved) + tuple(self._traced.layouts)
         wrong = [
             f"Argument {self._name(i)} with shape {aval.str_short(False)}:\n  Passed sharding: {given}\n"
@@ -190,24 +190,24 @@ class Compiled(_Later):
 
     @property
     def input_shardings(self) -> Any:
-        """How the arguments are laid out, as a tree ``(args, kwargs)``."""
+        """The layouts of the arguments, as a tree ``(args, kwargs)``."""
         layouts = self._traced.layouts
         return tree.tree_unflatten(self.in_tree, [s or others_layout(layouts) or _here() for s in layouts])
 
     @property
     def output_shardings(self) -> Any:
-        """How the results are laid out, as a tree."""
+        """The layouts of the results, as a tree."""
         layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
         return tree.tree_unflatten(self.out_tree, layouts)
 
     @property
     def input_formats(self) -> Any:
-        """How the arguments lie in memory and over devices, as a tree ``(args, kwargs)``."""
+        """The layouts of the arguments in memory and over devices, as a tree ``(args, kwargs)``."""
         return tree.tree_map(lambda x, s: Format(row_by_row(len(x.shape)), s), self.args_info, self.input_shardings)
 
     @property
     def output_formats(self) -> Any:
-        """How the results lie in memory and over devices, as a tree."""
+        """The layouts of the results in memory and over devices, as a tree."""
         return tree.tree_map(lambda x: Format(row_by_row(len(x.shape)), x.sharding), self.out_info)
 
     @property
@@ -216,7 +216,7 @@ class Compiled(_Later):
         return tree.tree_map(lambda x, s: x.update(sharding=s), self._traced.out_info, self.output_shardings)
 
     def runtime_executable(self) -> Any:
-        """The program of the executor."""
+        """The executor's program."""
         return self._program
 
     def as_text(self, assembly: bool = False) -> str:
@@ -227,7 +227,7 @@ class Compiled(_Later):
         return text
 
     def explain(self) -> str:
-        """A table of what this rank sends in one run, by the user's lines, and of arrays that are made whole.
+        """A table of the messages of this rank in one run, by the user's lines, and of gathered arrays.
 
         >>> print(mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile().explain())
         sends nothing
@@ -237,9 +237,9 @@ class Compiled(_Later):
         return explained(self._plan)
 
     def show(self) -> ProgramPage:
-        """The program as a page: the user's lines, kernels with their loops, messages, buffers, where arrays lie.
+        """The program as an HTML page: the user's lines, kernels with their loops, messages, buffers, array layouts.
 
-        A notebook shows it. ``show().save("program.html")`` writes it to a file.
+        A notebook displays it. ``show().save("program.html")`` writes it to a file.
         """
         return ProgramPage(self._plan, self._traced.name)
 
@@ -249,7 +249,7 @@ class Compiled(_Later):
 
 
 def cost_analysis(plan: Plan) -> dict[str, float]:
-    """Counts of one run of a program on this rank; a turn of a `while` loop counts once in the bytes it sends."""
+    """Counts for one run of a program on this rank. In the bytes sent, a `while` loop counts as one iteration."""
     flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.instructions) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)
     return {
@@ -270,7 +270,7 @@ def _batch(s: GemmCall) -> int:
 
 
 def _fits(given: Any, expected: Any, ndim: int) -> bool:
-    """Whether an array lies as a program expects, which may have been compiled for a mesh without devices."""
+    """Whether an array has the layout that a program expects; the program's mesh may be abstract."""
     mesh = getattr(expected, "mesh", None)
     if mesh is not None and mesh is mesh.abstract_mesh:
         return getattr(given, "mesh", None) is not None and given.mesh.abstract_mesh.shape_tuple == mesh.shape_tuple
@@ -283,19 +283,19 @@ def _here() -> Any:
 
 
 def lower(traced) -> Lowered:
-    """Plan a traced program. Raises ValueError for arguments over a mesh without devices that the context lacks too."""
+    """Plan a traced program. Raises ValueError for arguments over an abstract mesh without devices in context."""
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
-    known = traced.jaxpr.jaxpr.debug_info  # None of a program that was read from bytes
+    known = traced.jaxpr.jaxpr.debug_info  # None for a deserialized program
     paths = tree.tree_leaves_with_path(traced.args_info)
     names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
     return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
 
 
 def _over_devices(layout: Any) -> Any:
-    """A layout of an argument over the mesh in context, if its own has no devices."""
+    """An argument's layout, over the mesh in context if its own mesh is abstract."""
     if isinstance(getattr(layout, "mesh", None), AbstractMesh):
         layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
         return layout if layout.is_followed else None
@@ -303,6 +303,6 @@ def _over_devices(layout: Any) -> Any:
 
 
 def _layouts(traced) -> tuple[Any, ...]:
-    """Those of the arguments of the Jaxpr; empty if all of them are on this rank's device."""
+    """The layouts of the Jaxpr's arguments; empty if all are on this rank's device."""
     found = tuple(s if s is not None and s.is_followed else None for s in traced.layouts)
     return (None,) * len(traced.moved) + found if any(found) else ()

@@ -1,8 +1,8 @@
-"""Tiers of machine code: baseline code for the first runs of a program, optimised code for the others.
+"""Tiers of machine code: baseline code for the first runs of a program, optimized code for the others.
 
-Most programs of a session run once or a few times, and wait for the compiler longer than they run. Their kernels get
-baseline code. A program that runs often, or loops, gets optimised code from a thread, while it runs; both compute the
-same bits. A program whose single run takes longer than the compiler gets optimised code at once.
+Most programs of a session run once or a few times, and compiling takes longer than running. Their kernels get baseline
+code. A program that runs often, or loops, gets optimized code from a thread while it runs; both compute the same bits.
+A program whose single run takes longer than compiling gets optimized code at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mpijax.core import config
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.program import code
 
-# Bytes that kernels touch in a run from which it takes longer than to optimise their code.
+# Bytes that kernels touch in one run above which a run takes longer than compiling optimized code.
 LONG_RUN = 1 << 26
-# Bytes that they have touched in all runs before optimised code is made, and runs after which it is in any case.
+# Optimized code is made after kernels have touched this many bytes in all runs, and after this many runs in any case.
 WARM, MOST_RUNS = 1 << 18, 64
-# Runs that no program reaches.
+# More runs than any program has.
 NEVER = 1 << 62
 
 _waiting: deque[ref[Program]] = deque()
@@ -35,9 +35,9 @@ _working = False
 
 
 def baseline_runs(plan: Plan) -> int | None:
-    """Runs on baseline code before a program gets optimised code; None: it has that from the beginning.
+    """The number of runs on baseline code before a program gets optimized code; None: it starts with optimized code.
 
-    0: it gets that during its first run, because its loops turn often, or nothing tells how often.
+    0: it gets optimized code during its first run, because its loops have many iterations, or an unknown number.
     """
     values = config.values
     if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":
@@ -51,12 +51,12 @@ def baseline_runs(plan: Plan) -> int | None:
 
 
 def _loops(x: Any) -> bool:
-    """Whether an instruction may get other code while it runs."""
+    """Whether an instruction can switch to better code while it runs."""
     return isinstance(x, (Loop, While)) or isinstance(x, KernelCall) and x.frame > 0
 
 
 def tier_up(program: Program) -> None:
-    """Have a thread give a program optimised code. The thread ends when nothing is left to do."""
+    """Have a thread give a program optimized code. The thread ends when no program is waiting."""
     global _working
     with _lock:
         _waiting.append(ref(program))
@@ -65,12 +65,12 @@ def tier_up(program: Program) -> None:
         _working = True
     try:
         threading.Thread(target=_work, name="mpijax optimises").start()
-    except RuntimeError:  # no more threads, or the process is about to end
+    except RuntimeError:  # no more threads, or the process is exiting
         _forget()
 
 
 def _forget() -> None:
-    """Begin anew, in a process that does not have the thread."""
+    """Reset the state in a forked process, which does not have the thread."""
     global _lock, _working
     _lock, _working = threading.Lock(), False
     _waiting.clear()
@@ -81,7 +81,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _work() -> None:
-    """Until nothing waits; at the end of the process, whose end waits for threads, until one program is done."""
+    """Work until no program is waiting. Process exit waits for threads, so then it stops after the current program."""
     global _working
     while True:
         with _lock:
@@ -91,6 +91,6 @@ def _work() -> None:
                 return
             program = _waiting.popleft()()
         if program is not None:
-            with suppress(llvm.LLVMError, OSError, MemoryError):  # baseline code does the same
+            with suppress(llvm.LLVMError, OSError, MemoryError):  # keep the baseline code, which gives the same results
                 rebind(program, code.optimized(program.spec.addresses))
         del program

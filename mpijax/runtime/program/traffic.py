@@ -1,8 +1,8 @@
-"""What a rank sends in one run of a program, step by step, with the user's line.
+"""Lists the messages that a rank sends in one run of a program, step by step, with the user's lines.
 
-The bytes are those of the algorithms that every MPI has, and that sent least: a ring over `n` ranks. An allgather of a
-shard sends it `n - 1` times; an allreduce sends `2 (n - 1) / n` of its operand, an alltoall and a reduce_scatter
-`(n - 1) / n` of it; a message sends all of it. What a rank keeps for itself is not sent.
+The bytes are those of standard algorithms with minimal traffic: a ring over `n` ranks. An allgather of a shard sends it
+`n - 1` times. An allreduce sends `2 (n - 1) / n` of its operand; alltoall and reduce_scatter send `(n - 1) / n` of it.
+A message sends all of it. The part that stays on the rank is not counted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mpijax.runtime.mpi import mpi_start
 class Sent:
     """One exchange of a program.
 
-    nbytes: what this rank sends each time. times: how often it runs in one run of the program, a turn of a
-    `while` loop counting once; `known` says whether no such loop is around it. received: bytes of its results.
-    why: the reason if the compiler added it; empty if the program communicates here itself.
+    nbytes: bytes that this rank sends each time. times: runs in one run of the program, with one iteration for a
+    `while` loop. known: whether no such loop is around it. received: bytes of its results. why: the reason if the
+    compiler added it; empty if the user's program communicates here.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Sent:
 
 
 def sent(plan: Plan) -> list[Sent]:
-    """The communication of one run on this rank. Of a `cond`, the branch that sends most counts."""
+    """The communication of one run on this rank. For a `cond`, the branch that sends most counts."""
     return list(_of(plan.instructions, 1, True))
 
 
@@ -68,14 +68,14 @@ def _of(instructions: tuple[Any, ...], times: int, known: bool) -> Iterator[Sent
 
 
 def _bytes(x: Communicate) -> float:
-    """Bytes that this rank sends in an exchange of its first operand; the others are counts."""
+    """Bytes of the first operand that this rank sends in an exchange; the other operands are counts."""
     ranks = _over_mesh(x) if not x.lower.on_communicator else _of_communicator(x)
     return _SENT[x.lower.exchange](x.inputs[0].nbytes if x.inputs else 0, ranks, x.params)
 
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Those that take part: how many, this one's number, and MPI's number for nobody."""
+    """The participating ranks: their number, this rank's number, and MPI's PROC_NULL."""
 
     size: int
     here: int
@@ -95,12 +95,12 @@ def _of_communicator(x: Communicate) -> _Ranks:
 
 
 def _around(n: float, r: _Ranks, params: dict[str, Any]) -> float:
-    """All but the block that stays, of blocks of equal size."""
+    """Bytes of all equal blocks except this rank's own."""
     return n * (r.size - 1) / r.size
 
 
 def _exchanged(n: float, r: _Ranks, params: dict[str, Any]) -> float:
-    """With counts, all but the block that stays; where they are known only when it runs, as if blocks were equal."""
+    """Bytes of all blocks except this rank's own; counts known only at run time are taken as equal."""
     counts = params.get("sendcounts")
     if counts is None:
         return _around(n, r, params)
@@ -115,7 +115,7 @@ def _along_the_ranks(n: float, r: _Ranks, params: dict[str, Any]) -> float:
     return n if r.here + 1 < r.size else 0
 
 
-# Bytes sent by a rank that has an operand of `n` bytes.
+# Bytes that a rank with an operand of `n` bytes sends.
 _SENT: dict[Exchange, Callable[[float, _Ranks, dict[str, Any]], float]] = {
     Exchange.ALLREDUCE: lambda n, r, p: 2 * _around(n, r, p),
     Exchange.REDUCE: lambda n, r, p: 0 if r.here == p["root"] else n,

@@ -1,1 +1,1 @@
-"""What a rank records and reports: the flight recorder, the watchdog, the start of a job."""
+"""Records and reports of a rank: the flight recorder, the watchdog, the start of a job."""

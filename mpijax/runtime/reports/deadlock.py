@@ -1,8 +1,8 @@
-"""Ranks of a node that wait for each other in a ring, as their records tell: each for the next, the last for the first.
+"""Detects deadlocks in the records of a node's ranks: a ring in which each rank waits for the next.
 
-Two receives, a receive here and a collective there, a ring of receives each from the left neighbour: nobody can go on.
-An operation counts only where it is certain whom it waits for, so some rings are left to the warnings of the watchdog,
-and so are ranks in which another thread might communicate: MPI allows it, and there is one.
+Examples are two receives, a receive on one rank and a collective on the other, or a ring of receives from the left. An
+operation counts only if it is certain which ranks it waits for. The watchdog's warnings cover the other rings, and
+ranks in which another thread may communicate, if MPI allows that and there is one.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, ranges, recorder
 
-# Seconds in which none of the ranks may have gone on. A message that is on its way takes much less, also on busy cores.
+# Seconds without progress of any rank in the ring. Delivering a message takes much less, also on busy cores.
 STUCK = 10.0
-# Seconds between two looks after which they begin anew: the job was suspended, or the cores are too busy to judge.
+# If two checks are further apart (in seconds), the detection restarts: the job was suspended, or cores are too busy.
 PAUSED = 2.0
 
-# Operations, or what their names begin with, that no rank leaves before all ranks have come.
+# Operations (or prefixes of their names) that no rank leaves before all ranks have entered.
 _FOR_ALL = (
     "allreduce", "allgather", "alltoall", "barrier", "reduce_scatter", "agreement", "making", "split",
     "distributed.should_stop", "multihost_utils.process_allgather", "multihost_utils.sync_global_devices",
 )  # fmt: skip
-# Operations in which one rank sends to the others, and those in which they send to it.
+# Operations in which the root sends to the others, and those in which the others send to it.
 _FROM_ROOT, _TO_ROOT = ("bcast", "scatter"), ("reduce", "gather")
 
 
 class Suspicion:
-    """The ring in which this rank has been seen, and since when."""
+    """A ring that contains this rank, and the time at which it was first seen."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
         self.since = self.looked = 0.0
 
     def confirmed(self, now: float) -> str:
-        """What the ranks of a ring with this one wait in, if that is certain; ''."""
+        """A description of the ring that this rank waits in, if it is certain; else ''."""
         ring = _ring(certain=True)
         seen = [(wait.rank, wait.number) for wait in ring]
         if seen != self.seen or now - self.looked > PAUSED:
@@ -45,7 +45,7 @@ class Suspicion:
 
 
 def ring() -> str:
-    """``rank 0 for rank 2, rank 2 for rank 1, rank 1 for rank 0`` if that is how it looks now; ''."""
+    """``rank 0 for rank 2, rank 2 for rank 1, rank 1 for rank 0`` if the records show such a ring now; else ''."""
     found = _ring(certain=False)
     return ", ".join(f"rank {a.rank} for rank {b.rank}" for a, b in zip(found, found[1:] + found[:1], strict=True))
 
@@ -64,7 +64,7 @@ def _told(ring: list[_Wait]) -> str:
 
 @dataclass(frozen=True)
 class _Wait:
-    """An operation in which a rank is. `number`: which one of its operations; `kind`: of its sequence on the group."""
+    """The operation that a rank is in. number: among the rank's operations. kind: of its sequence in the group."""
 
     rank: int
     number: int
@@ -78,19 +78,19 @@ class _Wait:
         return self.text.split()[0]
 
     def place(self, key: str) -> int | None:
-        """The rank of the job that `source=`, `dest=` or `root=` names; None if there is none, or any."""
+        """The job rank named by `source=`, `dest=` or `root=`; None if there is none, or it is any rank."""
         value = next((word.removeprefix(f"{key}=") for word in self.text.split() if word.startswith(f"{key}=")), "")
         return self.group.ranks[int(value)] if value.isdigit() and int(value) < len(self.group.ranks) else None
 
     def needed(self) -> list[int]:
-        """The ranks without which it certainly does not end."""
+        """The ranks without which the operation certainly cannot end."""
         if self.kind == MESSAGE:
             peer = self.place("dest" if self.op == "send" else "source") if self.op in MESSAGES else None
             return [] if peer is None else [peer]
         count = recorder.count(recorder.region(self.rank), self.sequence)
         here = [r for r in self.group.ranks if r in recorder.ranks]
         absent = [r for r in here if recorder.count(recorder.region(r), self.sequence) < count]
-        if self.op.startswith(_FOR_ALL) and not self.op.endswith("v"):  # of those some ranks may get nothing
+        if self.op.startswith(_FOR_ALL) and not self.op.endswith("v"):  # in "v" operations some ranks may get nothing
             return absent
         root = self.place("root")
         if root == self.rank:
@@ -98,7 +98,7 @@ class _Wait:
         return [r for r in absent if r == root] if self.op.startswith(_FROM_ROOT) else []
 
     def serves(self, other: _Wait) -> bool:
-        """Whether it may be what the other rank, which waits for this one in a message, waits for."""
+        """Whether this operation may complete the message in which the other rank waits for this one."""
         if other.kind != MESSAGE or self.kind != MESSAGE or self.op not in MESSAGES:
             return False
         sends, receives = self.op != "recv", self.op != "send"
@@ -108,9 +108,9 @@ class _Wait:
 
 
 def _wait_of(rank: int, certain: bool) -> _Wait | None:
-    """The operation in which a rank of this node is, if it is in one, of a group that it has announced.
+    """The operation that a rank of this node is in, if its group is announced; else None.
 
-    certain: no other thread of it may communicate.
+    certain: only if no other thread of the rank can communicate.
     """
     region: Any = recorder.region(rank)
     if region is None or (certain and not int(region["exclusive"])):
@@ -129,7 +129,7 @@ def _wait_of(rank: int, certain: bool) -> _Wait | None:
 
 
 def _group_of(region: Any, number: int) -> Group | None:
-    """The group with that id, of this rank or, as its region tells, of another one; None if it is not known."""
+    """The group with that id, from this rank or from another rank's region; None if it is unknown."""
     if own := recorder.groups.get(number):
         return own
     ranks = recorder.members(region, number)
@@ -137,7 +137,7 @@ def _group_of(region: Any, number: int) -> Group | None:
 
 
 def _ring(certain: bool) -> list[_Wait]:
-    """The shortest ring of ranks, each waiting for the next, that begins with this one; [] if there is none."""
+    """The shortest ring of ranks that starts with this one, each waiting for the next; [] if there is none."""
     own = _wait_of(recorder.rank, certain)
     if own is None:
         return []

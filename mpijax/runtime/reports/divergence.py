@@ -1,10 +1,10 @@
-"""Collectives of a node's ranks that do not belong together, as their records tell; MPI takes them for one another.
+"""Detects, in the records of a node's ranks, different collectives that MPI has matched with each other.
 
-The guard compares programs before they first run. Two that both ran before may still be run in another order, and
-MPI compares nothing. Each sequence of operations has digests of what the first n of them were (``record.h``). Before a
-rank hands a collective to MPI it compares its digest with those of other ranks of its node, so of two that differ the
-one that comes later raises. Which ranks: `compared_with`. What was noted too late for that is found afterwards: each
-rank looks at the next one of its node, twice a second (`watchdog`) and at its end.
+The guard compares programs before their first run. Two programs that both ranks have run may still run in different
+orders, and MPI checks nothing. Each sequence of operations has digests of its first n operations (``record.h``). Before
+a rank passes a collective to MPI, it compares its digest with those of other ranks of its node; so if two differ, the
+later one raises. `compared_with` lists these ranks. A record may be written too late for that. So each rank also checks
+the next rank of its node, twice a second (`watchdog`) and at exit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijax.runtime.reports.recorder import COLLECTIVE, Group, recorder
 
 
 def found() -> str:
-    """What this rank and the next one have done differently; ''."""
+    """A description of how this rank and the next one diverged; '' if they did not."""
     for group in list(recorder.groups.values()):
         here = [r for r in group.ranks if r in recorder.ranks]
         if len(here) > 1 and recorder.rank in here:
@@ -33,14 +33,14 @@ def found() -> str:
 
 
 def different_collectives(what: str) -> MismatchError:
-    """Of a rank that is about to do what another one of its node does not do: the error for both operations."""
+    """The error for a rank about to run another collective than another rank of its node; it names both."""
     if found := _with_any():
         return MismatchError(f"{found[0]}. Nothing has been sent")
     return MismatchError(f"ranks run different collectives: another rank does not do {what}")
 
 
 def failed_communication(text: str) -> RuntimeError:
-    """The error for a collective that MPI, or memory of the node, refused; with the other rank's if they differ."""
+    """The error for a collective that MPI, or the node's shared memory, refused; names a divergence if there is one."""
     if found := _with_any():
         return MismatchError(f"{text}\n{found[0]}")
     if any(name in text for name in _DIED):
@@ -48,7 +48,7 @@ def failed_communication(text: str) -> RuntimeError:
     return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
 
 
-# MPI's names of the errors after a death, where the library goes on.
+# MPI's error names after the death of a rank, in libraries that survive it.
 _DIED = ("MPI_ERR_PROC_FAILED", "MPI_ERR_REVOKED")
 _OTHER_NODES = (
     "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same "
@@ -57,7 +57,7 @@ _OTHER_NODES = (
 
 
 def _with_any() -> list[str]:
-    """What this rank and another one of its node have done differently, the first that is found."""
+    """How this rank and another one of its node diverged; the first case found, or []."""
     for group in list(recorder.groups.values()):
         for other in group.ranks:
             if recorder.rank in group.ranks and other in recorder.ranks and other != recorder.rank:
@@ -66,7 +66,7 @@ def _with_any() -> list[str]:
     return []
 
 
-# Seconds until what was found is looked for again: the other rank may have been writing.
+# Seconds until a divergence is checked again: the other rank may have been writing its record.
 _AGAIN = 1e-3
 
 
@@ -78,7 +78,7 @@ def _differs(group: Group, other: int) -> int:
 
 
 def _digests(group: Group, region: Any) -> dict[int, int]:
-    """By number of operations, as far as they are kept. Its rank may go on meanwhile."""
+    """Digests by number of operations, as far as they are stored. The rank may add more meanwhile."""
     [at] = np.nonzero(region["sequences"]["id"] == group.id + COLLECTIVE)
     if not len(at):
         return {}

@@ -1,7 +1,7 @@
 """The start of a job: warns if a rank never reaches MPI initialization.
 
-Where the program has started MPI by mpi4py, a rank may raise or end before it uses mpijax for the first time. The ranks
-share nothing then, and those that start wait for it.
+If the program started MPI with mpi4py, a rank may raise or end before it first uses mpijax. The ranks share no memory
+yet, and the other ranks wait for it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mpijax.runtime.reports import output, watchdog
 
 @contextmanager
 def reminded(source: Source) -> Iterator[None]:
-    """While MPI starts at a line, in which all processes take part: warns after MPIJAX_STALL_SECONDS.
+    """Context while all processes start MPI: warns after MPIJAX_STALL_SECONDS.
 
-    Under MPIJAX_STALL_ABORT the process ends, with status 1, if it then waits on: not within the first 20 s, which busy
-    machines may take to start. mpi4py keeps the GIL meanwhile, so no thread of Python could do either.
+    With MPIJAX_STALL_ABORT the process then exits with status 1, but not within the first 20 s, which busy machines may
+    need to start. mpi4py holds the GIL meanwhile, so a Python thread could not do this.
     """
     seconds, abort = watchdog.settings()
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
@@ -46,19 +46,19 @@ def reminded(source: Source) -> Iterator[None]:
         record.stop_reminding()
 
 
-# Seconds between the warning and the end; and from when MPI starts to the end, at least.
+# Minimum seconds between the warning and the exit, and between the start of MPI and the exit.
 _SAYING, _STARTING = 0.2, 20.0
 
 
-# Where launchers say which rank a process is.
+# Variables in which launchers give a process its rank.
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "PALS_RANKID")
 _ALL = "    all processes that the launcher started take part; one may have ended before, or not have come to it"
 
 
 def duplicate_of_all(MPI: Any) -> Any:
-    """A duplicate of COMM_WORLD. Waits for all ranks, and warns after MPIJAX_STALL_SECONDS of one that does not come.
+    """A duplicate of COMM_WORLD. Waits for all ranks; warns after MPIJAX_STALL_SECONDS about a missing rank.
 
-    Raises RuntimeError then if MPIJAX_STALL_ABORT says that a stall is to end the job.
+    With MPIJAX_STALL_ABORT it then raises RuntimeError.
     """
     seconds, abort = watchdog.settings()
     source = current_source()

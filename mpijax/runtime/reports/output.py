@@ -1,4 +1,4 @@
-"""What a rank says of itself, and that the launcher reads it."""
+"""Writes a rank's messages, and waits until the launcher has read them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-# Seconds for the launcher to read; nobody might.
+# Maximum seconds to wait for the launcher to read.
 LIMIT = 2.0
 
 
 def say(rank: int, text: str, stream: TextIO | None = None) -> None:
-    """Write lines that begin with the rank, to stderr or another stream.
+    """Write lines prefixed with the rank to stderr or another stream.
 
-    To the stderr that the process began with too, where the program has put something in its place that is not a file:
-    what that keeps is lost when the job ends. Nothing is raised for streams that are closed.
+    If the program has replaced stderr by a stream that is not a file, also write to the original stderr, because the
+    replacement's content is lost when the job ends. Closed streams raise nothing.
     """
     lines = "".join(f"[rank {rank}] {line}\n" for line in text.splitlines())
     out = stream or sys.stderr
     for place in dict.fromkeys((out, out if _is_file(out) else sys.__stderr__)):
-        with suppress(AttributeError, OSError, ValueError):  # None, closed, nobody reads
+        with suppress(AttributeError, OSError, ValueError):  # None, closed, or a broken pipe
             place.write(lines)  # type: ignore[union-attr]
             place.flush()  # type: ignore[union-attr]
 
@@ -39,23 +39,23 @@ def _is_file(stream: TextIO | None) -> bool:
 
 
 def flush() -> None:
-    """Hand on what the program has written, as far as its streams are open."""
+    """Flush the program's output streams if they are open."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()
 
 
 def blame(rank: int, other: int, status: int) -> None:
-    """Tell `mpijax run`, if it started this rank, that it ends because another one has ended with a status."""
+    """Record for `mpijax run`, if it started this rank, that it ends because rank `other` ended with `status`."""
     if folder := os.environ.get("MPIJAX_RUN_FOLDER"):
-        with suppress(OSError):  # it is on another machine
+        with suppress(OSError):  # `mpijax run` is on another machine
             Path(folder, f"{rank}.because").write_text(f"{other} {status}")
 
 
 def wait_until_read() -> None:
-    """Until nothing is left in the pipes that are this process's output and error streams.
+    """Wait until the pipes of this process's stdout and stderr are empty.
 
-    Launchers drop what they have not read when they end a job.
+    Launchers drop unread output when they end a job.
     """
     end = time.monotonic() + LIMIT
     for descriptor in (1, 2):
@@ -64,7 +64,7 @@ def wait_until_read() -> None:
 
 
 def _unread(descriptor: int) -> int:
-    """Bytes in a pipe; 0 of anything else."""
+    """Unread bytes in a pipe; 0 for other files."""
     try:
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             return 0

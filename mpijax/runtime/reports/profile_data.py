@@ -1,4 +1,4 @@
-"""What a profile holds, in the classes of `jax.profiler`: a plane of this rank, with a line for each thread."""
+"""Holds a profile in the classes of `jax.profiler`: a plane for this rank, with a line for each thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProfileEvent:
 
     @property
     def stats(self) -> Iterator[tuple[str, Any]]:
-        """(name, value) of what the annotation was given by keyword."""
+        """(name, value) of the annotation's keyword arguments."""
         return iter(self.details.items())
 
 
@@ -65,7 +65,7 @@ class ProfilePlane:
 
 
 class ProfileData:
-    """What a `ProfileSession` has recorded.
+    """The events that a `ProfileSession` recorded.
 
     >>> with mpijax.profiler.trace() as session:
     ...     with mpijax.profiler.TraceAnnotation("sum"):

@@ -1,4 +1,4 @@
-"""A rank's record as a file: JSON that `mpijax trace` merges with those of the other ranks."""
+"""Writes a rank's record as a JSON file; `mpijax trace` merges the files of all ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.runtime.reports.recorder import Recorder, recorder
 
 
 def write() -> Path:
-    """Write this rank's last operations to ``mpijax-record-<job>-<rank>.json``; the file's path."""
+    """Write this rank's last operations to ``mpijax-record-<job>-<rank>.json``; returns the path."""
     folder = Path(os.environ.get("MPIJAX_TRACE_DIR") or ".")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"mpijax-record-{recorder.job}-{recorder.rank}.json"
@@ -30,8 +30,8 @@ def content(source: Recorder) -> dict[str, Any]:
     """The record as plain data.
 
     operations: [number, site, number in its sequence, bytes, begin, end] in ns since 1970; end None: in progress.
-    sites: by number, what they are: label, line, sequence id, ranks of the communicator, ranks of messages.
-    kernels: [label, line, begin, end] of the steps of programs since the first operation, where they were noted.
+    sites: by number: label, line, sequence id, ranks of the communicator, ranks of messages.
+    kernels: [label, line, begin, end] of the programs' steps since the first operation, if they were recorded.
     """
     region = source.mine
     last = int(region["started"])
@@ -42,7 +42,7 @@ def content(source: Recorder) -> dict[str, Any]:
         return zero + int(int(tick) * scale)
 
     operations: list[list[Any]] = []
-    first = int(region["started"]) - record.RING + 2  # what came meanwhile has replaced the oldest, the next is coming
+    first = int(region["started"]) - record.RING + 2  # new operations have overwritten the oldest; the next is starting
     for number in range(max(1, first), last + 1):
         e = ring[number % record.RING]
         end = nanoseconds(e["end"]) if e["end"] else None

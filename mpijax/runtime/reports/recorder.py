@@ -1,12 +1,12 @@
-"""The flight recorder: what each rank communicates, in memory that the ranks of its node share.
+"""The flight recorder: records each rank's communication in memory that the ranks of its node share.
 
-Every operation is noted when it begins and when it ends (``cython_ext/record.h``, 15 ns): where in the program, how
-many bytes, which one in its sequence on the communicator. The last 1,024 are kept. The regions of a node's ranks are
-one file that has no name any more, so nothing is left behind however a rank ends, and each rank can read where the
-others are, without MPI, from any thread. On other nodes nothing is known of them.
+It notes the begin and end of every operation (``cython_ext/record.h``, 15 ns): the place in the program, the number of
+bytes, and the number in its sequence on the communicator. It keeps the last 1,024 operations. The regions of a node's
+ranks are one unlinked file, so nothing is left behind however a rank ends. Each rank can read the progress of the
+others without MPI, from any thread. Ranks of other nodes are not visible.
 
-Layout of a region: `REGION`. A *sequence* counts operations that the ranks of a communicator do in the same order:
-its collectives, its messages, its guard's agreements. A *site* is an operation at a place of the user's program.
+Layout of a region: `REGION`. A *sequence* counts operations that the ranks of a communicator run in the same order: its
+collectives, its messages, its guard's agreements. A *site* is an operation at a place of the user's program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REGION = np.dtype(
     ]
 )  # fmt: skip
 ENDED = 2
-# Operations that some ranks do without the others: they are counted apart from the collectives.
+# Operations that need not involve all ranks; they are counted separately from collectives.
 MESSAGES = frozenset(("send", "recv", "sendrecv", "sendrecv_replace", "isend", "irecv"))
 # Operations in which ranks have blocks of different sizes.
 VARYING = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv", "reduce_scatterv"))
@@ -52,10 +52,10 @@ COLLECTIVE, MESSAGE, GUARD = range(3)
 
 @dataclass(eq=False)
 class Group:
-    """A communicator as reports name it.
+    """A communicator, as reports name it.
 
-    ranks: of the job; id: equal on all of them; agreed: see `guard`; users: whether calls of mpi4py may use it too.
-    comm: then, the communicator (mpi4py's).
+    ranks: numbers in the job. id: equal on all of them. agreed: see `guard`. users: whether mpi4py calls of the user
+    may use it too. comm: the mpi4py communicator if users is true.
     """
 
     id: int
@@ -69,10 +69,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """An operation at a line.
+    """An operation at a source line.
 
-    peers: of a message, the ranks of the job it waits for, the sender first; none for a message from anybody.
-    eager: it is no part of a program, and the line is that of its first call.
+    peers: for a message, the ranks of the job it waits for, sender first; none for a message from any rank. eager:
+    whether it is outside of programs; the line is then that of its first call.
     """
 
     label: str
@@ -92,13 +92,13 @@ class Recorder:
     def __init__(self) -> None:
         self.sites: dict[int, Site] = {}
         self._next_site = 0
-        self._done: deque[int] = deque()  # sites of communicators that have been freed
+        self._done: deque[int] = deque()  # sites whose communicators have been freed
         self._numbers: dict[Any, tuple[int, int]] = {}
         self.groups: dict[int, Group] = {}  # by id
-        self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators of these ranks, of users or not
+        self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators per (ranks, users)
         self._left: deque[int] = deque()  # ids of groups whose communicators have been freed
         self._next_sequence = 1
-        self._next_member = 0  # where the next group's members go
+        self._next_member = 0  # position for the next group's members
         self.regions = np.frombuffer(record.own_region(), REGION)
         self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
         self.job = f"{os.getpid():x}"
@@ -107,7 +107,7 @@ class Recorder:
         self._clock = record.ticks(), time.time_ns()
 
     def forget(self) -> None:
-        """Another job takes the place of this one: `share` begins its record."""
+        """Reset the recorder, because the job's ranks have changed; `share` starts the new record."""
         self.__init__()  # type: ignore[misc]
 
     def region(self, rank: int) -> Any:
@@ -119,7 +119,7 @@ class Recorder:
         return self.regions[self.own]
 
     def share(self, world: Any, node: Any, job: str, exclusive: bool) -> None:
-        """Keep the record where the other ranks of `node` see it. Collective over them; before any operation."""
+        """Move the record to memory shared by the ranks of `node`. Collective over them; before any operation."""
         self.rank, self.size, self.job = world.Get_rank(), world.Get_size(), job
         ranks = node.allgather(self.rank)
         shared = shared_file(node, record.REGION_BYTES * len(ranks))
@@ -134,14 +134,14 @@ class Recorder:
         record.move(memoryview(memory)[at : at + record.REGION_BYTES])
         self.regions = np.frombuffer(memory, REGION)
         self.mine["exclusive"] = exclusive
-        self.group(world, world)  # the first of its ranks' communicators, whichever is used first
+        self.group(world, world)  # must be the first communicator of all ranks, whichever is used first
         os.register_at_fork(after_in_child=self._leave_to_parent)
-        node.Barrier()  # who finds a region unlocked from now on finds that its rank is gone
+        node.Barrier()  # from now on, an unlocked region means that its rank is gone
 
     def _leave_to_parent(self) -> None:
-        """In a process forked from this rank: the shared record is the parent's, and so is all communication.
+        """In a process forked from this rank: the shared record, and all communication, belong to the parent.
 
-        The copy's own record says that it is in the middle of an operation, so that it cannot begin any.
+        The child's own record always shows an operation in progress, so the child cannot start one.
         """
         self._memory = bytearray(record.REGION_BYTES)
         record.move(self._memory)
@@ -150,30 +150,30 @@ class Recorder:
         self.mine["exclusive"], self.mine["started"] = True, 1
 
     def is_gone(self, rank: int) -> bool:
-        """Whether the process of a rank of this node does not exist any more: the system has released its lock."""
+        """Whether the process of a rank of this node has ended: the system has then released its file lock."""
         if rank == self.rank or self._file < 0:
             return False
         ask = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, self.ranks.index(rank), 1, 0)
         answer = fcntl.fcntl(self._file, fcntl.F_GETLK, ask)
         return struct.unpack("@hhqqi4x", answer)[0] == fcntl.F_UNLCK
 
-    # ---- what operations are
+    # ---- operations
 
     @functools.cached_property
     def _kept(self) -> Any:
-        """The groups of communicators."""
-        from mpijax._ext import mpi  # needs MPI to be running
+        """The MPI attribute that stores each communicator's group."""
+        from mpijax._ext import mpi  # MPI must be running
 
         return mpi.Attribute(self._freed)
 
     def group(self, comm: Any, world: Any, users: bool = False) -> Group | None:
-        """The communicator's group; None where ranks outside of this job take part.
+        """The communicator's group; None if it contains ranks outside of this job.
 
-        Communicators of the same ranks are told apart by the order in which they are first used, those of users (which
-        ranks may use in different orders) apart from mpijax's own. Each one keeps its group as an attribute, which goes
-        when it is freed: another one may have its handle then, and on some ranks only.
+        Communicators of the same ranks are numbered in the order of first use; the user's (whose order may differ
+        between ranks) separately from mpijax's own. The group is an attribute of the communicator and ends with it,
+        because another communicator may then get the same handle, on some ranks only.
         """
-        from mpi4py import MPI  # runs already
+        from mpi4py import MPI  # already running
 
         if comm == MPI.COMM_NULL or comm.Is_inter():
             return None
@@ -185,11 +185,11 @@ class Recorder:
         return found
 
     def keep(self, group: Group, comm: Any) -> None:
-        """Let a new communicator have a group that `new_group` made for it."""
+        """Attach a group made by `new_group` to a new communicator."""
         self._kept.set(comm, group)
 
     def new_group(self, ranks: tuple[int, ...], users: bool = False) -> Group:
-        """The group of a communicator of these ranks: of one that is there, or about to be made."""
+        """The group of a communicator of these ranks, which exists or is about to be made."""
         number = self._alike[ranks, users]
         self._alike[ranks, users] += 1
         name = "all ranks" if ranks == tuple(range(self.size)) else f"ranks {ranges(ranks)}"
@@ -207,18 +207,18 @@ class Recorder:
         return group
 
     def _note_members(self, group: Group) -> None:
-        """Let other ranks see which ranks a group has. Groups that are gone leave their room to later ones."""
+        """Publish the ranks of a group to other ranks. Entries of freed groups are reused."""
         entry = _members_entry(group)
         if self._next_member + len(entry) >= record.MEMBERS:
             entry = np.concatenate([_members_entry(g) for g in self.groups.values() if g.id not in self._left])
             self._next_member = 0
-        if len(entry) < record.MEMBERS - self._next_member:  # else rings through this group are not found
+        if len(entry) < record.MEMBERS - self._next_member:  # otherwise deadlocks through this group are not detected
             begin, self._next_member = self._next_member, self._next_member + len(entry)
             self.mine["members"][self._next_member] = 0
             self.mine["members"][begin : self._next_member] = entry
 
     def members(self, region: Any, group: int) -> tuple[int, ...] | None:
-        """The ranks of the group with that id, as the rank of a region knows it."""
+        """The ranks of the group with that id, according to a rank's region."""
         words, at = region["members"].copy(), 0
         while at + 3 <= len(words) and words[at + 2]:
             end = at + 3 + int(words[at + 2])
@@ -228,9 +228,9 @@ class Recorder:
         return None
 
     def _free_sequences(self) -> int:
-        """The first of three sequences for a new group: where there is no other place, of one that was freed.
+        """The first of three sequences for a new group; if none is free, those of a freed communicator.
 
-        Sequence 0 takes what finds no place.
+        Sequence 0 is for groups that find no place.
         """
         first, self._next_sequence = self._next_sequence, self._next_sequence + 3
         if first + 3 <= record.COUNTS:
@@ -238,7 +238,7 @@ class Recorder:
         return self.groups.pop(self._left.popleft()).sequence if self._left else 0
 
     def _freed(self, group: Group) -> None:
-        """Called when a communicator is freed. Other ranks may still look at where this one has been."""
+        """Called when a communicator is freed. Other ranks may still read its entries."""
         for key in [key for key in self._numbers if key[0].group is group]:
             self._done.append(self._numbers.pop(key)[0])
         if group.sequence:
@@ -251,7 +251,7 @@ class Recorder:
         key = (what, kind)
         if key not in self._numbers:
             number, self._next_site = self._next_site, self._next_site + 1
-            while self._done and self._done[0] < number - record.RING:  # no operation that is kept was one of them
+            while self._done and self._done[0] < number - record.RING:  # no stored operation refers to it
                 self.sites.pop(self._done.popleft(), None)
             sequence = what.group.sequence + kind if what.group is not None and what.group.sequence else 0
             self.sites[number] = what
@@ -260,7 +260,7 @@ class Recorder:
         return self._numbers[key]
 
     def now(self, site: int, frame: FrameType | None = None) -> Site:
-        """A site while a thread is in it, with the line of this call. frame: the thread's; by default, of this one."""
+        """The site of a running operation, with the line of this call. frame: the thread's, by default this one's."""
         what, frame = self.sites[site], frame or sys._getframe(1)
         if not what.eager or not is_internal(frame.f_code):
             return what
@@ -268,7 +268,7 @@ class Recorder:
 
     @contextmanager
     def operation(self, what: Site, kind: int = COLLECTIVE, nbytes: int = 0) -> Iterator[None]:
-        """Note an operation that Python runs. Raises RuntimeError where it cannot begin."""
+        """Record an operation that Python runs. Raises RuntimeError if it cannot begin."""
         number, sequence = self.site(what, kind)
         if not record.begin(number, sequence, nbytes):
             raise self.refusal(str(what))
@@ -278,8 +278,8 @@ class Recorder:
             record.end()
 
     def refusal(self, what: str) -> RuntimeError:
-        """Why an operation cannot begin."""
-        from mpi4py import MPI  # runs already
+        """The error for an operation that cannot begin."""
+        from mpi4py import MPI  # already running
 
         if self.forked:
             why = f"this process has been forked from rank {self.rank}, which alone can communicate"
@@ -292,7 +292,7 @@ class Recorder:
             remedy = "Let one thread communicate, or hold a lock around it."
         return RuntimeError(f"{why}: {what}. {remedy}")
 
-    # ---- what a region says
+    # ---- reading a region
 
     def progress(self, region: Any) -> tuple[int, bool]:
         """(number of the last operation, whether it is in progress)"""
@@ -308,25 +308,25 @@ class Recorder:
         return found["text"].decode("utf-8", "replace") if int(found["site"]) == site else "an operation"
 
     def sequence_of(self, region: Any, site: int) -> int:
-        """The id of the sequence of a site; 0 if it is not known."""
+        """The sequence id of a site; 0 if it is unknown."""
         found = region["sites"][site % record.SITES]
         return int(region["sequences"][found["sequence"]]["id"]) if int(found["site"]) == site else 0
 
     def count(self, region: Any, sequence: int) -> int:
-        """How many operations of the sequence with that id the rank has begun."""
+        """The number of operations that the rank has begun in the sequence with that id."""
         [found] = np.nonzero(region["sequences"]["id"] == sequence)
         return int(region["sequences"]["count"][found[0]]) if len(found) else 0
 
     def nanoseconds(self) -> tuple[float, int]:
-        """(nanoseconds of a tick, the time in ns since 1970 at tick 0)"""
+        """(nanoseconds per tick, the time in ns since 1970 at tick 0)"""
         (tick, then), now_tick, now = self._clock, record.ticks(), time.time_ns()
         scale = (now - then) / max(now_tick - tick, 1)
         return scale, int(now - now_tick * scale)
 
 
 def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
-    """The ranks of a communicator by their numbers in another one; None if some are not in that."""
-    from mpi4py import MPI  # runs already
+    """The ranks of a communicator, as numbers in `world`; None if some are not in it."""
+    from mpi4py import MPI  # already running
 
     inside, whole = comm.Get_group(), world.Get_group()
     ranks = MPI.Group.Translate_ranks(inside, None, whole)
@@ -336,7 +336,7 @@ def _ranks_of(comm: Any, world: Any) -> tuple[int, ...] | None:
 
 
 def compared_with(ranks: tuple[int, ...], own: int) -> list[int]:
-    """The ranks of a group at distances 1, 2, 4, ... of one, on both sides: MPI's collectives send to few others."""
+    """The ranks at distances 1, 2, 4, ... from one, on both sides: MPI's collectives send to few others."""
     if own not in ranks:
         return []
     place, n = ranks.index(own), len(ranks)
@@ -369,7 +369,7 @@ recorder = Recorder()
 
 
 def note_site(x: Any) -> tuple[int, int]:
-    """The site and the sequence of a call of MPI that is being loaded."""
+    """The site and the sequence of an MPI call in a program that is being loaded."""
     report, peers = x.report, None
     if x.op in MESSAGES and report.group is not None:
         ends = x.peers

@@ -1,8 +1,8 @@
-"""When the steps of programs began and ended, while the option `mpijax_profile_kernels` is on.
+"""Records the begin and end of program steps while the option `mpijax_profile_kernels` is on.
 
-A program that is loaded then has a kernel before and after each of its kernels, library calls and Python calls, which
-notes the time in memory of this process (``cython_ext/step_notes.h``, 25 ns). The last 65,536 runs of steps are kept,
-and how long each step took in all its runs. `mpijax profile` has exchanges noted as well.
+A program loaded then gets a kernel before and after each of its kernels, library calls and Python calls. It writes the
+time to memory of this process (``cython_ext/step_notes.h``, 25 ns). The last 65,536 runs of steps are kept, and each
+step's total time. `mpijax profile` also records exchanges.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NOTE = np.dtype([("ticks", "u8"), ("thread", "u8"), ("what", "i8")])
 _KINDS = {KernelCall: "kernel", GemmCall: "library", NativeCall: "library", PythonCall: "python"}
 _EXCHANGES = {Call: "exchange", Finish: "exchange"}
 _lock = threading.Lock()
-# Whether exchanges are noted. The record of communication has them in any case, one by one.
+# Whether to record exchanges too. The communication record has each of them in any case.
 with_exchanges = False
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What notes mean: an instruction of a program, its label, the user's line, and the operations of a matrix product
-    with the bytes of its operands."""
+    """The step behind a note: the kind of instruction, its label, the user's line, and the operations and operand bytes
+    of a matrix product."""
 
     kind: str
     label: str
@@ -44,7 +44,7 @@ _steps: list[Step] = []
 
 @dataclass(frozen=True)
 class Span:
-    """A step that ran: its label, the user's line, the thread, and when it began and ended, in ns since 1970."""
+    """A step that ran: its label, the user's line, its thread, and its begin and end in ns since 1970."""
 
     label: str
     line: str
@@ -54,7 +54,7 @@ class Span:
 
 
 def noted(step: Any) -> tuple[Any, ...]:
-    """An instruction of a program, with notes around it if it is one that computes."""
+    """An instruction of a program; with notes around it if it computes."""
     kind = _KINDS.get(type(step)) or (_EXCHANGES.get(type(step)) if with_exchanges else None)
     if kind is None:
         return (step,)
@@ -79,12 +79,12 @@ def _described(kind: str, step: Any) -> Step:
 
 
 def count() -> int:
-    """How many steps programs that are loaded have."""
+    """The number of steps in all loaded programs."""
     return len(_steps)
 
 
 def sums() -> list[tuple[Step, int, float]]:
-    """(step, how often it ran, seconds in all) of each step, without those of other programs that a step called."""
+    """(step, number of runs, total seconds) of each step, without the steps of other programs that it called."""
     scale, _ = recorder.nanoseconds()
     found = record.step_sums(len(_steps))
     return [(step, calls, ticks * scale * 1e-9) for step, (ticks, calls) in zip(_steps, found, strict=False)]
@@ -105,7 +105,7 @@ def spans() -> list[Span]:
         if not ends:
             inside.append((number, ticks))
             continue
-        # A step that raised has no end, and the oldest ones have lost their beginning.
+        # A step that raised has no end note; the oldest ones have lost their begin note.
         while inside and inside[-1][0] != number:
             inside.pop()
         if inside:

@@ -1,11 +1,11 @@
-"""The stall watchdog: a thread that tells what a rank waits for, when it has waited too long.
+"""The stall watchdog: a thread that reports what a rank waits for when it has waited too long.
 
 It reads the records of the ranks of its node (`recorder`) and makes no MPI calls. After MPIJAX_STALL_SECONDS (60) in
-one operation it warns, and asks all ranks of the node for their records in files; again after twice that
-time, and so on.
-It ends this process only where it cannot or must not go on: MPIJAX_STALL_ABORT=1 was set, a rank that is needed has
-ended or waits for this one (`deadlock`), two ranks have run different collectives (`divergence`), or Ctrl-C was
-pressed. The launcher then ends the others.
+one operation it warns, and requests record files from all ranks of the node. It warns again after twice that time, and
+so on.
+It ends this process only if the process cannot or must not continue: MPIJAX_STALL_ABORT=1 is set, a needed rank has
+ended or waits for this one (`deadlock`), two ranks ran different collectives (`divergence`), or the user pressed
+Ctrl-C. The launcher then ends the other ranks.
 
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
@@ -25,24 +25,24 @@ from mpijax._ext import record
 from mpijax.runtime.reports import deadlock, divergence, output, record_file
 from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, Site, ranges, recorder
 
-# Seconds: between two looks, at most; until a rank that has ended is waited for in vain; until Ctrl-C ends by force one
-# operation, and a program that goes through many.
+# Seconds: maximum between two checks; of waiting for an ended rank before this one exits; after Ctrl-C before a forced
+# exit, in one operation and in a program that runs through many.
 LOOK = 0.5
 VAIN = 3.0
-# Until one whose process does not exist any more is: it sends nothing, and launchers are about to end the job.
+# Shorter than VAIN for a rank whose process is gone: it sends nothing, and the launcher is about to end the job.
 GONE = 0.25
 INTERRUPT = 1.0
 INTERRUPT_PROGRAM = 5.0
-# Words of MPIJAX_STALL_ABORT.
+# Accepted values of MPIJAX_STALL_ABORT.
 _ON, _OFF = ("1", "on", "true", "yes"), ("", "0", "off", "false", "no")
-# Ranks that a report describes one by one.
+# Maximum number of ranks that a report describes one by one.
 DESCRIBED = 8
-# Where reports go; None: to sys.stderr, whatever that is by then.
+# The stream for reports; None: the current sys.stderr.
 stream: TextIO | None = None
 
 
 class Watchdog:
-    """What has been seen of this rank so far. `seen`: its last operation, `since`: when that was first in progress."""
+    """The state of this rank so far. seen: its last operation. since: when that was first seen in progress."""
 
     def __init__(self, seconds: float, abort: bool):
         self.seconds = seconds
@@ -50,7 +50,7 @@ class Watchdog:
         self.seen, self.since, self.next_report = -1, 0.0, seconds
         self.signals = record.signals(signal.SIGUSR1)
         self.interrupts = record.signals(signal.SIGINT)
-        self.interrupted: tuple[float, int, Any] | None = None  # when; in which operation; where Python was
+        self.interrupted: tuple[float, int, Any] | None = None  # time, operation, and position of the Python code
         self.suspicion = deadlock.Suspicion()
         self.exclusive = bool(recorder.mine["exclusive"])
         self.dumps = int(recorder.mine["dumps"])
@@ -60,7 +60,7 @@ class Watchdog:
             record.wait(min(LOOK, self.seconds / 4))
             try:
                 self.look(time.monotonic())
-            except Exception as error:  # a fault in reports is no reason to end a job
+            except Exception as error:  # an error in reports must not end the job
                 _say(f"the stall watchdog failed: {type(error).__name__}: {error}")
                 return
 
@@ -74,10 +74,10 @@ class Watchdog:
             return
         waited = now - self.since
         what = _operation()
-        if GONE < waited <= VAIN and what.peers is None:  # a message may have been sent before its sender went
+        if GONE < waited <= VAIN and what.peers is None:  # a message may have been sent before its sender ended
             self._end_if_in_vain(what, lambda r: r in recorder.ranks and recorder.is_gone(r))
         if waited > VAIN:
-            # Where MPI lets threads communicate at once, there may still be no other: this one does not.
+            # Even if MPI allows several threads, only one may exist: this thread does not communicate.
             recorder.mine["exclusive"] = self.exclusive or len(sys._current_frames()) <= 2
             self._end_if_in_vain(what, _has_ended)
             self._end_if_stuck(now)
@@ -90,7 +90,7 @@ class Watchdog:
                 _end(1, f"ended after {waited:.0f} s in {what}, as MPIJAX_STALL_ABORT asks")
 
     def _end_if_interrupted(self, now: float, number: int, busy: bool) -> None:
-        """Python notices Ctrl-C only when the call that it is in returns, which it may never do."""
+        """Ends the process after Ctrl-C: Python handles it only when its current call returns, which may be never."""
         signals, place = record.signals(signal.SIGINT), _python_is_at()
         if signals == self.interrupts:
             return
@@ -114,7 +114,7 @@ class Watchdog:
     def _end_if_in_vain(self, what: Site, has_ended: Callable[[int], bool]) -> None:
         anybody = what.group if what.peers == () else None
         needed = missing(what) if anybody is None else [r for r in anybody.ranks if r != recorder.rank]
-        if what.peers:  # who a message goes to may end before we do
+        if what.peers:  # the destination of a message may end before we do
             needed = [r for r in needed if r == what.peers[0]]
         ended = [r for r in needed if has_ended(r)]
         if ended and (anybody is None or ended == needed):
@@ -131,13 +131,13 @@ class Watchdog:
 
 
 def end_if_diverged() -> None:
-    """End the job if this rank and another one have taken each other's data for something else."""
+    """End the job if this rank and another one ran different collectives, and so received wrong data."""
     if text := divergence.found():
         _end(1, text)
 
 
 def _operation() -> Site:
-    """The last operation of this rank, in which it is; if known, with the line of this call."""
+    """The current operation of this rank, with the line of this call if known."""
     return recorder.now(int(recorder.last(recorder.mine)["site"]), _main_frame())
 
 
@@ -146,13 +146,13 @@ def _main_frame() -> FrameType | None:
 
 
 def _python_is_at() -> tuple[int, int]:
-    """Where the main thread is: the call that it is in."""
+    """The position of the main thread's current call."""
     frame = _main_frame()
     return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
 
 
 def missing(what: Site) -> list[int]:
-    """The ranks of this node that have not come to this rank's operation, as far as can be known."""
+    """The ranks of this node that have not reached this rank's operation, as far as records show."""
     members = what.group.ranks if what.group else recorder.ranks
     here = [r for r in members if r in recorder.ranks and r != recorder.rank]
     if what.peers is not None:
@@ -166,13 +166,13 @@ def missing(what: Site) -> list[int]:
 
 
 def _has_ended(rank: int) -> bool:
-    """Whether that is known of a rank."""
+    """Whether a rank is known to have ended."""
     region = recorder.region(rank)
     return region is not None and (recorder.is_gone(rank) or int(region["state"]) == ENDED)
 
 
 def report(what: Site, waited: float) -> str:
-    """What this rank waits in, for whom, and where those are."""
+    """The report: the operation this rank waits in, the ranks it waits for, and where those are."""
     absent = missing(what)
     entry = recorder.last(recorder.mine)
     lines = [
@@ -224,7 +224,7 @@ def _say(text: str) -> None:
 
 
 def _end(status: int, reason: str) -> None:
-    """End this process although its main thread is inside MPI, which another thread may not call."""
+    """End this process while its main thread is inside MPI, so that no other thread may call MPI."""
     try:
         _say(reason + ": ending the job")
         output.flush()
@@ -234,7 +234,7 @@ def _end(status: int, reason: str) -> None:
 
 
 def settings() -> tuple[float, bool]:
-    """(seconds until a rank that waits warns, whether it then ends the job). Raises ValueError for other words."""
+    """(seconds until a waiting rank warns, whether it then ends the job). Raises ValueError for invalid settings."""
     setting = os.environ.get("MPIJAX_STALL_SECONDS", "60")
     try:
         seconds = float(setting)
@@ -250,9 +250,9 @@ def settings() -> tuple[float, bool]:
 
 
 def start() -> None:
-    """Watch this rank from now on. Raises ValueError for settings that are not numbers."""
+    """Start watching this rank. Raises ValueError for invalid settings."""
     seconds, abort = settings()
-    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # else the program uses it
+    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:  # otherwise the program uses it
         record.watch_signal(signal.SIGUSR1)
     record.watch_signal(signal.SIGINT)
     watchdog = Watchdog(seconds, abort)
