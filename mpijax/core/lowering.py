@@ -294,6 +294,7 @@ class NativeCode(Protocol):
     The function is `void f(void **buffers, const int64_t *words)`. `buffers` are the operands, the results, and
     `STATUS_BYTES` status bytes. The status bytes begin with an int32: 0 before the call, not 0 after a failed call.
 
+    >>> [name for name in ("address", "failed") if hasattr(mpijax.extend.lowering.NativeCode, name)]
     ['address', 'failed']
     """
 

@@ -1,5 +1,4 @@
-"""Shared parts of operations that move elements: shapes given by users, and the constructor of such
-operations.
+"""Shared parts of operations that move elements: shapes given by users, and the constructor of these primitives.
 
 PRNG keys: an array of keys of shape S is stored as uint32 of shape S + (2,). References receive that array.
 Parameters of an operation refer to S only, so references leave the additional axes unchanged.

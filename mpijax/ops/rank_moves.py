@@ -1,5 +1,4 @@
-"""Moves of data between ranks: bcast, allgather, gather, scatter, alltoall. Transposes are the opposite moves, with
-sums.
+"""Moves of data between ranks: bcast, allgather, gather, scatter, alltoall. Transposes are opposite moves with sums.
 
 Blocks of ranks are stacked along a first axis over ranks. With `counts`, they are concatenated along the first axis:
 `counts[r]` rows for rank r.

@@ -96,8 +96,7 @@ def scatter(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with the windows at `scatter_indices` replaced by `updates`. The last of several updates of an element
-    wins.
+    """`operand` with the windows at `scatter_indices` replaced by `updates`. An element keeps its last update.
 
     Args:
       scatter_indices: integers of shape `(..., number of components)`.

@@ -41,8 +41,7 @@ class AxisData:
         return self.spmd or (() if self.split is None else self.split.axes[0])
 
     def of_batch(self, layout: Any, dim: int | None) -> Any:
-        """The sharding over Explicit mesh axes of a batch along axis `dim`, given the sharding (or None) of one
-        example.
+        """The sharding over Explicit mesh axes of a batch along axis `dim`, from that of one example (or None).
         """
         if layout is None or dim is None:
             return layout

@@ -77,7 +77,6 @@ def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
 
     Returns a function of `fun`'s arguments followed by those values, and the values. Only values that may carry a
     tangent become arguments. `fun` is traced for arguments of the types of `example_args`.
-    differentiate become arguments. `fun` is traced for arguments of the types of `example_args`.
 
     >>> def scaled(w):
     ...     f, values = mpijax.closure_convert(lambda x: w * x, 1.0)

@@ -35,8 +35,7 @@ def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh of the enclosing `shard_map`, or else of `set_mesh`, without its devices; an empty mesh if there is
-    none.
+    """The mesh of the enclosing `shard_map`, or else of `set_mesh`, without its devices; else an empty mesh.
 
     In the body of a `shard_map`, the axes it maps have type Manual.
 

@@ -107,8 +107,7 @@ def rule_of(primitive: Any) -> Rule | None:
 
 
 def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
-    """One cut of an axis for operands read together. It uses the mesh axes of the first candidate that are still
-    unused.
+    """One cut of an axis for operands read together, over the mesh axes of the first candidate whose axes are unused.
 
     Adds those mesh axes to `used`.
     """
