@@ -36,7 +36,7 @@ def layout_in_context(placement: Any, name: str) -> Any:
 
 
 def over_devices(layout: Any) -> Any:
-    """A sharding over an `AbstractMesh` moved to the mesh in context, if there is one; others unchanged."""
+    """A sharding over an `AbstractMesh`, moved to the mesh in context; None without such a mesh. Others unchanged."""
     if not hasattr(layout, "mesh"):
         return layout
     return provided.over_devices(layout, "sharding")

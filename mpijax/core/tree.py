@@ -1,7 +1,7 @@
 """Pytrees: nested containers treated as one value with many leaves.
 
 Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered types are
-nodes. Everything else is a leaf. Subclasses of node types are leaves. The traversal is compiled (``mpijax._ext.tree``);
+nodes. Everything else is a leaf. Subclasses do not inherit this. The traversal is compiled (``mpijax._ext.tree``);
 this module has the functions built on it.
 """
 

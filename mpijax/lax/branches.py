@@ -241,7 +241,7 @@ def _choose_with_refs(name: str, index: Callable, labels, order: Sequence[int], 
 
 
 def _join_axes(branches: list[ClosedJaxpr]) -> list[ClosedJaxpr]:
-    """Makes results of all branches vary over every mesh axis that a result of any branch varies over."""
+    """Makes each result vary, in all branches, over the mesh axes over which it varies in any branch."""
     axes = [frozenset().union(*(a.vma for a in row)) for row in zip(*(b.out_avals for b in branches), strict=True)]
     none: list[frozenset] = [frozenset()] * len(branches[0].in_avals)
     return [vary_jaxpr(b, none, axes) for b in branches]

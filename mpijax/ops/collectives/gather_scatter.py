@@ -288,7 +288,7 @@ reduce_scatter_p = Primitive(
 
 
 def _same_bits(x, *, axis_name, scatter_dimension, axis_index_groups, axis_size, tiled):
-    """Exchanges blocks and sums them here in a fixed order. Sends as many bytes as a reduce_scatter."""
+    """Exchanges the blocks and sums them here. Sends as many bytes as a reduce_scatter."""
     if not same_bits.adds_floats(x):
         return None
     shape, at = typeof(x).shape, scatter_dimension

@@ -155,7 +155,7 @@ class _System:
         return found
 
     def _strip(self, m: Any, k: int, axis: int) -> tuple[Any, Any]:
-        """Broadcasts from rank k block `k` of M's diagonal, and the other rows (columns if `axis` is 0) beside it."""
+        """Broadcasts from rank k block `k` of the diagonal of M, and the rest of its strip in the triangle."""
         begin, end = self.cut.part(k)
         at_end = self.lower == (axis == 1)
         low, high = (0, end) if at_end else (begin, self.cut.size)
