@@ -214,7 +214,7 @@ def _from_environment(name: str, default: Any, parse: Callable[[str], Any], othe
 
 
 class Config:
-    """The options as attributes; see the module. ``mpijax.config`` is the one instance."""
+    """The options as attributes; see the module. ``mpijax.config`` is the only instance."""
 
     def update(self, name: str, val: Any) -> None:
         """Set the process-wide value of an option.

@@ -326,7 +326,7 @@ def ensure_compile_time_eval():
     """Inside, operations on concrete arrays run immediately, even during tracing.
 
     Their results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
-    Operations on traced values are traced as ever.
+    Operations on traced values are traced as usual.
 
     >>> @mpijax.jit
     ... def f(x):

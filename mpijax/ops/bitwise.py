@@ -81,7 +81,7 @@ def shift_right_logical(x: Any, y: Any) -> Any:
 
 
 def shift_right_arithmetic(x: Any, y: Any) -> Any:
-    """x >> y, filled with the sign; all sign where y is negative or at least the number of bits.
+    """x >> y, filled with the sign; the sign in every bit where y is negative or at least the number of bits.
 
     Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
     others.

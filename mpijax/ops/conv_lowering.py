@@ -200,7 +200,7 @@ class ConvCode:
     label: str = "conv"
 
     def address(self) -> int:
-        from mpijax._ext import convolution  # few programs convolve
+        from mpijax._ext import convolution  # deferred: few programs use convolutions
 
         return convolution.address(provided.blas_addresses())
 

@@ -46,7 +46,7 @@ def erf(x: Any) -> Any:
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact for large x.
+    """1 - erf(x), accurate for large x.
 
     Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
@@ -168,7 +168,7 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 def igammac(a: Any, x: Any) -> Any:
-    """1 - igamma(a, x), exact for large x.
+    """1 - igamma(a, x), accurate for large x.
 
     Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
     others.

@@ -104,7 +104,7 @@ def _density(a: Expr, b: Expr, x: Expr, y: Expr) -> Expr:
 
 
 def _log_less_linear(u: Expr, x: Expr, a: Expr, b: Expr) -> Expr:
-    """log(1 + u) - u of u = x (a + b) / a - 1."""
+    """log(1 + u) - u for u = x (a + b) / a - 1."""
     near = abs(u) < 0.29
     return where(near, log_of_mantissa(where(near, u, 0.0)), log(x * (1.0 + b / a)) - u)
 
