@@ -206,7 +206,7 @@ def bound(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def scope_of(avals: Iterable[Any]) -> Any:
-    """A scope whose mesh is the one that the first split type among these is split over."""
+    """A scope with the mesh of the first split type among these as the mesh in context."""
     split = next((split for a in avals if (split := getattr(a, "split", None)) is not None), None)
     if split is None:
         return nullcontext()

@@ -9,7 +9,7 @@ DEVICE, *_ = KINDS = ("device", "pinned_host", "unpinned_host")
 
 
 class Space(enum.Enum):
-    """A memory space, which `device_put` accepts; Any means the present one of an array.
+    """A memory space, which `device_put` accepts; Any means the space where an array already is.
 
     >>> mpijax.device_put(jnp.arange(3), mpijax.memory.Space.Host).sharding.memory_kind
     'pinned_host'

@@ -626,7 +626,7 @@ class JaxprTrace(Trace):
 
     @contextmanager
     def holding(self, refs: Sequence[Any], values: Sequence[Any]):
-        """Inside, outside references have the given values. The yielded list receives their final values at the end."""
+        """In the block, outside references have the given values. The list receives their final values at its end."""
         self.refs.update(zip(refs, map(self.lift, values), strict=True))
         finals: list[Any] = []
         yield finals

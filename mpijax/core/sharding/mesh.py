@@ -133,7 +133,7 @@ class Mesh(ContextDecorator):
         return len(self.processes) > 1 and self._block == self.devices.shape
 
     def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
-        """The mesh axes, among those that split an array axis, that divide it between processes.
+        """The mesh axes that divide an array axis between processes, from the mesh axes that split it.
 
         A process keeps one contiguous block of an array axis. After a mesh axis along which it owns several devices,
         the parts of its devices are interleaved with those of other processes, so it keeps those parts too.
