@@ -210,8 +210,7 @@ def reindexed(index: tuple[Lin, ...], shape: tuple[int, ...], new_shape: tuple[i
     """The index in `new_shape` of the element at `index` of a dense array of `shape` (a reshape).
 
     Axes are matched in groups of equal products, so untouched axes stay as they are. Along axes of size 1 the index is
-    0,
-    even if bounds do not show it: reads of a concatenation's operand use an index of the whole result.
+    0, even if bounds do not show it: reads of a concatenation's operand use an index of the whole result.
     """
     if 0 in shape:
         # The array has no element, and products of sizes do not determine groups.

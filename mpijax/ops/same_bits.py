@@ -2,9 +2,8 @@
 
 Each addend is split into a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it
 needs at most 53 bits. Then the order of additions, lanes, threads and ranks cannot change a bit. The largest addend
-determines
-the grids: with `n` addends, one grid keeps about `50 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen, Fast
-reproducible floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix
+determines the grids: with `n` addends, one grid keeps about `50 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen,
+Fast reproducible floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix
 multiplication, Numer. Algorithms 59, 2012.)
 
 The rules here replace an operation, `(*operands, **params) -> result`. They return None to keep it, if its elements are

@@ -2,8 +2,7 @@
 
 Near 0 erf is x P(x^2); beyond, 1 - erfc. erfc(x) = e^(-x^2) g(t) / (1 + 2 x) with t = (x - K) / (x + K). g is so smooth
 that one polynomial is accurate from 1/2 to where erfc underflows. The computation includes the rounding error of x^2.
-In
-float32, erf needs few digits of erfc: the fourth power of a polynomial. erf_inv is x P(w), w = -log(1 - x^2), with
+In float32, erf needs few digits of erfc: the fourth power of a polynomial. erf_inv is x P(w), w = -log(1 - x^2), with
 other polynomials, in sqrt(w), for large w.
 
 Measured maximum errors (in ulp): float32 erf 1.5, erfc 4.5, erf_inv 3.1; float64 erf 1.3, erfc 3.3,

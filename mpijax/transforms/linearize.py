@@ -23,8 +23,7 @@ class TangentTrace(Trace):
     """Records operations on tangents in `builder`; runs all other operations in the parent.
 
     A user's rule may pass primals and tangents to one call, whose results then depend on both. Such a call is split,
-    unless
-    `whole`: then the rule of the call itself binds its linear part.
+    unless `whole`: then the rule of the call itself binds its linear part.
     """
 
     __slots__ = ("builder", "whole")

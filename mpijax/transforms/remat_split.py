@@ -159,8 +159,7 @@ def _computed_again(
     Equations that show values run again, unless the policy keeps them and all their values are kept.
 
     Unused collectives over named axes are dropped, on all ranks alike. Communication with ranks that may run a
-    different
-    program is always repeated: another rank may need what this rank sends.
+    different program is always repeated: another rank may need what this rank sends.
     """
     wanted = {v for e in readers for v in _reads(e)} - kept
     again = []
