@@ -93,7 +93,7 @@ def _postponed(cls: Any, options: dict[str, bool]) -> type:
 if not TYPE_CHECKING:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        """Like `dataclasses.dataclass`, but postponed to first use. With slots, which need a new class, not postponed.
+        """Like `dataclasses.dataclass`, but postponed to first use. Not postponed with slots, which need a new class.
 
         >>> @dataclass(frozen=True)
         ... class Point:

@@ -34,8 +34,7 @@ class _Values(threading.local):
     """Values in force: process-wide ones in the class, overrides of one thread in an instance dictionary."""
 
     trace_key: int = 0
-    # Whether an option that affects single operations differs from its default. If not, operations are cached without
-    # key.
+    # Whether an option that affects single operations differs from its default. If not, operations need no cache key.
     checks_operations: bool = False
 
 

@@ -16,8 +16,7 @@ def read_private(path: str | os.PathLike) -> bytes:
       OSError: it cannot be read.
     """
     resolved = Path(path).resolve()
-    # Open before checking, so that the checked file is the one that is read. O_NONBLOCK: do not wait for a FIFO's
-    # writer.
+    # Open before checking, so that the checked file is the one that is read. O_NONBLOCK: do not wait on a FIFO.
     descriptor = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
