@@ -26,7 +26,7 @@ DERIVATIVES = (TANGENT, COTANGENT)
 # The suffixes of the operation's name in reports.
 SHOWN = {PRIMAL: "(differentiated)", TANGENT: "(tangent)", COTANGENT: "(cotangent)"}
 
-# The tag of halo exchanges. Both ends of their messages are in one operation, so they need not use MPI.
+# The tag of halo exchanges. Both ends of such a message have it, so the message may use another transport than MPI.
 HALO_TAG = 32719
 
 
