@@ -26,7 +26,7 @@ WIDE = np.dtype(np.float64)
 MANTISSA = 53
 # Bits kept below the largest addend, in addition to those of the dtype.
 MORE_BITS = 4
-# The exponent bits of a float64, and twice those of 1. Minus the bits of a power of two, they are its reciprocal.
+# The exponent bits of a float64, and twice those of 1: the latter minus the bits of a power of two is its reciprocal.
 _WORD = np.dtype(np.uint64)
 _EXPONENT, _TWICE_ONE = np.uint64(0x7FF << 52), np.uint64(2046 << 52)
 
@@ -249,7 +249,7 @@ def _select(which: Any, x: Any, y: Any) -> Any:
     return registry["select_n"].bind(which, y, x)
 
 
-# ---------------------------------------------------------------- what is added with what
+# ---------------------------------------------------------------- the largest addend of each sum
 
 
 def _spread(x: Any, shape: Sequence[int], dims: Sequence[int]) -> Any:
@@ -287,7 +287,7 @@ def kept_along(axis: int) -> Callable[[Any], tuple[Any, Any]]:
 def reduce_sum(x: Any, *, axes: Sequence[int], out_sharding: Any = None) -> Any:
     if not adds_floats(x):
         return None
-    del out_sharding  # the result's type has it
+    del out_sharding  # the type of the result contains it
     total = lambda v: registry["reduce_sum"].bind(v, axes=tuple(axes), out_sharding=None)
     return of_sum(x, total, along(axes), math.prod(typeof(x).shape[a] for a in axes))
 

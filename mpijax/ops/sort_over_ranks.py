@@ -87,7 +87,7 @@ def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
 
 
 def _sorted(xs: Sequence[Any], num_keys: int, have: Cut, want: Cut, me: int) -> list[Any]:
-    """This rank's part of one line."""
+    """Sorts one line; returns this rank's part of it."""
     xs = _sorted_here(xs, num_keys)
     send, receive = _counts([w for x in xs[:num_keys] for w in _words(x)], have, want, me)
     low, high = want.part(me)
@@ -130,7 +130,7 @@ def _of_float(x: Any) -> tuple[Any, int]:
     return select(word >= sign, bitwise_not(word), word | sign), bits
 
 
-# ---------------------------------------------------------------- where the parts of the result begin
+# ---------------------------------------------------------------- borders of the parts of the result
 
 
 def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> tuple[Any, Any]:

@@ -21,8 +21,8 @@ def padtype_to_pads(
 ) -> list[tuple[int, int]]:
     """The padding of each axis, before and after.
 
-    padding: `VALID`, none; `SAME`, such that there are ceil(size / stride) windows, with an odd number having one
-      more after than before; `SAME_LOWER`, one more before.
+    padding: `VALID`, none; `SAME`, such that there are ceil(size / stride) windows, an odd total having one more
+      after than before; `SAME_LOWER`, one more before.
 
     Raises:
       RuntimeError: for another name. TypeError: if `padding` is not a string.

@@ -98,7 +98,7 @@ def _round_fp8(b: Builder, x: Scalar) -> Scalar:
 
 
 def _round_exponent(b: Builder, x: Scalar) -> Scalar:
-    """The nearest power of two of at least 2^-127, halves up; NaN for 0, negative numbers, and from 1.5 * 2^127."""
+    """The nearest power of two >= 2^-127, ties up; NaN for 0, negative numbers, and from 1.5 * 2^127."""
     u = lambda v: b.const(v, UINT32)
     bits = b.bitcast(Scalar(FLOAT32, x.ir), UINT32)
     # 2^-127, half of the smallest normal float, is unchanged.

@@ -8,7 +8,7 @@ Integer arithmetic decides for each constant whether this always gives the round
 the error of the sum before the last rounding is below 2**(3 - p) halves of the last place. Let C be the mantissa of c
 as an odd integer. The quotient X / c of a mantissa X is an integer number of halves of its last place plus s / C. Here
 s is an integer, and not 0 if that number is odd, which is the midpoint of two floats. So an error is possible only if
-|s| / C <= 2**(3 - p). These few X are tried; if one gives a wrong result, the constant is divided by as usual.
+|s| / C <= 2**(3 - p). The program tries these few X; if one gives a wrong result, it divides by the constant as usual.
 
 Quotients below 2**-100 (2**-960 in double precision) may differ in their last bit, because x * low is not normal.
 """

@@ -24,7 +24,7 @@ COMPLEX_RULES = Rules()
 
 
 def rule(function: Callable) -> Callable:
-    """Register a function under its name without trailing underscores, which avoid Python's builtins."""
+    """Register a function under its name, without the trailing underscore that avoids a Python builtin."""
     RULES[function.__name__.rstrip("_")] = function
     return function
 
