@@ -1,4 +1,4 @@
-"""Checks that work in compiled programs: errors as values. Public as `mpijax.experimental.checkify`."""
+"""Checks in compiled programs, with errors as values. Public as `mpijax.experimental.checkify`."""
 
 from mpijax.checkify import calls as _calls  # noqa: F401  (rules)
 from mpijax.checkify.check import check, check_error, debug_check

@@ -1,8 +1,8 @@
-"""Checks inside calls, branches and loops: their Jaxprs take and return the error beside their own values.
+"""Checks inside calls, branches and loops: their Jaxprs take and return the error besides their own values.
 
-A loop's error has the same structure before and after each turn, and so have the errors of all branches: which kinds
-of failures can happen is found by tracing once. If the error given has no room for some of them, it is made, and the
-Jaxpr is traced again.
+A loop's error must have the same structure before and after each iteration, and so must the errors of all branches. One
+trace finds which kinds of failures can happen. If the given error lacks slots for some of them, the slots are added,
+and the Jaxpr is traced again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mpijax.transforms.zeros import Zero
 
 
 class Checked:
-    """A Jaxpr `(*before, *error, *after) -> (*error, *results)`, and the structure of the error it returns."""
+    """A Jaxpr `(*before, *error, *after) -> (*error, *results)`, and the structure of its returned error."""
 
     def __init__(self, run: Callable, error: Error, before: Sequence[Any], after: Sequence[Any]):
         leaves, err_tree = tree.tree_flatten(error)
@@ -44,7 +44,7 @@ class Checked:
         self.out_tree = found[0]
 
     def skeleton(self) -> Error:
-        """The error it returns, with numbers in place of its values."""
+        """The returned error, with numbers in place of its values."""
         return tree.tree_unflatten(self.out_tree, range(self.out_tree.num_leaves))
 
     def split(self, outs: Sequence[Any]) -> tuple[Error, list[Any]]:
@@ -57,9 +57,9 @@ def _runs(closed: ClosedJaxpr, enabled) -> Callable:
 
 
 def _with_room(traced: Callable[[Error], list[Checked]], error: Error) -> list[Checked]:
-    """Jaxprs that return an error of the structure of the one that they take.
+    """Jaxprs that return an error of the same structure as the error they take.
 
-    They are traced again only if they need it: each loop in a loop would double the time otherwise.
+    They are traced again only if necessary: otherwise each nested loop would double the time.
     """
     checked = traced(error)
     roomy = error.with_kinds({kind for c in checked for kind in c.skeleton()._pred})
@@ -84,7 +84,7 @@ def _remat_rule(error, enabled, primitive, args, params):
 
 
 def _with_error(closed: ClosedJaxpr, enabled, error: Error):
-    """A flat function `(*error, *args) -> (*error, *results)`, and a list that gets the structure of its error."""
+    """A flat function `(*error, *args) -> (*error, *results)`, and a list that receives the structure of its error."""
     leaves, err_tree = tree.tree_flatten(error)
     found: list[Any] = []
 
@@ -99,7 +99,7 @@ def _with_error(closed: ClosedJaxpr, enabled, error: Error):
 
 
 def _custom_jvp_rule(error, enabled, primitive, args, params):
-    """The user's rule gives the derivative; it has no checks of its own, and the error has no derivative."""
+    """Uses the user's rule for the derivative. The rule has no checks, and the error has no derivative."""
     leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
     n, user_rule = len(leaves), params["jvp"]
 
@@ -113,7 +113,7 @@ def _custom_jvp_rule(error, enabled, primitive, args, params):
 
 
 def _custom_vjp_rule(error, enabled, primitive, args, params):
-    """As for `custom_jvp`: the checks are those of the function, the derivative is the user's."""
+    """As for `custom_jvp`: checks the function, and uses the user's rule for the derivative."""
     leaves, fun, found = _with_error(params["call_jaxpr"], enabled, error)
     n, user_fwd = len(leaves), params["fwd"]
 
@@ -169,7 +169,7 @@ def _scan_rule(error, enabled, primitive, args, params):
 
 
 def _while_rule(error, enabled, primitive, args, params):
-    """The condition is checked before the loop and, for the next turn, at the end of each."""
+    """Checks the condition before the loop and, for the next iteration, at the end of each iteration."""
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     if cond.out_avals[0].shape:
         raise ValueError(
@@ -201,7 +201,7 @@ def _while_rule(error, enabled, primitive, args, params):
 
 
 def _ignoring(cond: ClosedJaxpr, num_consts: int, leaves: Sequence[Any]) -> ClosedJaxpr:
-    """The condition of a loop that carries an error, at which it does not look."""
+    """The condition of a loop that carries an error; ignores the error."""
 
     def fun(*flat):
         return interpret(
@@ -216,7 +216,7 @@ def _ignoring(cond: ClosedJaxpr, num_consts: int, leaves: Sequence[Any]) -> Clos
 
 
 def _shard_map_rule(error, enabled, primitive, args, params):
-    """Every rank checks its own shard; all of them get the errors of all, as examples along a new first axis."""
+    """Every rank checks its own shard. All ranks get the errors of all ranks, along a new first axis."""
     mesh, closed = params["mesh"], params["jaxpr"]
     axes = tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"])
     run = _runs(closed, enabled)
@@ -239,7 +239,7 @@ def _shard_map_rule(error, enabled, primitive, args, params):
 
 
 def _of_all_ranks(x: Any, axes: tuple) -> Any:
-    """The values of `x` on all ranks along a new first axis, the same everywhere: by a sum of one-hot rows."""
+    """The values of `x` on all ranks along a new first axis, the same on every rank: a sum of one-hot rows."""
     size = axis_size(axes)
     here = jnp.arange(size) == lax.axis_index(axes)
     x = jnp.asarray(x)

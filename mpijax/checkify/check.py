@@ -1,4 +1,4 @@
-"""`check`: a condition that must hold when the program runs, as a primitive that `checkify` turns into an `Error`."""
+"""Defines `check`, a condition tested at run time: a primitive that `checkify` turns into an `Error`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mpijax.ops.rules import at_front
 
 
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
-    """Fail with a message where `pred` is False.
+    """Fail with a message if `pred` is False.
 
-    Outside of `jit` and the like it raises at once. A function that is staged (`jit`, `scan`, ...) must be given to
-    `checkify` before, which returns the failure as a value.
+    Outside `jit` and other staged functions it raises immediately. A staged function (`jit`, `scan`, ...) must be
+    transformed by `checkify`, which returns the failure as a value.
 
     Args:
       pred: a bool scalar.
-      msg: a format as of `str.format`; `fmt_args` and `fmt_kwargs` are pytrees of arrays for it.
-      debug: do nothing unless the function is given to `checkify`.
+      msg: a format for `str.format`; `fmt_args` and `fmt_kwargs` are pytrees of arrays for it.
+      debug: do nothing unless `checkify` transforms the function.
 
     Raises:
-      JaxRuntimeError: if `pred` is False, outside of `checkify`.
-      TypeError: if `pred` is no bool scalar, or an argument of the message is not an array.
+      JaxRuntimeError: if `pred` is False, outside `checkify`.
+      TypeError: if `pred` is not a bool scalar, or an argument of the message is not an array.
       ValueError: if the check is compiled without `checkify`.
 
     >>> from mpijax.experimental import checkify
@@ -56,7 +56,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` inside of `checkify`; nothing elsewhere.
+    """A `check` inside `checkify`; does nothing elsewhere.
 
     >>> from mpijax.experimental import checkify
     >>> def root(x):
@@ -69,7 +69,7 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
 
 
 def check_error(error: Error) -> None:
-    """Raise if `error` says that a check failed; inside of `checkify` that failure becomes part of its result.
+    """Raise if `error` contains a failure. Inside `checkify`, the failure becomes part of the result.
 
     Raises:
       JaxRuntimeError: the failure.
@@ -93,7 +93,7 @@ def _bind(error: Error, debug: bool) -> None:
 
 
 def _any_of(error: Error) -> Error:
-    """One example's failure, for each kind, out of a batch."""
+    """The failure of one example in a batch, for each kind."""
     reduced = NO_ERROR.knowing(error._metadata)
     for effect, preds in error._pred.items():
         at = jnp.argsort(preds)[-1]

@@ -1,4 +1,4 @@
-"""The automatic checks: NaN, division by zero, and indices out of bounds, per primitive."""
+"""The automatic checks by primitive: NaN, division by zero, and indices out of bounds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mpijax.core.source import current_source
 from mpijax.core.trace import typeof
 
 Rule = Callable[..., tuple[Error, Any]]
-# By the primitive's name: `(error, enabled, primitive, args, params) -> (error, results)`.
+# By primitive name: `(error, enabled, primitive, args, params) -> (error, results)`.
 rules: dict[str, Rule] = {}
 
-# Operations that can yield NaN from numbers that are none.
+# Operations that can return NaN for operands without NaN.
 _CAN_BE_NAN = frozenset("""
     acos acosh add asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt conv_general_dilated cos cosh cumlogsumexp
     cummax cummin cumprod cumsum digamma dot_general erf erf_inv erfc exp expm1 fft igamma igamma_grad_a igammac
@@ -32,7 +32,7 @@ def _is_float(x: Any) -> bool:
 
 
 def without_nan(error: Error, enabled: frozenset, primitive, outs: Any) -> Error:
-    """The error that a result with NaN is."""
+    """The error, with a failure if a result contains NaN."""
     floats = [x for x in (outs if primitive.multiple_results else [outs]) if _is_float(x)]
     if NaNError not in enabled or not floats:
         return error
@@ -56,10 +56,10 @@ def _div_rule(error, enabled, primitive, args, params):
 
 
 def _out_of_bounds(error: Error, primitive, shape, indices, limits, axes) -> Error:
-    """The error of indices `(..., components)` below 0 or above `limits`, of which component k is along `axes[k]`."""
+    """The error, with a failure for indices `(..., components)` outside [0, limits]. Component k is along `axes[k]`."""
     if not indices.size:
         return error
-    # Broadcast here: the user may have asked for ranks to differ nowhere (jax_numpy_rank_promotion).
+    # Broadcast explicitly: jax_numpy_rank_promotion may forbid implicit broadcasts.
     outside = (indices < 0) | (indices > np.broadcast_to(limits.astype(indices.dtype), indices.shape))
     first = jnp.argmax(jnp.ravel(outside))
     axis = jnp.asarray(np.asarray(axes, np.int32))[first % len(axes)]
@@ -70,7 +70,7 @@ def _out_of_bounds(error: Error, primitive, shape, indices, limits, axes) -> Err
 
 
 def _bounds_rule(error, enabled, primitive, args, params):
-    """An operation that says where it reads or writes (the slot `bounds`)."""
+    """Checks an operation whose slot `bounds` tells the positions it accesses."""
     out = primitive.bind(*args, **params)
     if OOBError in enabled:
         starts, limits, axes = primitive.bounds(*args, **params)
@@ -86,7 +86,7 @@ def _bounds_rule(error, enabled, primitive, args, params):
 
 
 def _check_rule(error, enabled, primitive, args, params) -> tuple[Error, list[Any]]:
-    """A check's failures become part of the error, if they are looked for."""
+    """Adds a check's failures to the error if they are enabled."""
     new: Error = tree.tree_unflatten(params["err_tree"], args)
     for effect, pred in new._pred.items():
         if effect.kind in enabled:
@@ -99,7 +99,7 @@ rules["check"] = _check_rule
 
 
 def rule_of(primitive) -> Rule | None:
-    """How an operation is checked; None for one that cannot fail."""
+    """The checking rule of an operation; None if it cannot fail."""
     if primitive.bounds is not None:
         return _bounds_rule
     return rules.get(primitive.name) or (_nan_rule if primitive.name in _CAN_BE_NAN else None)

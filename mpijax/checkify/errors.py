@@ -1,8 +1,8 @@
-"""Errors as values: what can go wrong, and `Error`, which says whether it did.
+"""Errors as values: kinds of failures, and `Error`, which records whether they happened.
 
-For each kind of failure an `Error` holds a flag, the code of the check that failed first, and numbers for its
-message; the rest of the message is known while tracing and kept by code. All of that is a pytree, so that errors go
-through `jit`, `vmap`, loops and branches like other values.
+For each kind of failure an `Error` contains a flag, the code of the first failed check, and numbers for the message.
+The rest of the message is known during tracing, and is stored by code. An `Error` is a pytree, so it passes through
+`jit`, `vmap`, loops and branches like other values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mpijax.core.tree_registry import register_pytree_node, register_pytree_node
 @functools.total_ordering
 @dataclass(frozen=True)
 class ErrorEffect(Effect):
-    """The equation may fail in one way; `payload` are the types of the numbers of the message."""
+    """The equation may fail in one way; `payload` has the types of the numbers in the message."""
 
     kind: type[JaxException]
     payload: tuple[ShapedArray, ...]
@@ -52,7 +52,7 @@ class ErrorEffect(Effect):
 
 
 class JaxException(Exception):
-    """A failure of a check, at a line of the user's. As a pytree its leaves are arrays, the numbers of the message."""
+    """A failed check, with the user's source line. As a pytree, its leaves are the arrays in the message."""
 
     def __init_subclass__(cls):
         register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
@@ -124,7 +124,7 @@ ErrorCategory = type[JaxException]
 
 
 class JaxRuntimeError(ValueError):
-    """A check failed; `__cause__` is the failure, with the line it belongs to."""
+    """A check failed; `__cause__` is the failure, with its source line."""
 
 
 # ---------------------------------------------------------------- the value
@@ -135,7 +135,7 @@ _codes = itertools.count(1)
 @register_pytree_node_class
 @dataclass(frozen=True)
 class Error:
-    """Whether checks failed, and the first that did. Made by `checkify`; see `get` and `throw`.
+    """Whether checks failed, and the first failure. Created by `checkify`; see `get` and `throw`.
 
     >>> from mpijax.experimental import checkify
     >>> f = checkify.checkify(jnp.log, errors=checkify.nan_checks)
@@ -154,7 +154,7 @@ class Error:
         return None if failure is None else str(failure)
 
     def get_exception(self) -> JaxException | None:
-        """The first failure as an exception, or None; after `vmap` that of every example."""
+        """The first failure as an exception, or None; after `vmap`, the failures of all examples."""
         shapes = [np.shape(p) for p in self._pred.values() if np.shape(p)]
         if not shapes:
             return self._first(())
@@ -167,12 +167,12 @@ class Error:
         if not at:
             return None
         effect = min(at, key=at.__getitem__)
-        # A number known while tracing may be here as Python's, which has no type of its own.
+        # A number known during tracing may be a Python number, which has no dtype.
         payload = [jnp.asarray(x, a.dtype)[index] for x, a in zip(self._payload[effect], effect.payload, strict=True)]
         return tree.tree_unflatten(dict(self._metadata)[int(at[effect])], payload)
 
     def throw(self) -> None:
-        """Raise `JaxRuntimeError` if a check failed. In a function that is checkified, fail there in the same way."""
+        """Raise `JaxRuntimeError` if a check failed. Inside `checkify`, the failure becomes part of the result."""
         provided.check_error(self)
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ class Error:
     # ------------------------------------------------------------ building
 
     def updated(self, effect: ErrorEffect, pred: Any, code: Any, payload: list[Any]) -> Error:
-        """With another possible failure, which counts where no earlier one of its kind has happened."""
+        """This error with another possible failure, which is ignored after an earlier failure of its kind."""
         before = self._pred.get(effect, False)
         kept = self._payload.get(effect)
         if kept is not None:
@@ -205,17 +205,17 @@ class Error:
         )
 
     def knowing(self, metadata: Any) -> Error:
-        """With the messages of more codes."""
+        """This error with messages for more codes."""
         return replace(self, _metadata=tuple(sorted({**dict(self._metadata), **dict(metadata)}.items())))
 
     def failing(self, pred: Any, failure: JaxException) -> Error:
-        """With `failure` where `pred` holds."""
+        """This error with `failure` where `pred` holds."""
         code = next(_codes)
         payload, structure = tree.tree_flatten(failure)
         return self.updated(failure.effect(), pred, code, payload).knowing([(code, structure)])
 
     def with_kinds(self, effects: Any) -> Error:
-        """With room for more kinds of failures, none of which has happened: the bodies of a loop agree on them."""
+        """This error with slots for more kinds of failures, so that all bodies of a loop return the same structure."""
         error = self
         for effect in sorted(effects):
             if effect not in self._pred:

@@ -1,4 +1,4 @@
-"""`checkify`: run a function's Jaxpr with an `Error` beside the values."""
+"""Defines `checkify`: evaluates a function's Jaxpr with an `Error` besides the values."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def interpret(
 def checkify(
     fun: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks
 ) -> Callable[..., tuple[Error, Any]]:
-    """A function that returns an `Error` beside the result of `fun`, instead of failing.
+    """A function that returns an `Error` and the result of `fun`, instead of failing.
 
     Args:
       fun: may contain `check`s.
-      errors: what to look for, any union of
+      errors: the checks to enable, any union of
 
-        - `user_checks`: a `check` that does not hold,
-        - `nan_checks`: an operation that yields NaN,
+        - `user_checks`: a failed `check`,
+        - `nan_checks`: an operation that returns NaN,
         - `div_checks`: a division by zero,
         - `index_checks`: an index out of bounds,
 
         and `float_checks`, `automatic_checks`, `all_checks`, which are unions of these.
 
     Returns:
-      A function of the same arguments with the result `(error, out)`. `error.get()` is the message of the first
+      A function of the same arguments with the result `(error, out)`. `error.get()` returns the message of the first
       failure or None, `error.throw()` raises it. It can be transformed: `jit(checkify(f))`, `vmap(checkify(f))`,
       `checkify(grad(f))`.
 

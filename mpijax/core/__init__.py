@@ -1,6 +1,6 @@
-"""What everything else is built on: types, Jaxprs, traces, pytrees, options.
+"""The foundation of all other packages: types, Jaxprs, traces, pytrees, options.
 
-Public as ``mpijax.core`` are the names of ``jax.core``, loaded when they are first used; all else is not.
+The public names of ``mpijax.core`` are those of ``jax.core``, imported at first use. Everything else is private.
 """
 
 import importlib as _importlib
@@ -19,7 +19,7 @@ _HOMES = {
     "min_dim": "mpijax.core.dimensions",
 }
 
-# Names that moved to `mpijax.extend.core`; asking for them here warns, as in JAX.
+# Names that moved to `mpijax.extend.core`. Access through this module warns, as in JAX.
 _MOVED = frozenset(
     """DebugInfo DropVar Effect Effects InconclusiveDimensionOperation JaxprTypeError concrete_or_error find_top_trace
     gensym get_opaque_trace_state jaxprs_in_params new_jaxpr_eqn no_effects nonempty_axis_env_DO_NOT_USE

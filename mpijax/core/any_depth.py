@@ -1,8 +1,8 @@
-"""Functions that call themselves as often as programs are nested: they go on with another stack when one is full.
+"""Lets functions recurse to any depth: when one stack is full, they continue on the stack of another thread.
 
-Transformations are interpreters that call interpreters: of a `jit` in a `jit` in a `jit` each level is some frames of
-Python. Python bounds the frames of a thread, and a thread bounds its stack in C. So a call that finds many frames
-below it is made in a new thread, whose caller waits for it: as many threads as the program needs, one of them at work.
+Transformations are interpreters that call interpreters: each level of a `jit` in a `jit` in a `jit` takes several
+Python frames. Python limits the frames of a thread, and the C stack of a thread is limited. So a call that finds many
+frames below it runs in a new thread, and its caller waits. A program uses as many threads as it needs; one runs.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mpijax.core import option
 from mpijax.core.source import inherited, waiting
 from mpijax.core.state import state
 
-# Frames below a call that are no reason for another stack; at most half of those that Python allows.
+# A call below this number of frames runs on the present stack; at most half of Python's limit.
 _FRAMES = 500
 
-# What is current in a thread, and in those that lend it their stacks.
+# Thread-local state, which each new thread copies from the thread that waits for it.
 _CURRENT = state, inherited, option.values
 
 
 class _Lent(threading.local):
-    """The threads that lend their stacks to the call in which this thread is at work; the innermost one last."""
+    """The waiting threads below the running call; the innermost one last."""
 
     threads: list[threading.Thread] | None = None
 
@@ -44,7 +44,7 @@ def _is_deep() -> bool:
 
 
 def any_depth(fun: Callable) -> Callable:
-    """`fun`, which may call itself, directly or through others, to any depth."""
+    """Wraps `fun` so that it may recurse, directly or indirectly, to any depth."""
 
     @wraps(fun)
     def called(*args, **kwargs):
@@ -56,7 +56,7 @@ def any_depth(fun: Callable) -> Callable:
 
 
 class _Stack:
-    """A call in a thread of its own, for which the calling thread waits."""
+    """A call that runs in its own thread while the calling thread waits."""
 
     def __init__(self, fun: Callable, args: tuple, kwargs: dict[str, Any]):
         self._call = copy_context().run, fun, args, kwargs
@@ -65,7 +65,7 @@ class _Stack:
         self._threads: list[threading.Thread] = [] if _lent.threads is None else _lent.threads
         self._result: Any = None
         self._error: BaseException | None = None
-        # `Thread.join` of Python before 3.13 takes a thread for ended when a signal interrupts it.
+        # Before Python 3.13, `Thread.join` considers a thread finished when a signal interrupts the join.
         self._done = threading.Event()
 
     def _work(self) -> None:
@@ -91,7 +91,7 @@ class _Stack:
         while not self._done.is_set():
             try:
                 self._done.wait()
-            except BaseException as error:  # of a signal's handler, which Python runs in the main thread
+            except BaseException as error:  # from a signal handler, which Python runs in the main thread
                 self._error = error
                 self._interrupt(type(error))
         thread.join()
@@ -99,10 +99,10 @@ class _Stack:
             try:
                 raise self._error
             finally:
-                self._error = None  # it holds this frame
+                self._error = None  # the error references this frame: break the cycle
         return self._result
 
     def _interrupt(self, error: type) -> None:
-        """Raise an error in the innermost of the threads, for which the others wait."""
+        """Raise an error in the innermost thread, which all others wait for."""
         for thread in self._threads[-1:]:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))

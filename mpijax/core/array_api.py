@@ -1,8 +1,7 @@
-"""`Array`, the type users check against, and the operators and methods that all arrays share.
+"""Defines `Array`, the type users check against, and installs the operators and methods that all arrays share.
 
-Concrete arrays and tracers look alike to users. The NumPy layer, which sits far above
-this file, hands over the operators and methods once it is loaded; until then any
-operator loads it.
+Concrete arrays and tracers have the same interface. The NumPy layer, far above this file, installs the operators and
+methods when it is imported. Before that, the first use of any operator imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from mpijax.core import provided
 
 
 class _ArrayMeta(type):
-    """Makes `isinstance(x, Array)` true for concrete arrays, whose layout comes from an extension module."""
+    """Makes `isinstance(x, Array)` true for concrete arrays, whose class is defined in an extension module."""
 
     _concrete: tuple[type, ...] = ()
 
@@ -29,7 +28,7 @@ class _ArrayMeta(type):
         return type.__subclasscheck__(cls, subclass)
 
     def __getattr__(cls, name: str) -> Any:
-        """Methods before the NumPy layer is loaded, and what each kind of array has of its own (`Array.item`)."""
+        """Finds methods before the NumPy layer is imported, and attributes of single array classes (`Array.item`)."""
         if cls is Array and not name.startswith("_"):
             _load()
             for owner in (vars(Array), *map(_attributes, _ArrayMeta._concrete)):
@@ -39,10 +38,10 @@ class _ArrayMeta(type):
 
 
 class Array(metaclass=_ArrayMeta):
-    """An n-dimensional array: a concrete one, or a tracer standing for one inside a transformation.
+    """An n-dimensional array: a concrete array, or a tracer inside a transformation.
 
-    Immutable. Supports NumPy's operators, indexing and methods; `x.at[i].set(v)` and
-    its kin return an updated copy.
+    Immutable. Supports NumPy's operators, indexing and methods; `x.at[i].set(v)` and the other
+    methods of `x.at[i]` return an updated copy.
 
     >>> isinstance(jnp.arange(3), mpijax.Array)
     True
@@ -69,12 +68,12 @@ OPERATORS = (
 
 
 def is_whole(x: Any) -> bool:
-    """Whether this rank has all of x: False for an array of which other ranks have parts."""
+    """Whether this rank has all of x; False for an array sharded over ranks."""
     return getattr(x, "_is_whole", True)
 
 
 def register_concrete(cls: type) -> None:
-    """Declare a concrete array class: it is an `Array` and gets the shared methods."""
+    """Register a class of concrete arrays: it becomes an `Array` and gets the shared methods."""
     _ArrayMeta._concrete += (cls,)
     _method_owners.append(cls)
     if _installed:
@@ -86,7 +85,7 @@ def register_concrete(cls: type) -> None:
 
 
 def install_array_methods(methods: dict[str, Callable]) -> None:
-    """Put operators, methods and properties on all array classes, also those that are registered later."""
+    """Install operators, methods and properties on all array classes, including classes registered later."""
     _installed.update(methods)
     for owner in _method_owners:
         _put_methods(owner)
@@ -104,7 +103,7 @@ def _load() -> None:
 
 
 def _attributes(cls: type) -> dict[str, Any]:
-    """What a class and those that it is derived from define."""
+    """The attributes of a class and its base classes."""
     return {name: value for c in reversed(cls.__mro__) for name, value in vars(c).items()}
 
 
@@ -118,7 +117,7 @@ def _loading(name: str) -> Callable:
 
 
 def _load_then_getattr(self, name: str):
-    """First use of a method: load the NumPy layer, which replaces this hook by the methods."""
+    """Import the NumPy layer at the first use of a method. The import replaces this hook by the methods."""
     if name.startswith("_") or "__getattr__" not in vars(Array):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
     _load()

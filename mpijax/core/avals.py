@@ -1,4 +1,4 @@
-"""The type of every value: `ShapedArray`."""
+"""Defines `ShapedArray`, the type of every value."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NO_AXES: frozenset = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class ManualAxisType:
-    """Over which mesh axes a value varies inside `shard_map`; its unreduced and reduced axes are in `sharding` here.
+    """The mesh axes over which a value varies inside `shard_map`. mpijax keeps unreduced and reduced in `sharding`.
 
-    Raises ValueError where an axis is varying and unreduced, or varying and reduced.
+    Raises ValueError for an axis that is both varying and unreduced, or both varying and reduced.
 
     >>> mpijax.sharding.ManualAxisType(varying=frozenset({"x"})).varying
     frozenset({'x'})
@@ -42,22 +42,21 @@ class ManualAxisType:
                 )
 
     def invarying(self, mesh: Any) -> frozenset:
-        """The axes of `mesh`, that of the enclosing `shard_map`, over which the value is the same."""
+        """The manual axes of `mesh` over which the value does not vary. `mesh` is that of the enclosing `shard_map`."""
         return frozenset(getattr(mesh, "manual_axes", ())) - self.varying
 
 
 class ShapedArray:
-    """Shape, dtype, weak type, and how the value lies over mesh axes.
+    """Shape, dtype, weak type and mesh axes of a value.
 
-    Instances are interned: two types are equal exactly when they are the same
-    object, so jit cache keys hash and compare at the speed of a pointer.
+    Instances are interned: equal types are the same object. So jit cache keys hash and compare by pointer.
 
     Attributes:
-      shape: tuple of ints, and of `DimExpr`s in a program for several sizes.
+      shape: tuple of ints; also of `DimExpr`s in a shape-polymorphic program.
       dtype: `numpy.dtype`, or an extended dtype such as a PRNG key's.
-      weak_type: True for values born from Python scalars, which promote weakly.
+      weak_type: True for values made from Python scalars, which promote weakly.
       vma: the mesh axes over which the value varies inside `shard_map`.
-      split: how it is split over mesh axes of type Explicit (`core.sharding.split.Split`); None where it is not.
+      split: how its axes are split over Explicit mesh axes (`core.sharding.split.Split`); None if they are not split.
 
     >>> mpijax.core.ShapedArray((2, 3), np.dtype("float32"))
     ShapedArray(float32[2,3])
@@ -74,14 +73,14 @@ class ShapedArray:
     size: int
     _text: str | None
     _table: dict[tuple, ShapedArray] = {}
-    # Whether any type is split: as long as none is, operations need not look.
+    # Whether any type is split. Operations skip all checks of splits while it is False.
     any_split = False
 
     def __new__(
         cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES, split: splits.Split | None = None,
         *, sharding: Any = None, memory_space=None,
     ):  # fmt: skip
-        # There is one memory: `memory_space` is of JAX.
+        # `memory_space` exists for JAX's signature only: mpijax has one memory space.
         if sharding is not None:
             split = splits.of_sharding(sharding, len(shape))
         key = (shape, dtype, weak_type, vma, split)
@@ -102,11 +101,11 @@ class ShapedArray:
             found.ndim = len(shape)
             found.size = math.prod(shape)
             found._text = None
-            found = cls._table.setdefault(key, found)  # one object, also where two threads make it at once
+            found = cls._table.setdefault(key, found)  # one object even if two threads create it at the same time
         return found
 
     def update(self, **changes: Any) -> ShapedArray:
-        """This type with some fields replaced; one of another shape is not split, unless `split` says how."""
+        """This type with some fields replaced. A new shape drops the split unless `split` is given."""
         get = changes.get
         return ShapedArray(
             get("shape", self.shape),
@@ -118,16 +117,16 @@ class ShapedArray:
         )
 
     def unsplit(self) -> ShapedArray:
-        """This type without what it says of mesh axes of type Explicit."""
+        """This type without its split over Explicit mesh axes."""
         return self if self.split is None else self.update(split=None)
 
     def without_axis(self, axis: int) -> ShapedArray:
-        """The type of one element along an axis."""
+        """This type with one axis removed."""
         split = None if self.split is None else self.split.without(axis)
         return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :], split=split)
 
     def with_axis(self, axis: int, size: int, along: splits.Split | None = None) -> ShapedArray:
-        """The type of `size` such values along a new axis. along: how the new axis is split, if it is."""
+        """This type with a new axis of length `size`. along: how the new axis is split, if it is."""
         split = self.split
         if split is None and along is not None:
             split = splits.Split(along.mesh, ((),) * self.ndim)
@@ -136,24 +135,24 @@ class ShapedArray:
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]), split=split)
 
     def leading_axis_spec(self) -> Any:
-        """Over which mesh axes the first axis is split, as an entry of a PartitionSpec."""
+        """The mesh axes that split the first axis, as an entry of a PartitionSpec."""
         return None if self.split is None else splits.entry(self.split.axes[0])
 
     @property
     def mat(self) -> ManualAxisType:
-        """How the value lies over mesh axes inside `shard_map`, by JAX's name."""
+        """The mesh axes over which the value varies inside `shard_map`, under JAX's name."""
         return ManualAxisType(varying=self.vma)
 
     manual_axis_type = mat
 
     @property
     def sharding(self) -> Any:
-        """How the value is split over axes of type Explicit, as a `NamedSharding` over a mesh without devices."""
+        """How the value is split over Explicit axes, as a `NamedSharding` over a mesh without devices."""
         return unsplit(get_abstract_mesh(), self.ndim) if self.split is None else sharding_of(self.split)
 
     @property
     def said_sharding(self) -> Any:
-        """`sharding`, or None where the type says nothing of it."""
+        """`sharding`, or None if the type is not split."""
         return None if self.split is None else self.sharding
 
     @property
@@ -162,11 +161,11 @@ class ShapedArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one dense copy."""
+        """Size in bytes of one dense copy."""
         return self.size * self.dtype.itemsize
 
     def str_short(self, short_dtypes: bool = True, mesh_axis_types: bool = False) -> str:
-        """`f32[2,3]`, the way Jaxprs print it. mesh_axis_types: add which axes of the mesh are of which type."""
+        """`f32[2,3]`, as Jaxprs print it. mesh_axis_types: also print the type of each mesh axis."""
         if mesh_axis_types:
             return self.str_short(short_dtypes) + _axis_types(self.sharding.mesh)
         if short_dtypes:
@@ -183,7 +182,7 @@ class ShapedArray:
         return f"{dtype_name}[{dims}]{self._render_axes()}"
 
     def _render_axes(self) -> str:
-        """``{V:i}``: mesh axes that the value varies over, is unreduced and reduced over."""
+        """``{V:i}``: the mesh axes over which the value is varying, unreduced and reduced."""
         named = [("V", self.vma)]
         if self.split is not None:
             named += [("U", self.split.unreduced), ("R", self.split.reduced)]
@@ -203,12 +202,12 @@ class ShapedArray:
     at_least_vspace = to_tangent_aval
 
     def to_cotangent_aval(self) -> ShapedArray:
-        """The type of cotangents: that of tangents, with sums over mesh axes where the value is the same over them."""
+        """The type of cotangents: the tangent type, with unreduced and reduced axes exchanged."""
         tangent = self.to_tangent_aval()
         return tangent if self.split is None else tangent.update(split=self.split.cotangent())
 
     def whole_sharding(self) -> Any:
-        """The layout over the mesh that a type is split over in which nothing is split."""
+        """The replicated sharding over the mesh of this type."""
         return unsplit(self.sharding.mesh, self.ndim)
 
     def __repr__(self) -> str:
@@ -232,7 +231,7 @@ class ShapedArray:
 
 
 def _check_split(shape: tuple[int, ...], split: splits.Split) -> None:
-    """Raise ValueError for axes that mesh axes do not divide evenly."""
+    """Raise ValueError for array axes that their mesh axes do not divide evenly."""
     if len(split.axes) != len(shape):
         raise ValueError(f"a type of shape {shape} cannot be split as {splits.entries(split.axes)}: one entry an axis")
     for axis, (size, names) in enumerate(zip(shape, split.axes, strict=True)):
@@ -255,11 +254,11 @@ def _axis_types(mesh: Any) -> str:
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
 
-    Immutable; equal where all fields are. `sharding` is a layout of an array, or None; of a `Format` its sharding.
-    manual_axis_type: over which mesh axes a value varies inside `shard_map`; None where it varies over none.
-    is_ref: it stands for a mutable array reference.
+    Immutable; two are equal if all fields are equal. `sharding` is a sharding or None; a `Format` gives its sharding.
+    manual_axis_type: the mesh axes over which a value varies inside `shard_map`; None if it varies over none.
+    is_ref: it describes a mutable array reference.
 
-    Raises ValueError without a dtype, or for a sharding that is none.
+    Raises ValueError without a dtype, or if `sharding` is not a sharding.
 
     >>> mpijax.eval_shape(jnp.sin, mpijax.ShapeDtypeStruct((2, 3), jnp.float32))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -280,7 +279,7 @@ class ShapeDtypeStruct:
     ):  # fmt: skip
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
+        sharding = getattr(sharding, "sharding", sharding)  # a Format; there is only one layout in memory
         if sharding is not None and not (hasattr(sharding, "shard_shape") or hasattr(sharding, "axes_of")):
             raise ValueError(
                 "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "
@@ -295,7 +294,7 @@ class ShapeDtypeStruct:
             )
         put = object.__setattr__
         put(self, "shape", tuple(shape))
-        # Not made canonical: it may describe what another process makes.
+        # The dtype is not canonicalized: the struct may describe an array of another process.
         put(self, "dtype", dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype))
         put(self, "sharding", sharding)
         put(self, "weak_type", weak_type)
@@ -307,7 +306,7 @@ class ShapeDtypeStruct:
 
     @classmethod
     def of_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
-        """That of values of a type, with its layout where a mesh with axes of type Explicit is in context."""
+        """The struct for a type. It has the type's sharding if the mesh in context has Explicit axes."""
         sharding = aval.sharding if ShapedArray.any_split else None
         said = sharding if sharding is not None and sharding.mesh.is_explicit else None
         manual = aval.mat if aval.vma else None
@@ -315,13 +314,13 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """The shape and dtype of an array, traced value or scalar."""
+        """The struct of an array, traced value or scalar."""
         aval = provided.typeof(x)
         sharding = getattr(x, "_sharding", None if aval.split is None else aval.sharding)
         return cls(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """This one with some fields replaced."""
+        """A copy with some fields replaced."""
         get = changes.get
         return ShapeDtypeStruct(
             get("shape", self.shape),
@@ -366,16 +365,17 @@ class ShapeDtypeStruct:
 
 
 def _struct(shape, dtype, sharding, weak_type: bool, manual_axis_type: Any, is_ref: bool = False) -> ShapeDtypeStruct:
-    """For pickle and copy."""
+    """Constructor for pickle and copy."""
     return ShapeDtypeStruct(
         shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual_axis_type, is_ref=is_ref
     )
 
 
 def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:
-    """A number with a dtype; a Python number if it is weak.
+    """A number with a dtype; a Python number if it is weakly typed.
 
-    NumPy scalars of 64 bits are narrowed while ``jax_enable_x64`` is off, arrays are not: of them it is an array then.
+    While ``jax_enable_x64`` is off, NumPy scalars of 64 bits are narrowed, but arrays are not. A 64-bit dtype then
+    gives an array.
     """
     number = np.asarray(value, dtype)[()]
     if dtype in dtypes.NARROWED and not options.jax_enable_x64:

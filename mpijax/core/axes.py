@@ -1,4 +1,4 @@
-"""Numbers of array axes."""
+"""Normalizes axis numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:
-    """An axis in [0, ndim). Raises AxisError, which is a ValueError and an IndexError, where there is no such axis."""
+    """`axis` as a number in [0, ndim). Raises AxisError, a ValueError and an IndexError, if it is out of range."""
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(axis, ndim)

@@ -1,4 +1,4 @@
-"""The dtype of a value or of what a user names: 64-bit becomes 32-bit unless ``jax_enable_x64`` is on."""
+"""Computes the dtype of a value, name or type: 64-bit becomes 32-bit unless ``jax_enable_x64`` is on."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _BOOL, _I32, _I64, _U32, _U64, _F32, _F64, _C64, _C128 = map(
 )
 NARROWED = {_I64: _I32, _U64: _U32, _F64: _F32, _C128: _C64}
 
-# The dtype of each Python scalar type while 64-bit types are on, and what it is by that option.
+# The dtype of each Python scalar type while 64-bit types are on, and by the value of ``jax_enable_x64``.
 python_scalar_dtypes: dict[type, np.dtype] = {bool: _BOOL, int: _I64, float: _F64, complex: _C128}
 SCALAR_DTYPES = {
     True: python_scalar_dtypes,
     False: {kind: NARROWED.get(of, of) for kind, of in python_scalar_dtypes.items()},
 }
 
-# For hot paths. A look at the class tells whether an object may be a valid dtype (`isinstance` on numpy.dtype
-# takes three times as long); a look here, that it is canonical whatever the options say.
+# For hot paths. DTYPE_CLASSES tests whether an object may be a valid dtype (`isinstance` on numpy.dtype takes three
+# times as long). ALWAYS_CANONICAL has the dtypes that are canonical under all options.
 DTYPE_CLASSES = frozenset(map(type, valid_dtypes))
 ALWAYS_CANONICAL = {dtype: dtype for dtype in valid_dtypes if dtype not in NARROWED}
 
@@ -55,9 +55,9 @@ def default_dtype(kind: type) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """The dtype that arrays asked for `dtype` have.
+    """The dtype of an array that is created with `dtype`.
 
-    Silent; what a user wrote goes through `check_user_dtype_supported`, which warns.
+    Never warns. Dtypes from user code go through `check_user_dtype_supported`, which warns.
 
     >>> mpijax.dtypes.canonicalize_dtype("float64")
     dtype('float32')
@@ -80,14 +80,14 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 
 
 def granted_dtype(dtype: Any) -> Any:
-    """A dtype that a user has asked for, made canonical unless ``jax_explicit_x64_dtypes`` allows 64-bit types."""
+    """The dtype that a user's `dtype` gives: canonical unless ``jax_explicit_x64_dtypes`` allows 64-bit types."""
     if _options.jax_explicit_x64_dtypes == "allow":
         return dtype
     return canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def _canonicalize_requested(dtype: np.dtype, fun_name: str) -> np.dtype:
-    """Canonicalise a dtype that was asked for by name, as ``jax_explicit_x64_dtypes`` says."""
+    """Canonicalize a dtype that the user named, as ``jax_explicit_x64_dtypes`` prescribes."""
     if dtype not in NARROWED or _options.jax_enable_x64:
         return dtype
     mode = _options.jax_explicit_x64_dtypes
@@ -128,7 +128,7 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
 
     Raises:
         TypeError: arrays cannot have that dtype.
-        ValueError: None, or an array in the place of its dtype.
+        ValueError: `dtype` is None or an array.
     """
     if type(dtype) in DTYPE_CLASSES and dtype in valid_dtypes:
         return _canonicalize_requested(dtype, fun_name or "")
@@ -152,7 +152,7 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
 
 
 def jax_dtype(obj: Any, *, align: bool = False, copy: bool = False) -> Any:
-    """`numpy.dtype`, but None and float give the default float, int the default int, and so on."""
+    """Like `numpy.dtype`, but None and float give the default float, int the default int, and so on."""
     if obj is None:
         return default_float_dtype()
     if isinstance(obj, ExtendedDType):
@@ -163,12 +163,12 @@ def jax_dtype(obj: Any, *, align: bool = False, copy: bool = False) -> Any:
 
 
 def is_python_scalar(x: Any) -> bool:
-    """Whether x is exactly a bool, int, float or complex; NumPy's scalars are not."""
+    """Whether the type of x is exactly bool, int, float or complex; False for NumPy scalars."""
     return type(x) in python_scalar_dtypes
 
 
 def is_weak(x: Any) -> bool:
-    """Whether x adapts to what it is combined with: Python numbers, and arrays made of nothing else."""
+    """Whether x is weakly typed: Python numbers, and arrays computed from Python numbers only."""
     kind = type(x)
     if kind in python_scalar_dtypes:
         return kind is not bool
@@ -176,9 +176,9 @@ def is_weak(x: Any) -> bool:
 
 
 def dtype(x: Any) -> Any:
-    """The dtype of a value, or the one that a type, name or dtype object stands for, made canonical.
+    """The canonical dtype of a value, type, name or dtype object.
 
-    Arrays and traced values (what has an ``aval``) keep the dtype they have.
+    Arrays and traced values (objects with an ``aval``) keep their dtype.
 
     Raises:
         TypeError: arrays cannot hold x.
@@ -217,9 +217,9 @@ def dtype(x: Any) -> Any:
 
 
 def as_named(x: Any) -> Any:
-    """The dtype that a type, name or dtype object stands for, of 64 bits also while ``jax_enable_x64`` is off.
+    """The dtype of a type, name or dtype object; 64-bit dtypes stay even while ``jax_enable_x64`` is off.
 
-    Raises TypeError where arrays cannot hold it.
+    Raises TypeError if arrays cannot hold it.
     """
     if isinstance(x, ExtendedDType):
         return x
@@ -242,7 +242,7 @@ def _check_holds(found: np.dtype, x: Any) -> None:
 
 
 def scalar_dtype(x: Any, value: Any = None) -> np.dtype:
-    """The dtype of a Python scalar, or of a Python scalar type (then `value` may be one to check).
+    """The dtype of a Python scalar, or of a Python scalar type; `value` is then checked against it.
 
     Raises:
         OverflowError: an int that the default integer type cannot hold.
@@ -269,7 +269,7 @@ def scalar_type_of(x: Any) -> type:
 
 
 def coerce_to_array(x: Any, dtype: Any = None) -> np.ndarray:
-    """`numpy.asarray`, where Python scalars get the default dtype of their kind."""
+    """Like `numpy.asarray`, but Python scalars get the default dtype of their kind."""
     if dtype is None and type(x) in python_scalar_dtypes:
         dtype = scalar_dtype(x)
     return np.asarray(x, dtype)

@@ -1,7 +1,7 @@
-"""Whether a Jaxpr is well formed: variables stand before they are read, and have the types that operations give.
+"""Checks Jaxprs: every variable is set before it is read, and has the type that its operation gives.
 
-Each equation is checked by its primitive's own type rule. With `jax_enable_checks` every Jaxpr that a transformation
-builds is checked; one that is read from a file is always checked, before anything is made of it.
+The primitive's type rule checks each equation. With `jax_enable_checks`, every Jaxpr that a transformation builds is
+checked. A Jaxpr from a file is always checked before it is used.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mpijax.core.trace import named_axes, typeof
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
-    """Check a Jaxpr, and those in the parameters of its equations.
+    """Check a Jaxpr, and the Jaxprs in the parameters of its equations.
 
     Raises:
-      JaxprTypeError: a variable is read that nothing has set, is set twice, or has another type than the operation
-        gives; an operation or a call does not take its operands; a constant is not of its variable's type.
+      JaxprTypeError: a variable is read before it is set, is set twice, or has another type than the operation gives;
+        an operation or a call rejects its operands; a constant does not have its variable's type.
 
     >>> mpijax.extend.core.check_jaxpr(mpijax.make_jaxpr(jnp.sin)(1.0).jaxpr)
     """
     todo: list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]] = [(jaxpr, {})]
-    checked = set()  # many calls share one Jaxpr
+    checked = set()  # many calls may share one Jaxpr
     while todo:
         given, axes = todo.pop()
         key = (id(given), tuple(axes.items()))
@@ -41,14 +41,14 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
 
 
 def checked(jaxpr: Jaxpr) -> Jaxpr:
-    """A Jaxpr that a transformation has built, checked if `jax_enable_checks` is on."""
+    """Returns a Jaxpr that a transformation has built, and checks it if `jax_enable_checks` is on."""
     if config.values.jax_enable_checks:
         check_jaxpr(jaxpr)
     return jaxpr
 
 
 def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]]:
-    """Check a Jaxpr without those in it, which are returned, with the named axes that each has."""
+    """Check a Jaxpr but not its inner Jaxprs. Returns these, with the named axes in their scope."""
     jaxpr = given.jaxpr if isinstance(given, ClosedJaxpr) else given
     if isinstance(given, ClosedJaxpr):
         _check_constants(given)
@@ -70,7 +70,7 @@ def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[A
 
 
 def _own_axes(eqn: Eqn) -> dict[Any, int]:
-    """The named axes that an operation brings into scope for its Jaxpr."""
+    """The named axes that an operation binds for its Jaxpr."""
     mesh = eqn.params.get("mesh") if isinstance(eqn.primitive.lower, Partitioned) else None
     return {} if mesh is None else dict(mesh.shape)
 
@@ -109,12 +109,12 @@ def _is_value(literal: Literal) -> bool:
 def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
     operands = [v.aval for v in eqn.invars]
     if any(type(a) is not ShapedArray for a in operands):
-        return  # references have rules of their own
+        return  # references have their own rules
     lower = eqn.primitive.lower
     if isinstance(lower, Inline):
         _check_call(eqn, operands, eqn.params[lower.param].in_avals)
     try:
-        # the backward pass of a program has results whose split was ambiguous
+        # the backward pass of a program may have results whose split was ambiguous
         with scope_of((*operands, *(v.aval for v in eqn.outvars))), splitting_freely():
             out, _ = eqn.primitive.infer(operands, eqn.params)
     except (TypeError, ValueError) as error:
@@ -132,7 +132,7 @@ def _check_call(eqn: Eqn, given: Sequence[ShapedArray], taken: Sequence[ShapedAr
 
 
 def agree(some: Sequence[ShapedArray], others: Sequence[ShapedArray]) -> bool:
-    """Whether types agree in what decides how values lie in memory."""
+    """Whether types agree in shape and dtype, which determine the memory layout."""
     return [(a.shape, a.dtype) for a in some] == [(a.shape, a.dtype) for a in others]
 
 

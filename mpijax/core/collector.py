@@ -1,7 +1,7 @@
-"""Python's garbage collector while a program is made.
+"""Tunes Python's garbage collector while a program is compiled.
 
-A Jaxpr of 1,000 operations, its graph and its plan are some 100,000 objects that stay until the program runs. At the
-usual thresholds the collector walks them again and again, which was a third of the time of a first call.
+A Jaxpr of 1,000 operations, its graph and its plan are some 100,000 objects that live until the program runs. At the
+default thresholds the collector scans them again and again, which took a third of the time of a first call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-# Objects between two collections of new ones, and how many of these come before one of those that have survived.
+# New objects between two collections of the young generation, and collections between those of older generations.
 _RARELY = (50_000, 1_000, 1_000)
 
 _lock = Lock()
@@ -21,9 +21,9 @@ _before = _RARELY
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Collect new objects rarely and old ones hardly ever, on all threads.
+    """Inside, collect new objects rarely and old objects almost never, on all threads.
 
-    Thresholds that the function inside sets itself stay, and a collector that is off stays off.
+    Thresholds that the code inside sets stay, and a disabled collector stays disabled.
     """
     global _depth, _before
     with _lock:

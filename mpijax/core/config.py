@@ -1,11 +1,11 @@
-"""The table of options: JAX's names, so that programs which set them run unchanged.
+"""Defines all options, under JAX's names, so programs that set them run unchanged.
 
 Use as ``config.update("jax_enable_x64", True)``, ``config.config.jax_enable_x64``,
-``with config.enable_x64(True):``, ``config.enable_x64.value``. See `mpijax.core.option` for how options are
-kept and for ``trace_key``.
+``with config.enable_x64(True):``, ``config.enable_x64.value``. `mpijax.core.option` explains how options are stored
+and what ``trace_key`` is.
 
-Options under "accepted" are those of JAX that have nothing to act on here (XLA, GPUs, its compilation cache):
-setting them is not an error, and has no effect.
+Options under "accepted" are JAX options for things that mpijax does not have (XLA, GPUs, its compilation cache).
+Setting them is not an error and has no effect.
 """
 
 from mpijax.core.option import (
@@ -250,7 +250,7 @@ placing_mesh = object_option(
     "mpijax_placing_mesh", None, "The mesh of set_mesh, over which results lie that nothing lays out.", checks=True
 )
 
-# Arrays lie in the memory of the process: nothing is transferred, so that no transfer is guarded against.
+# Arrays are in the memory of the process, so there are no transfers to guard against.
 _GUARDS = "allow log disallow log_explicit disallow_explicit"
 transfer_guard = enum_option(
     "jax_transfer_guard", _GUARDS, None, "Accepted without effect: arrays are in the host's memory."
@@ -376,5 +376,5 @@ for _name, _default in _ACCEPTED_VALUES.items():
 
 
 def checking_leaks() -> bool:
-    """Whether traced values that outlive their trace are looked for."""
+    """Whether to check for tracers that outlive their trace."""
     return values.jax_check_tracer_leaks

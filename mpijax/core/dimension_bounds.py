@@ -1,9 +1,10 @@
-"""Between which numbers a size with names lies.
+"""Computes bounds of symbolic dimensions.
 
-First by intervals: a variable is in [1, inf), and a polynomial is between the sums of its terms' bounds. Where that
-does not do, by a linear program over the terms: what operations mean (``floordiv(a, 2)*2 + mod(a, 2) = a``), what the
-scope's constraints say, and that a product of a factor >= k with a rest >= 0 is at least k times the rest. Its optimum
-over the rationals bounds the integers, and is rounded towards them. ``max`` and ``min`` are taken apart into cases.
+First by intervals: a variable is in [1, inf), and a polynomial is between the sums of its terms' bounds. If that does
+not decide, by a linear program over the terms. Its constraints are the definitions of operations
+(``floordiv(a, 2)*2 + mod(a, 2) = a``), the constraints of the scope, and that the product of a factor >= k and a rest
+>= 0 is at least k times the rest. Its optimum over the rationals bounds the integers and is rounded towards them.
+``max`` and ``min`` are split into cases.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mpijax.core.linear_programs import UNBOUNDED, minimum
 
 _INF = math.inf
 _ALL = (-_INF, _INF)
-# Cases that `max` and `min` are taken apart into: more of them in one size are bounded by intervals.
+# Maximal number of cases for `max` and `min`. A dimension with more is bounded by intervals.
 _MAX_CASES = 4
 
 # A polynomial that is >= 0 (or = 0), as coefficients by term.
@@ -26,23 +27,23 @@ Fact = tuple[dict[Term, int], bool]
 
 
 def bounds_of(x: DimExpr, settled: Callable[[float, float], bool]) -> tuple[float, float]:
-    """Numbers that x is never below and never above; `settled` says when these are good enough."""
+    """A lower and an upper bound of x. `settled` tells whether bounds suffice for the caller."""
     known = x.scope.known_bounds
     low, high, best = known.get(x) or (*_interval(x.terms, x.scope), False)
     if not (best or settled(low, high)):
-        known[x] = low, high, True  # for what asks for x while its bounds are looked for
+        known[x] = low, high, True  # read by recursive queries for x
         low, high = _by_cases(x, [], settled)
         known[x] = low, high, not settled(low, high)
     return low, high
 
 
 def is_satisfiable(constraints: Iterable[Fact], scope: Any) -> bool:
-    """Whether there may be sizes for which all constraints hold."""
+    """Whether some sizes may satisfy all constraints."""
     return _least({}, [*constraints], scope) is not None
 
 
 def fact(x: Any, equal: bool) -> Fact:
-    """That a size is >= 0, or = 0. What is divided by a common factor is rounded, as sizes are integers."""
+    """The fact that a size is >= 0, or = 0. Division by a common factor rounds, because sizes are integers."""
     found = dict(x.terms) if isinstance(x, DimExpr) else {ONE: x}
     common = math.gcd(*(k for t, k in found.items() if t))
     return (found if equal or not common else {t: k // common for t, k in found.items()}), equal
@@ -62,7 +63,7 @@ def _scaled(interval: tuple[float, float], k: int) -> tuple[float, float]:
 
 
 def _times(x: float, y: float) -> float:
-    """The product, where 0 times infinity is 0."""
+    """The product; 0 times infinity is 0."""
     return x * y if x and y else 0
 
 
@@ -76,10 +77,10 @@ def _interval_of_term(term: Term, scope: Any) -> tuple[float, float]:
 
 
 def _interval_of_variable(factor: Factor, scope: Any) -> tuple[float, float]:
-    """[1, inf), or what the constraints say."""
+    """[1, inf), or tighter bounds from the constraints."""
     x = DimExpr(((((factor, 1),), 1),), scope)
     if x not in scope.known_bounds:
-        scope.known_bounds[x] = 1, _INF, True  # for what asks meanwhile
+        scope.known_bounds[x] = 1, _INF, True  # read by recursive queries
         if scope.facts:
             scope.known_bounds[x] = *_linear(x, []), True
     return scope.known_bounds[x][:2]
@@ -104,7 +105,7 @@ def _interval_of_factor(factor: Factor, scope: Any) -> tuple[float, float]:
 
 
 def _quotient(x: float, y: float) -> float:
-    """``x // y``, and its limit where one of them is infinite."""
+    """``x // y``, or its limit if one of them is infinite."""
     if math.isinf(x):
         return x if y > 0 else -x
     if math.isinf(y):
@@ -118,7 +119,7 @@ def _quotient(x: float, y: float) -> float:
 def _by_cases(
     x: Any, known: list[Fact], settled: Callable[[float, float], bool], cases: int = 0
 ) -> tuple[float, float]:
-    """Bounds of x where what is known holds, `max` and `min` taken apart unless it is settled before."""
+    """Bounds of x under the facts `known`. Splits `max` and `min` into cases until `settled`."""
     if not isinstance(x, DimExpr):
         return x, x
     low, high = _linear(x, known)
@@ -138,7 +139,7 @@ def _by_cases(
 
 
 def _with(x: DimExpr, factor: Factor, value: Any) -> Any:
-    """x with another value in the place of a factor."""
+    """x with a factor replaced by a value."""
     found: Any = 0
     for term, k in x.terms:
         power = dict(term).get(factor, 0)
@@ -155,9 +156,9 @@ def _linear(x: DimExpr, known: list[Fact]) -> tuple[float, float]:
 
 
 def _least(polynomial: Mapping[Term, int], facts: list[Fact], scope: Any) -> float | None:
-    """An integer that a polynomial is never below where the facts hold; None where they never hold.
+    """An integer lower bound of a polynomial under the facts; None if the facts contradict each other.
 
-    It is the largest number such that the polynomial is that number and a sum of facts, each some times.
+    It is the largest number c such that the polynomial equals c plus a nonnegative combination of facts.
     """
     facts = _with_meanings({*polynomial, *(t for f, _ in facts for t in f)}, facts, scope)
     terms = dict.fromkeys(t for f in (polynomial, *(f for f, _ in facts)) for t in f if t)
@@ -165,7 +166,7 @@ def _least(polynomial: Mapping[Term, int], facts: list[Fact], scope: Any) -> flo
         low, high = _interval_of_term(term, scope)
         facts += [({term: 1, ONE: -int(low)}, False)] if not math.isinf(low) else []
         facts += [({term: -1, ONE: int(high)}, False)] if not math.isinf(high) else []
-    # An equality may be used with either sign.
+    # An equality may be used with both signs.
     usable = [f for f, _ in facts] + [{t: -k for t, k in f.items()} for f, equal in facts if equal]
     found = minimum(
         [f.get(ONE, 0) for f in usable],
@@ -178,7 +179,7 @@ def _least(polynomial: Mapping[Term, int], facts: list[Fact], scope: Any) -> flo
 
 
 def _with_meanings(terms: set[Term], facts: list[Fact], scope: Any) -> list[Fact]:
-    """The facts, and what the operations and products in them mean, and those in these."""
+    """The facts, plus the meanings of the operations and products in them, recursively."""
     found, todo, done = list(facts), [t for t in terms if t], set(terms)
     while todo:
         for meaning in _meanings(todo.pop(), scope):
@@ -190,7 +191,7 @@ def _with_meanings(terms: set[Term], facts: list[Fact], scope: Any) -> list[Fact
 
 
 def _meanings(term: Term, scope: Any) -> Iterable[Fact]:
-    """What is known of one term."""
+    """The facts that define one term."""
     if len(term) > 1 or term[0][1] > 1:
         for factor, _ in term:
             rest = product(term, ((factor, 1),), -1)

@@ -1,4 +1,4 @@
-"""Where the names of sizes are known: `SymbolicScope`, its constraints, and how sizes are written."""
+"""Defines `SymbolicScope`: the names of symbolic dimensions and their constraints; also the parser of dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpijax.core.dimensions import (
 
 
 class Constraint(NamedTuple):
-    """That `difference` is 0, or at least 0."""
+    """States that `difference` is 0, or at least 0."""
 
     text: str
     difference: Any
@@ -28,12 +28,12 @@ class Constraint(NamedTuple):
 
 
 class SymbolicScope:
-    """Names of sizes that belong together, and what is known of them: ``a >= b``, ``a <= 8``, ``mod(a, 2) == 0``.
+    """Names of symbolic dimensions with shared constraints: ``a >= b``, ``a <= 8``, ``mod(a, 2) == 0``.
 
-    What is on the left of an equality is replaced by what is on the right wherever it occurs.
+    An equality rewrites its left side to its right side wherever it occurs.
 
     Raises:
-      ValueError: for constraints that no sizes meet, or that are no comparison of sizes.
+      ValueError: for constraints that no sizes satisfy, or that are not comparisons of dimensions.
 
     >>> scope = mpijax.export.SymbolicScope(["a >= b", "mod(b, 2) == 0"])
     >>> a, b = mpijax.export.symbolic_shape("a, b", scope=scope)
@@ -46,7 +46,7 @@ class SymbolicScope:
             raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}")
         self.constraints: list[Constraint] = []
         self.facts: list[Fact] = []
-        # Of sizes: two bounds, and whether they are the best that can be found.
+        # For each dimension: two bounds, and whether they are the best that can be found.
         self.known_bounds: dict[DimExpr, tuple[float, float, bool]] = {}
         self._rules: dict[Term, tuple[int, Any]] = {}
         self.texts = tuple(constraints_str)
@@ -76,7 +76,7 @@ class SymbolicScope:
         self.known_bounds.clear()
 
     def _replace(self, x: Any, y: Any) -> None:
-        """Write y for x from here on."""
+        """Rewrite x to y from now on."""
         if not isinstance(x, DimExpr) or len(x.terms) > 1:
             raise ValueError(
                 f"Invalid equality constraint: {x} == {y}. The left-hand-side must be of the form `term * coefficient`."
@@ -89,13 +89,13 @@ class SymbolicScope:
         self._rules[term] = k, y
         factor, power = term[0]
         if (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == "mod" and type(factor.operands[1]) is int:
-            # What is divided without rest is its quotient times the divisor.
+            # A dividend without remainder equals the quotient times the divisor.
             whole, part = factor.operands
             multiple = part * operation("floordiv", whole, part, self)
             self._add(Constraint(f"{multiple} == {whole}", multiple - whole, True), multiple, whole)
 
     def rewritten(self, term: Term, k: int) -> Any:
-        """What equalities of the scope write for a term with a coefficient; None where they leave it."""
+        """The result of the scope's equalities for a term with a coefficient; None if none applies."""
         for of, (times, instead) in self._rules.items():
             rest = product(term, of, -1)
             if k % times == 0 and all(power > 0 for _, power in rest):
@@ -104,7 +104,7 @@ class SymbolicScope:
         return None
 
     def check_same(self, x: DimExpr, when: str) -> None:
-        """Raise ValueError for a size of another scope."""
+        """Raise ValueError for a dimension of another scope."""
         if x.scope is not self:
             raise ValueError(
                 f"Invalid mixing of symbolic scopes {when}: '{x}' is of another scope{x.scope.said_constraints()}. "
@@ -112,17 +112,17 @@ class SymbolicScope:
             )
 
     def said_constraints(self) -> str:
-        """The constraints, to be added to a message."""
+        """The constraints as text, to append to a message."""
         lines = "".join(f"\n  {text}" for text in self.texts)
         return f"\nUsing symbolic scope with constraints:{lines}" if lines else ""
 
     def parse(self, text: str) -> Any:
-        """The size that a text means. Raises ValueError for anything else."""
+        """The dimension that a text denotes. Raises ValueError for invalid text."""
         (found,) = _Parser(text, None, self).shape()
         return found
 
     def completed(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The sizes, with those of names in whose place equalities write others."""
+        """The sizes, with added sizes of the names that equalities rewrite."""
         found = dict(sizes)
         for ((factor, power), *rest), (k, instead) in reversed(self._rules.items()):
             known = not isinstance(instead, DimExpr) or instead.variables() <= found.keys()
@@ -131,7 +131,7 @@ class SymbolicScope:
         return found
 
     def broken(self, sizes: Mapping[str, Any]) -> tuple[Constraint, Any] | None:
-        """The first constraint that does not hold for sizes that are numbers, and its difference; None where all do."""
+        """The first constraint that concrete sizes violate, and its difference; None if all hold."""
         found = self.completed(sizes)
         for given in self.constraints:
             value = evaluate(given.difference, found)
@@ -150,18 +150,18 @@ def symbolic_shape(
     scope: SymbolicScope | None = None,
     like: Sequence[int | None] | None = None,
 ) -> tuple[Any, ...]:
-    """A shape in which sizes may have names: ``"batch, 2*n + 1, 3"``.
+    """A shape whose dimensions may be symbolic: ``"batch, 2*n + 1, 3"``.
 
     Args:
-      shape_spec: sizes with commas between them, in parentheses or not; each of integers, names, ``+ - *``, ``^`` with
-        an exponent, ``floordiv(x, y)``, ``mod(x, y)``, ``max(x, y)``, ``min(x, y)``. ``_`` is the size at this place of
-        `like`, and ``...`` at the end stands for all that follow. None is ``"..."``.
+      shape_spec: dimensions separated by commas, optionally in parentheses. A dimension consists of integers, names,
+        ``+ - *``, ``^`` with an exponent, ``floordiv(x, y)``, ``mod(x, y)``, ``max(x, y)``, ``min(x, y)``. ``_`` copies
+        the dimension at this position of `like`; ``...`` at the end copies all remaining ones. None means ``"..."``.
       constraints: of a new scope; see `SymbolicScope`.
-      scope: that the names are of; shapes that are used together are of one scope.
-      like: the sizes that placeholders stand for.
+      scope: the scope of the names. Shapes that are used together need the same scope.
+      like: the sizes that placeholders copy.
 
     Raises:
-      ValueError: for a text that is no shape, and for both `scope` and `constraints`.
+      ValueError: if `shape_spec` is not a shape, or if both `scope` and `constraints` are given.
 
     >>> mpijax.export.symbolic_shape("batch, 2*n + 1, 3")
     (batch, 2*n + 1, 3)
@@ -181,13 +181,13 @@ def symbolic_shape(
     return _Parser("..." if shape_spec is None else shape_spec, like, scope).shape()
 
 
-# Of sizes: higher ones take memory, and no array has that many elements.
+# Exponents above this are rejected: expanding them takes memory, and no array has that many elements.
 _HIGHEST_POWER = 64
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?)|([^\W\d]\w*)|(\.\.\.)|(\S))")
 
 
 class _Parser:
-    """Reads shapes: sums of products of factors."""
+    """Parses shapes: sums of products of factors."""
 
     def __init__(self, text: str, like: Sequence[int | None] | None, scope: SymbolicScope):
         self.text, self.like, self.scope = text, like, scope
@@ -200,7 +200,7 @@ class _Parser:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
     def take(self, *expected: str) -> str:
-        """The next token, which must be one of those expected, if any are named."""
+        """Consumes and returns the next token; it must be one of `expected`, if any are given."""
         token = self.next
         if expected and token not in expected:
             named = " or ".join(repr(e) if e else "the end" for e in expected)

@@ -1,9 +1,9 @@
-"""Sizes with names: ``a``, ``2*a + 1``, ``floordiv(a, 2)``, where an exported program leaves sizes open.
+"""Defines symbolic dimensions: ``a``, ``2*a + 1``, ``floordiv(a, 2)``, in exported programs with open sizes.
 
 A `DimExpr` is a polynomial with integer coefficients over variables (integers >= 1) and over ``floordiv``, ``mod``,
-``max`` and ``min`` of such polynomials. It stands where a size may stand: arithmetic with `int`s gives `DimExpr`s, or
-`int`s where nothing of a name remains. A comparison is decided by bounds (`core.dimension_bounds`), and raises
-InconclusiveDimensionOperation where they leave it open; `==` is true only of what is equal whatever the sizes are.
+``max`` and ``min`` of such polynomials. It can be used as a size. Arithmetic with `int`s gives a `DimExpr`, or an `int`
+if no name remains. Bounds decide comparisons (`core.dimension_bounds`); if they do not, the comparison raises
+InconclusiveDimensionOperation. `==` is true only for expressions that are equal for all sizes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Factor(NamedTuple):
-    """A variable, or an operation on two sizes. Factors are ordered by how long they are, then by name."""
+    """A variable, or an operation on two dimensions. Factors are ordered by length, then by name."""
 
     length: int
     name: str
@@ -41,18 +41,18 @@ class Factor(NamedTuple):
         return self.length, self.name, tuple(map(_key, self.operands))
 
 
-# Factors with their exponents, in order; without any it is the constant 1.
+# Factors with their exponents, sorted. The empty term is the constant 1.
 Term = tuple[tuple[Factor, int], ...]
 ONE: Term = ()
 
 
 def variable(name: str, scope: Any) -> DimExpr:
-    """The size with a name."""
+    """The dimension with a name."""
     return _expr({((Factor(1, name), 1),): 1}, scope)
 
 
 def operation(name: str, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimExpr | int:
-    """``floordiv``, ``mod``, ``max`` or ``min`` of two sizes, written down as it is."""
+    """``floordiv``, ``mod``, ``max`` or ``min`` of two dimensions, not simplified."""
     length = 1 + _length(x) + _length(y)
     return _expr({((Factor(length, name, (x, y)), 1),): 1}, scope)
 
@@ -70,7 +70,7 @@ def _terms(x: DimExpr | int) -> tuple[tuple[Term, int], ...]:
 
 
 def _key(x: DimExpr | int) -> tuple:
-    """By which sizes are ordered, and equal."""
+    """The key that orders and compares dimensions."""
     terms = _terms(x)
     return _length(x), tuple((_term_key(t), k) for t, k in terms)
 
@@ -85,7 +85,7 @@ def term_text(term: Term) -> str:
 
 
 def product(s: Term, t: Term, sign: int = 1) -> Term:
-    """The product of two terms; with ``sign=-1`` their quotient, which may have negative exponents."""
+    """The product of two terms; with ``sign=-1`` their quotient, whose exponents may be negative."""
     powers = dict(s)
     for factor, power in t:
         powers[factor] = powers.get(factor, 0) + sign * power
@@ -93,7 +93,7 @@ def product(s: Term, t: Term, sign: int = 1) -> Term:
 
 
 def _expr(coefficients: Mapping[Term, int], scope: Any) -> Any:
-    """The sum of terms with coefficients, as the equalities of the scope rewrite it; an int where it is one."""
+    """The sum of terms with coefficients, rewritten by the scope's equalities; an int if it is constant."""
     found = {t: k for t, k in coefficients.items() if k}
     for term, k in found.items():
         rewritten = scope.rewritten(term, k)
@@ -113,10 +113,10 @@ def _add(into: Mapping[Term, int], x: DimExpr | int, times: int) -> dict[Term, i
 
 
 class DimExpr:
-    """A size that depends on named ones.
+    """A dimension that depends on symbolic dimensions.
 
     Attributes:
-      terms: pairs of a term and its coefficient, the longest first.
+      terms: pairs of a term and its coefficient, longest term first.
       scope: the `SymbolicScope` of its names.
 
     >>> a, b = mpijax.export.symbolic_shape("a, b")
@@ -131,13 +131,13 @@ class DimExpr:
         self.scope = scope
 
     def variables(self) -> set[str]:
-        """The names that occur."""
+        """The names in the expression."""
         inner = [f for term, _ in self.terms for f, _ in term]
         named = {f.name for f in inner if not f.operands}
         return named.union(*(x.variables() for f in inner for x in f.operands if isinstance(x, DimExpr)))
 
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
-        """The size where names have the given sizes, which may be sizes with names themselves."""
+        """The size for given sizes of the names. The given sizes may be symbolic themselves."""
 
         def value(factor: Factor) -> Any:
             if not factor.operands:
@@ -209,7 +209,7 @@ class DimExpr:
         return other / self.__jax_array__()
 
     def _combined(self, other: Any, on_arrays: Callable, on_sizes: Callable) -> Any:
-        """An operation with another size; with an array, that on the value of this size."""
+        """An operation with another dimension. With an array, the operation on the value of this dimension."""
         x = other if isinstance(other, (int, DimExpr)) else _as_int(other)
         if x is None:
             return on_arrays(self.__jax_array__(), other)
@@ -286,7 +286,7 @@ def _swapped(of: Callable) -> Callable:
 
 
 def _as_int(x: Any) -> int | None:
-    """A size that is a number, None for anything else: also for arrays, as they may be traced."""
+    """A constant size as an int; None for anything else, including arrays, because they may be traced."""
     if hasattr(x, "aval"):
         return None
     try:
@@ -296,7 +296,7 @@ def _as_int(x: Any) -> int | None:
 
 
 def _divided(x: Any, y: Any) -> tuple[Any, Any]:
-    """Quotient and remainder: as polynomials where the division leaves nothing, else written down as they are."""
+    """Quotient and remainder: polynomials if the division has no remainder, else unsimplified operations."""
     scope = (x if isinstance(x, DimExpr) else y).scope
     if type(y) is int and y == 0:
         raise ZeroDivisionError(f"Symbolic dimension '{x}' divided by 0")
@@ -319,7 +319,7 @@ def _divided(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def is_symbolic_dim(x: Any) -> bool:
-    """Whether a size depends on named ones.
+    """Whether a size is symbolic.
 
     >>> mpijax.export.is_symbolic_dim(3), mpijax.export.is_symbolic_dim(mpijax.export.symbolic_shape("a")[0])
     (False, True)
@@ -328,10 +328,10 @@ def is_symbolic_dim(x: Any) -> bool:
 
 
 def is_constant_dim(x: Any) -> bool:
-    """Whether a size is a number: neither a symbolic size nor a traced value."""
+    """Whether a size is a number, neither symbolic nor a traced value."""
     try:
         operator.index(x)
-    except Exception:  # a user's class of sizes may raise any
+    except Exception:  # a user-defined class of sizes may raise any error
         return False
     return True
 
@@ -342,27 +342,27 @@ def is_constant_shape(shape: Sequence[Any]) -> bool:
 
 
 def dimension(x: Any) -> Any:
-    """A size: what has an index as an int, and sizes with names as they are. Raises TypeError for anything else."""
+    """A size: an int for any object with an index, a symbolic dimension unchanged. Else raises TypeError."""
     return x if isinstance(x, DimExpr) else operator.index(x)
 
 
 def ceil_div(x: Any, y: Any) -> Any:
-    """How many parts of size y hold x."""
+    """x / y, rounded up."""
     return -(-x // y)
 
 
 def steps_between(distance: Any, stride: Any) -> Any:
-    """How many numbers there are from 0 on in steps below a distance, which may be negative."""
+    """The number of steps of size `stride` from 0 to below `distance`, which may be negative."""
     return max_dim(0, distance + stride - 1) // stride
 
 
 def is_longer(x: Any, limit: int) -> bool:
-    """Whether a size is known to be more than a limit; sizes with names are taken to be of usual lengths."""
+    """Whether a size certainly exceeds a limit. Symbolic dimensions are assumed to be below it."""
     return not isinstance(x, DimExpr) and x > limit
 
 
 def slice_bounds(part: slice, size: Any) -> tuple[Any, Any, Any]:
-    """`part.indices(size)`, where sizes with names may occur."""
+    """`part.indices(size)`, also for symbolic dimensions."""
     if not any(isinstance(x, DimExpr) for x in (size, part.start, part.stop, part.step)):
         return part.indices(size)
     step = 1 if part.step is None else dimension(part.step)
@@ -381,7 +381,7 @@ def slice_bounds(part: slice, size: Any) -> tuple[Any, Any, Any]:
 
 
 def evaluate(x: Any, sizes: Mapping[str, Any]) -> Any:
-    """A size where names have the given sizes."""
+    """A dimension for given sizes of the names."""
     return x.evaluate(sizes) if isinstance(x, DimExpr) else x
 
 
@@ -416,7 +416,7 @@ def _chosen(name: str, x: Any, y: Any) -> Any:
 
 
 def bounds(x: Any, settled: Callable[[float, float], bool] = lambda _low, _high: False) -> tuple[float, float]:
-    """Between which numbers a size lies. settled: whether bounds found so far are good enough for the caller."""
+    """A lower and an upper bound of a size. settled: whether the bounds found so far suffice for the caller."""
     if not isinstance(x, DimExpr):
         return x, x
     return provided.bounds_of(x, settled)

@@ -1,8 +1,8 @@
-"""Which dtypes there are, of which kind each is, and how they are called.
+"""Lists all dtypes, with their kinds and names.
 
-NumPy's types, those of ml_dtypes (bfloat16, 8-bit floats, 4-bit integers, ...) and extended dtypes (PRNG
-keys). The types of ml_dtypes stand outside of NumPy's class hierarchy, so "is it an integer?" is answered
-here.
+These are NumPy's types, the types of ml_dtypes (bfloat16, 8-bit floats, 4-bit integers, ...) and extended dtypes (PRNG
+keys). The types of ml_dtypes are outside NumPy's class hierarchy, so this module answers questions such as "is it an
+integer?".
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ float6_e3m2fn = ml_dtypes.float6_e3m2fn
 float4_e2m1fn = ml_dtypes.float4_e2m1fn
 int2, int4, uint2, uint4 = ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4
 
-# The tangent of values that have none (integers, bool): an element takes no memory.
+# The tangent dtype of values without tangents (integers, bool). An element takes no memory.
 float0 = np.dtype([("float0", np.void, 0)])
 
 finfo = ml_dtypes.finfo
 iinfo = ml_dtypes.iinfo
 
-# Everything an array can be made of.
+# Every dtype that an array can have.
 valid_dtypes = frozenset([float0, *promotion.STRONG])
 
 
 def _custom_parents() -> dict[type, frozenset[type]]:
-    """ml_dtypes' scalar types derive from np.generic directly: the kinds that each belongs to."""
+    """The kinds of each scalar type of ml_dtypes. These types derive from np.generic directly."""
     parents = {}
     for dtypes, kinds in (
         (promotion.CUSTOM_FLOAT, (np.floating, np.inexact)),
@@ -71,7 +71,7 @@ def _issubdtype(a: Any, b: Any) -> bool:
 
 
 def issubdtype(a: Any, b: Any) -> bool:
-    """Whether dtype `a` is `b` or of kind `b`: `numpy.issubdtype` that knows ml_dtypes and `extended` too.
+    """Whether dtype `a` is `b` or of kind `b`. Like `numpy.issubdtype`, but knows ml_dtypes and `extended`.
 
     Args:
         a: a dtype, scalar type, name, or None (float64, as in NumPy).
@@ -83,7 +83,7 @@ def issubdtype(a: Any, b: Any) -> bool:
     try:
         return _issubdtype(a, b)
     except TypeError:
-        # Unhashable objects that have a dtype; what is no dtype at all raises here.
+        # Unhashable objects that have a dtype. Objects that are not dtypes raise here.
         return _issubdtype(
             a if isinstance(a, (type, ExtendedDType)) else np.dtype(a),
             b if isinstance(b, (type, ExtendedDType)) else np.dtype(b),
@@ -102,7 +102,7 @@ _KINDS: dict[str, frozenset[np.dtype]] = {
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind of the array API standard.
+    """Whether a dtype has a kind of the array API standard.
 
     Args:
         kind: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating",
@@ -147,7 +147,7 @@ def supports_inf(dtype: Any) -> bool:
 
 
 def out_of_bounds(dtype: Any) -> Any:
-    """What a read outside of an array gives: NaN, the extreme integer that stands for none, or True.
+    """The value of a read outside an array: NaN, the extreme integer that marks an invalid read, or True.
 
     >>> mpijax.core.dtypes.out_of_bounds(np.dtype("int8"))
     -128
@@ -162,7 +162,7 @@ def out_of_bounds(dtype: Any) -> Any:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Bits of one element: 4 for int4; 8 for bool, which takes a byte.
+    """Bits of one element: 4 for int4, 8 for bool.
 
     >>> mpijax.dtypes.itemsize_bits("int4")
     4

@@ -1,11 +1,11 @@
-"""All there is about dtypes, for the layers above: ``from mpijax.core import dtypes``.
+"""Re-exports everything about dtypes for other packages: ``from mpijax.core import dtypes``.
 
-JAX's rules, which differ from NumPy's in three ways: 64-bit types become 32-bit unless ``jax_enable_x64`` is
-on, Python scalars are weakly typed and adapt to the arrays beside them, and promotion follows JAX's lattice.
+The rules are JAX's. They differ from NumPy's in three ways: 64-bit types become 32-bit unless ``jax_enable_x64`` is on;
+Python scalars are weakly typed and adapt to the other operands; promotion follows JAX's lattice.
 
-- `mpijax.core.dtype_kinds`: which dtypes there are, of which kind each is, how they are called
+- `mpijax.core.dtype_kinds`: all dtypes, their kinds and names
 - `mpijax.core.extended`: dtypes that NumPy does not know (PRNG keys)
-- `mpijax.core.canonical`: the dtype of a value, or of what a user names
+- `mpijax.core.canonical`: the dtype of a value, type or name
 - `mpijax.core.promotion`, `mpijax.core.result_type`: the dtype of an operation on values
 """
 

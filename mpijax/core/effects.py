@@ -1,7 +1,7 @@
-"""Effects: what an equation does besides computing its outputs.
+"""Defines effects: what an equation does besides computing its outputs.
 
-An effect that is `kept` pins an equation: it is not removed though nobody reads its outputs, and not merged with
-an equal one. An `ordered` one also stays in its place with respect to other ordered equations.
+A `kept` effect pins an equation: dead-code elimination does not remove it, and it is not merged with an equal one.
+Equations with `ordered` effects also keep their order among each other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mpijax.core.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Effect:
-    """Base of effects; `ordered` ones keep program order among themselves, `kept` ones happen exactly once.
+    """Base of effects. `ordered` effects keep program order among themselves; `kept` effects happen exactly once.
 
     >>> effects = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x))(1.0).effects
     >>> [isinstance(effect, mpijax.extend.core.Effect) for effect in effects]
@@ -28,13 +28,13 @@ class Effect:
 
     @property
     def everywhere(self) -> bool:
-        """Whether to transform the equation even where none of its operands is transformed."""
+        """Whether to transform the equation even if none of its operands is transformed."""
         return False
 
 
 @dataclass(frozen=True)
 class NamedAxisEffect(Effect):
-    """The equation refers to a named axis, which must be bound where it runs."""
+    """The equation uses a named axis, which must be in scope where it runs."""
 
     name: object
 
@@ -46,7 +46,7 @@ class NamedAxisEffect(Effect):
 
 @dataclass(frozen=True)
 class CommunicationEffect(Effect):
-    """The equation exchanges data with other ranks."""
+    """The equation communicates with other ranks."""
 
     @property
     def ordered(self) -> bool:
@@ -58,11 +58,11 @@ class CommunicationEffect(Effect):
 
 @dataclass(frozen=True)
 class ExchangeEffect(CommunicationEffect):
-    """The equation exchanges data with ranks that may run another program than this one.
+    """The equation communicates with ranks that may run a different program.
 
-    What it gets can depend on what is differentiated or batched on another rank alone. So each rank derives,
-    transposes and batches such equations always: were that left to whether an operand has a tangent, some ranks
-    would wait for messages that others never send.
+    Its result may be differentiated or batched on another rank only. So each rank always differentiates, transposes and
+    batches such equations. If that depended on whether an operand has a tangent, some ranks would wait for messages
+    that others never send.
     """
 
     @property
@@ -75,7 +75,7 @@ class ExchangeEffect(CommunicationEffect):
 
 @dataclass(frozen=True)
 class OneSidedEffect(CommunicationEffect):
-    """The equation is one half of an exchange between shards, `psend` or `precv`."""
+    """The equation is one half of a message between shards, `psend` or `precv`."""
 
     def __str__(self) -> str:
         return "one-sided communication"
@@ -83,7 +83,7 @@ class OneSidedEffect(CommunicationEffect):
 
 @dataclass(frozen=True)
 class SinkEffect(Effect):
-    """The equation uses a value, so that it is computed though no result depends on it."""
+    """The equation uses a value to force its computation, though no result depends on it."""
 
     @property
     def kept(self) -> bool:
@@ -95,7 +95,7 @@ class SinkEffect(Effect):
 
 @dataclass(frozen=True)
 class LinearEffect(Effect):
-    """The equation makes a linear value out of nothing: the zero tangent of what an exchange sends."""
+    """The equation creates a linear value without linear operands: the zero tangent of what an exchange sends."""
 
     @property
     def everywhere(self) -> bool:
@@ -127,7 +127,7 @@ class CallbackEffect(Effect):
 
 
 class DebugEffect(CallbackEffect):
-    """The equation shows values: `debug.callback` and `debug.print`, in any order.
+    """The equation shows values: `debug.callback` and `debug.print`, unordered.
 
     >>> jaxpr = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x))(1.0)
     >>> [isinstance(effect, mpijax.debug.DebugEffect) for effect in jaxpr.effects]
@@ -139,7 +139,7 @@ class DebugEffect(CallbackEffect):
 
 
 class OrderedDebugEffect(CallbackEffect):
-    """The same in the order of the program.
+    """Like `DebugEffect`, but in program order.
 
     >>> jaxpr = mpijax.make_jaxpr(lambda x: mpijax.debug.print("{}", x, ordered=True))(1.0)
     >>> [isinstance(effect, mpijax.debug.OrderedDebugEffect) for effect in jaxpr.effects]
@@ -173,18 +173,18 @@ no_effects: frozenset = frozenset()
 
 
 def of_the_chosen(effects) -> list[str]:
-    """Names of the effects that may happen for those examples only that take a branch or are still in a loop.
+    """Names of the effects that must happen only for examples that take a branch or are still in a loop.
 
-    What shows values (`debug.print`) may happen for others too.
+    Effects that show values (`debug.print`) may happen for other examples too.
     """
     return sorted(str(e) for e in effects if (e.kind != "Debug" if isinstance(e, CallbackEffect) else e.ordered))
 
 
 def pins(effects) -> bool:
-    """Whether an equation with these effects must stay although nobody reads its outputs."""
+    """Whether an equation with these effects must stay even if nobody reads its outputs."""
     return any(e.kept for e in effects)
 
 
 def everywhere(primitive, params) -> bool:
-    """Whether transformations must not pass over an operation because its operands are not transformed."""
+    """Whether transformations must process an operation even if none of its operands is transformed."""
     return primitive.effects is not None and any(e.everywhere for e in primitive.effects(params))

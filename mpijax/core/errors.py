@@ -1,8 +1,8 @@
-"""The errors of tracing: JAX's classes, what they say, and what to do about them.
+"""Defines the errors of tracing: JAX's classes, with messages that say how to fix the problem.
 
-A message has three parts: what happened and to which value, where that value comes from (as far as the tracer
-knows), and the usual way out. The tracer that a constructor takes is anything that describes itself: a tracer
-(``_error_repr()``, ``_origin_msg()``), an object with an ``aval``, or a text.
+A message has three parts: what happened to which value, where the value comes from (if the tracer knows), and the
+usual fix. The tracer that a constructor takes may be a tracer (``_error_repr()``, ``_origin_msg()``), an object with an
+``aval``, or a text.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def _describe(tracer: Any) -> str:
 
 
 def _origin(tracer: Any) -> str:
-    """Where the value comes from, on a line of its own; empty if the tracer does not know."""
+    """The origin of the value, on its own line; empty if the tracer does not know it."""
     return _line(tracer._origin_msg() if hasattr(tracer, "_origin_msg") else "")
 
 
@@ -32,7 +32,7 @@ def _line(text: str) -> str:
 
 
 class _WithRemedy:
-    """Adds the class's `remedy`, and where JAX's documentation explains the error, to the message."""
+    """Adds the class's `remedy`, and a link to JAX's documentation of the error, to the message."""
 
     remedy = ""
 
@@ -42,22 +42,22 @@ class _WithRemedy:
 
 
 class JAXTypeError(_WithRemedy, TypeError):
-    """A `TypeError` of the tracing machinery."""
+    """A `TypeError` from tracing."""
 
 
 class JAXIndexError(_WithRemedy, IndexError):
-    """An `IndexError` of the tracing machinery."""
+    """An `IndexError` from tracing."""
 
 
 class ConcretizationTypeError(JAXTypeError):
-    """A traced value was used where its number is needed while tracing.
+    """Tracing needed the concrete value of a traced value.
 
-    Inside ``jit``, ``vmap``, ``grad`` of a jitted function, ``scan`` and the like, values have a shape and a
-    dtype but no number yet: they cannot decide a shape or a Python ``range``, nor become a ``float``.
+    Inside ``jit``, ``vmap``, ``grad`` of a jitted function, ``scan`` and so on, values have a shape and a
+    dtype but no concrete value. They cannot decide a shape or a Python ``range``, or become a ``float``.
 
     Args:
         tracer: the value.
-        context: which conversion or argument needed the number.
+        context: the conversion or argument that needed the concrete value.
     """
 
     remedy = (
@@ -73,7 +73,7 @@ class ConcretizationTypeError(JAXTypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """A traced value was used as a condition, as ``if``, ``while``, ``and``, ``not``, ``min``, ``max`` do."""
+    """A traced value was used as a condition: by ``if``, ``while``, ``and``, ``not``, ``min`` or ``max``."""
 
     remedy = (
         "For a choice that depends on data use jnp.where(condition, a, b) or lax.cond, for a loop "
@@ -100,7 +100,7 @@ class TracerIntegerConversionError(JAXTypeError):
 
 
 class TracerArrayConversionError(JAXTypeError):
-    """A traced value was given to NumPy (or another library that takes NumPy arrays)."""
+    """A traced value was passed to NumPy (or another library that takes NumPy arrays)."""
 
     remedy = (
         "Use the function of the same name in jax.numpy instead of numpy; index NumPy arrays as "
@@ -118,8 +118,8 @@ class UnexpectedTracerError(JAXTypeError):
     """A traced value was used after its trace had ended.
 
     A function under ``jit``, ``grad``, ``vmap``, ... stored an intermediate value outside itself (in a
-    global, a list, an attribute), and that value was used later. The message says what it is and where it was
-    made.
+    global, a list, an attribute), and that value was used later. The message gives its type and the line
+    that created it.
     """
 
     remedy = (
@@ -129,7 +129,7 @@ class UnexpectedTracerError(JAXTypeError):
 
 
 class NonConcreteBooleanIndexError(JAXIndexError):
-    """A traced array of bool was used as an index, so that the shape of the result would depend on data."""
+    """A traced boolean array was used as an index: the shape of the result would depend on data."""
 
     remedy = (
         "Use jnp.where(mask, x, fill), which keeps the shape (x.at[mask].set(v) is jnp.where(mask, v, x)), "
@@ -142,17 +142,17 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 
 class KeyReuseError(JAXTypeError):
-    """A PRNG key was used twice, which gives equal numbers; keys are looked at under `mpijax.debug_key_reuse`."""
+    """A PRNG key was used twice, which gives equal numbers. `mpijax.debug_key_reuse` turns the check on."""
 
     remedy = "Make a new key for each use: key, subkey = jax.random.split(key)."
 
 
 class InconclusiveDimensionOperation(Exception):
-    """An operation on symbolic dimensions has an answer only for some of their values."""
+    """The result of an operation on symbolic dimensions depends on their values."""
 
 
 def shape_error(shape: Any, context: str = "") -> TypeError:
-    """The error for a shape that is no sequence of numbers known while tracing."""
+    """The error for a shape that is not a sequence of concrete integers."""
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
     traced = [d for d in sizes if hasattr(d, "_origin_msg")]
     hint = "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions." if traced else ""
@@ -164,22 +164,22 @@ def shape_error(shape: Any, context: str = "") -> TypeError:
 
 
 class JaxprTypeError(TypeError):
-    """A Jaxpr does not type-check: an equation's types differ from what its primitive yields."""
+    """A Jaxpr does not type-check: an equation's types differ from the types its primitive gives."""
 
 
 class ShardingTypeError(Exception):
-    """Operands of which it is not clear how the result is split over mesh axes of type Explicit."""
+    """The operands do not determine how Explicit mesh axes split the result."""
 
 
 class JaxRuntimeError(RuntimeError):
-    """A compiled program failed: no memory, a failed library call, communication that does not match."""
+    """A compiled program failed: out of memory, a failed library call, mismatched communication."""
 
 
 class MismatchError(JaxRuntimeError):
-    """Ranks of a communicator are about to communicate in ways that do not belong together."""
+    """Ranks of a communicator are about to run communication that does not match."""
 
 
-# Tracebacks name the place where programs find them.
+# Tracebacks show the module from which programs import the error.
 for _error in (
     *(JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError, TracerIntegerConversionError),
     *(TracerArrayConversionError, UnexpectedTracerError, NonConcreteBooleanIndexError, KeyReuseError),
@@ -189,15 +189,15 @@ for _error in (
 
 
 class BrokenForm(AssertionError):
-    """A form between two stages of the compiler breaks one of its rules, which the message says.
+    """A form between two stages of the compiler violates one of its rules. The message names the rule.
 
-    Beside each form is a function `verify(form) -> None` that raises this. The compiler calls it for each form that it
-    makes if `jax_enable_checks` is on.
+    The module of each form has a function `verify(form) -> None` that raises this. If `jax_enable_checks` is on, the
+    compiler calls it for each form that it builds.
     """
 
 
 def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
-    """Raise BrokenForm for the first rule that does not hold."""
+    """Raise BrokenForm for the first rule that is violated."""
     for holds, rule in rules:
         if not holds:
             raise BrokenForm(f"{form} breaks a rule of its form: {rule}")

@@ -1,8 +1,7 @@
-"""Extended dtypes: element types that NumPy does not know, each made of an array of a NumPy type.
+"""Defines extended dtypes: element types that NumPy does not have, each stored as an array of a NumPy type.
 
-Those kept here are the PRNG key, where an element of ``key<fry>`` is a ``uint32[2]``, and the token, which is made
-of nothing. An array of an extended dtype has the shape of its elements; the array that lies in memory has the shape
-``shape + physical_shape``.
+There are two: the PRNG key, where an element of ``key<fry>`` is a ``uint32[2]``, and the token, which has no data. An
+array of an extended dtype has the shape of its elements. The array in memory has the shape ``shape + physical_shape``.
 """
 
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 
 class extended(np.generic):
-    """Abstract scalar type above all extended dtypes: ``issubdtype(key.dtype, extended)`` is true.
+    """Abstract scalar type of all extended dtypes: ``issubdtype(key.dtype, extended)`` is true.
 
     >>> mpijax.dtypes.issubdtype(mpijax.random.key(0).dtype, mpijax.dtypes.extended)
     True
@@ -19,7 +18,7 @@ class extended(np.generic):
 
 
 class prng_key(extended):
-    """Abstract scalar type above all PRNG key dtypes: ``issubdtype(key.dtype, prng_key)`` is true.
+    """Abstract scalar type of all PRNG key dtypes: ``issubdtype(key.dtype, prng_key)`` is true.
 
     >>> mpijax.dtypes.issubdtype(mpijax.random.key(0).dtype, mpijax.dtypes.prng_key)
     True
@@ -27,13 +26,13 @@ class prng_key(extended):
 
 
 class ExtendedDType:
-    """Base of dtype objects that are not a `numpy.dtype`. Equal where their names and parameters are.
+    """Base of dtype objects that are not a `numpy.dtype`. Equal if their names and parameters are equal.
 
     Attributes:
-        name: what is printed.
+        name: the printed name.
         type: scalar type, a subclass of `extended`.
         itemsize: bytes of one element.
-        physical_dtype, physical_shape: what one element is made of.
+        physical_dtype, physical_shape: dtype and shape of the array that stores one element.
     """
 
     __slots__ = ()
@@ -51,7 +50,7 @@ class ExtendedDType:
 
 
 class PRNGKeyDtype(ExtendedDType):
-    """The dtype of PRNG keys of one generator.
+    """The dtype of PRNG keys of one random number generator.
 
     Args:
         impl: the generator; has ``tag`` (three letters, "fry" for threefry2x32) and ``key_shape`` (the uint32
@@ -96,7 +95,7 @@ class token(extended):
 
 
 class TokenDType(ExtendedDType):
-    """The dtype of tokens (`lax.create_token`): values without contents, that only depend on each other."""
+    """The dtype of tokens (`lax.create_token`): values without data, used for dependences only."""
 
     __slots__ = ()
 

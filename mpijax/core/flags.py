@@ -1,4 +1,4 @@
-"""Options given on the command line, as `--jax_enable_x64=true`."""
+"""Reads options from the command line, as `--jax_enable_x64=true`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def given(arguments: Sequence[str], options: Mapping[str, Any]) -> dict[str, str]:
-    """Which options the arguments name, and the text given for each.
+    """The options on the command line, each with its text.
 
-    Forms are ``--jax_name=value``, ``--jax_name value``, and for options that are on or off ``--jax_name`` and
-    ``--nojax_name``. Everything else is left alone.
+    Forms are ``--jax_name=value``, ``--jax_name value``, and for boolean options ``--jax_name`` and ``--nojax_name``.
+    Everything else is ignored.
     """
     found: dict[str, str] = {}
     for i, argument in enumerate(arguments):
@@ -30,7 +30,7 @@ def given(arguments: Sequence[str], options: Mapping[str, Any]) -> dict[str, str
 
 
 def tell_absl(options: Mapping[str, Any]) -> None:
-    """Where a program parses its own flags with absl, let it know the options, so that it does not refuse them."""
+    """If the program uses absl, define the options as absl flags, so that absl accepts them."""
     flags = sys.modules.get("absl.flags")
     if flags is None:
         return

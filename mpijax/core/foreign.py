@@ -1,7 +1,7 @@
-"""Types of other libraries that stand for arrays: what their types are, and their elements.
+"""Tables for array types of other libraries: functions that give their type and their elements.
 
-A library enters its type in both tables, which JAX has under these names; with the entries of `numpy.ndarray` where it
-has shape and dtype as that has.
+A library adds its type to both tables, which have JAX's names. If its type has shape and dtype as `numpy.ndarray` does,
+it can reuse the entries of `numpy.ndarray`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _elements(x: Any) -> np.ndarray:
     return found.astype(dtypes.canonicalize_dtype(found.dtype), copy=False)
 
 
-# By type: a function from a value to its `ShapedArray`, and one to its elements, as NumPy has them.
+# By type: a function from a value to its `ShapedArray`, and a function from a value to a NumPy array.
 pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {np.ndarray: _type_of_array}
 canonicalize_dtype_handlers: dict[type, Callable[[Any], Any]] = {np.ndarray: _elements}
 
 
 def rule_for(table: dict[type, Callable], kind: type) -> Callable | None:
-    """The entry for a type, or for the nearest of its bases that has one."""
+    """The entry for a type, or for its nearest base that has one."""
     return next((table[base] for base in kind.__mro__ if base in table), None)

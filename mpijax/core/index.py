@@ -1,8 +1,7 @@
-"""Index expressions: how positions in an operand follow from loop variables.
+"""Defines index expressions: positions in an operand as functions of loop variables.
 
-A `Lin` is `offset + sum(coefficient * atom)`. Atoms are loop variables, quotients and
-remainders of other `Lin`s (from reshapes that merge axes), or values computed at run time
-(from gathers and dynamic slices).
+A `Lin` is `offset + sum(coefficient * atom)`. Atoms are loop variables, quotients and remainders of other `Lin`s
+(from reshapes that merge axes), and values computed at run time (from gathers and dynamic slices).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Remainder:
 
 
 class Dynamic:
-    """An integer computed at run time, known to lie in `range(size)`."""
+    """An integer computed at run time, known to be in `range(size)`."""
 
     __slots__ = ("expr", "size")
 
@@ -100,7 +99,7 @@ class Lin:
         return self + (-other)
 
     def bounds(self) -> tuple[int, int]:
-        """The smallest and largest value it can take."""
+        """The smallest and the largest possible value."""
         low = high = self.offset
         for atom, c in self.terms:
             last = _largest(atom)
@@ -111,14 +110,14 @@ class Lin:
         return low, high
 
     def divmod(self, by: int) -> tuple[Lin, Lin]:
-        """Quotient and remainder by a positive constant, simplified where the bounds allow."""
+        """Quotient and remainder by a positive constant, simplified if the bounds allow."""
         if by == 1:
             return self, Lin(0)
         whole = Lin(self.offset // by, [(a, c // by) for a, c in self.terms if c % by == 0])
         rest = Lin(self.offset % by, [(a, c) for a, c in self.terms if c % by != 0])
         low, high = rest.bounds()
         if low < 0:
-            # Division is that of unsigned integers.
+            # Shift to a nonnegative value: the generated division is unsigned.
             turns = -(low // by)
             whole, rest = whole - turns, rest + turns * by
             low, high = low + turns * by, high + turns * by
@@ -155,7 +154,7 @@ def _largest(atom) -> int:
 
 
 def var(v: LoopVar) -> Lin:
-    """The loop variable itself; a loop of one turn is the constant 0."""
+    """The loop variable itself; the constant 0 for a loop with one iteration."""
     return Lin(0) if v.size == 1 else Lin(0, [(v, 1)])
 
 
@@ -170,7 +169,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def linearized(index: tuple[Lin, ...], shape: tuple[int, ...]) -> Lin:
-    """The position in a dense array of an element, quotients and remainders of one form joined again."""
+    """The position of an element in a dense array. Joins quotients and remainders of the same form."""
     return joined(_raw_sum(index, row_major(shape)))
 
 
@@ -182,7 +181,7 @@ def _raw_sum(index, strides) -> Lin:
 
 
 def joined(form: Lin) -> Lin:
-    """`(x // n) * (n * s) + (x % n) * s` is `x * s`."""
+    """Simplifies `(x // n) * (n * s) + (x % n) * s` to `x * s`."""
     pairs = [(a, c) for a, c in form.terms if type(a) in (Quotient, Remainder)]
     if len(pairs) < 2:
         return form
@@ -197,7 +196,7 @@ def joined(form: Lin) -> Lin:
 
 
 def delinearize(position: Lin, shape: tuple[int, ...]) -> tuple[Lin, ...]:
-    """The index of the element at a position of a dense array."""
+    """The index of the element at a position in a dense array."""
     index = []
     for size in reversed(shape[1:]):
         position, r = position.divmod(size)
@@ -210,11 +209,11 @@ def delinearize(position: Lin, shape: tuple[int, ...]) -> tuple[Lin, ...]:
 def reindexed(index: tuple[Lin, ...], shape: tuple[int, ...], new_shape: tuple[int, ...]) -> tuple[Lin, ...]:
     """The index in `new_shape` of the element at `index` of a dense array of `shape` (a reshape).
 
-    Axes are matched in groups of equal products, so that untouched axes stay as they are. Along axes of size one the
-    index is 0, also where bounds do not show it: parts of a concatenation are asked for by an index in the whole.
+    Axes are matched in groups of equal products, so untouched axes stay as they are. Along axes of size 1 the index is
+    0, even if bounds do not show it: reads of a concatenation's operand use an index of the whole result.
     """
     if 0 in shape:
-        # There is no element; products of sizes match in no useful way.
+        # The array has no element, and products of sizes do not determine groups.
         return (Lin(0),) * len(new_shape)
     if 1 in shape or 1 in new_shape:
         long = [d for d, n in enumerate(shape) if n != 1]

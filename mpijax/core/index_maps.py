@@ -1,8 +1,8 @@
-"""Index maps: the expression of one element of a result, for primitives that move elements.
+"""Index maps: expressions for one element of a result, for primitives that move elements.
 
 A map is `read(elements, index, avals, params) -> expression`: the element at `index` (a `Lin` for each axis) of the
-result. `elements` reads operands, whose types are `avals`, and does arithmetic. A primitive has its map in its lowering
-record (`core.lowering.Structural`). Here are the parts that several of them use.
+result. `elements` reads operands, whose types are `avals`, and does arithmetic. The lowering record of a primitive
+holds its map (`core.lowering.Structural`). This module has the parts that several maps share.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Index = tuple[Lin, ...]
 
 
 class Elements(Protocol):
-    """What an index map reads and computes with. Expressions have a `dtype`."""
+    """Reads elements and computes with them, for index maps. Expressions have a `dtype`."""
 
     def read(self, operand: int, index: Index) -> Any:
         """The element of an operand at an index."""
 
     def const(self, value: Any, dtype: Any) -> Any:
-        """A number."""
+        """A constant."""
 
     def convert(self, expr: Any, dtype: np.dtype) -> Any:
-        """A number in another dtype."""
+        """An expression converted to another dtype."""
 
     def op(self, name: str, *args: Any, result: int = 0) -> Any:
         """The result of an elementwise primitive."""
@@ -54,7 +54,7 @@ def identity(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, 
 
 
 def clamped(r: Elements, expr: Any, low: int, high: int) -> Any:
-    """A start index moved into `[low, high]`, as dynamic slices and clamping gathers do."""
+    """A start index clamped to `[low, high]`, as in dynamic slices and clamping gathers."""
     wide = r.convert(expr, INT64)
     if expr.dtype.kind == "u" and expr.dtype.itemsize == 8:
         wide = r.op("min", expr, r.const(2**62, expr.dtype))
@@ -66,7 +66,7 @@ def boxed(
     r: Elements, index: Index, start: Sequence[int], shape: Sequence[int], outside: Callable[[], Any],
     inside: Callable[[Index], Any],
 ) -> Any:  # fmt: skip
-    """`inside(position in the box)` in the box of `shape` at `start`, else `outside()`."""
+    """`inside(position in the box)` if the index is in the box of `shape` at `start`, else `outside()`."""
 
     def along(axis: int, source: Index) -> Any:
         if axis == len(index):

@@ -1,4 +1,4 @@
-"""The intermediate representation: typed expressions in SSA form."""
+"""Defines the intermediate representation: Jaxprs, typed programs in SSA form."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DropVar(Var):
 
 @final
 class Literal:
-    """A scalar written into the program.
+    """A scalar constant inside the program.
 
     >>> mpijax.make_jaxpr(lambda x: x * 2)(1.0).eqns[0].invars[1].val
     2.0
@@ -62,7 +62,7 @@ class Literal:
 
     @property
     def number(self) -> Any:
-        """The scalar, as operations take it here and now."""
+        """The scalar as an operand of operations under the current configuration."""
         return number_of(self.val, self.aval.dtype, self.aval.weak_type) if self.aval.dtype in NARROWED else self.val
 
     def __repr__(self) -> str:
@@ -175,14 +175,14 @@ class ClosedJaxpr:
 
 
 def map_jaxprs(x: Any, fun: Callable[[ClosedJaxpr], Any]) -> Any:
-    """A parameter of an equation with `fun` of each ClosedJaxpr in it, also in tuples and lists."""
+    """An equation's parameter with `fun` applied to each ClosedJaxpr in it, also inside tuples and lists."""
     if isinstance(x, ClosedJaxpr):
         return fun(x)
     return type(x)(map_jaxprs(v, fun) for v in x) if type(x) in (tuple, list) else x
 
 
 def subjaxprs(params: dict[str, Any], closed: bool = False):
-    """The Jaxprs among an equation's parameters, in order. closed: those with constants as they are, with them.
+    """The Jaxprs among an equation's parameters, in order. closed: yield each ClosedJaxpr with its constants.
 
     >>> len(list(mpijax.extend.core.jaxprs_in_params(mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).eqns[0].params)))
     1
@@ -206,7 +206,7 @@ def bound(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def scope_of(avals: Iterable[Any]) -> Any:
-    """A scope in which the mesh in context is that over whose Explicit axes the first of these types is split."""
+    """A scope with the mesh of the first split type among these as the mesh in context."""
     split = next((split for a in avals if (split := getattr(a, "split", None)) is not None), None)
     if split is None:
         return nullcontext()
@@ -223,7 +223,7 @@ def eval_jaxpr(
 ) -> list[Any]:
     """Run a Jaxpr by binding its equations one after the other in the current trace.
 
-    Values are dropped after their last use. apply: what is done instead, `(equation, values) -> results`.
+    Values are dropped after their last use. apply: `(equation, values) -> results`, replaces binding an equation.
 
     >>> closed = mpijax.make_jaxpr(lambda x: x * x)(3.0)
     >>> mpijax.core.eval_jaxpr(closed.jaxpr, closed.consts, jnp.float32(5))
@@ -253,7 +253,7 @@ def eval_jaxpr(
 
 
 def last_uses(jaxpr: Jaxpr) -> dict[Var, int]:
-    """For each variable the index of the last equation reading it; results count as never dying."""
+    """For each variable the index of the last equation that reads it; results stay alive to the end."""
     last: dict[Var, int] = {}
     for i, eqn in enumerate(jaxpr.eqns):
         for v in eqn.invars:
@@ -279,7 +279,7 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable:
 
 
 def is_literal_scalar(x: Any) -> bool:
-    """Whether a constant is written into the program instead of being passed along."""
+    """Whether a constant becomes a literal of the program instead of a constant variable."""
     return isinstance(x, (bool, int, float, complex, np.generic)) or (isinstance(x, np.ndarray) and x.ndim == 0)
 
 
@@ -287,8 +287,8 @@ def is_literal_scalar(x: Any) -> bool:
 def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
     """Remove equations that no used output and no ordered effect needs.
 
-    Returns the pruned Jaxpr, which keeps only the used outputs and the arguments
-    it still reads, and which arguments those are. A Jaxpr with nothing to remove is returned itself.
+    Returns the pruned Jaxpr and which arguments it still has. The pruned Jaxpr keeps only the used outputs and the
+    arguments it still reads. If there is nothing to remove, returns the same Jaxpr.
     """
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     live = {v for v in outvars if type(v) is not Literal}
@@ -318,7 +318,7 @@ def dead_code(jaxpr: Jaxpr, used_outputs: Sequence[bool]) -> tuple[Jaxpr, list[b
 def without_dead_code(
     jaxpr: Jaxpr, consts: Sequence[Any], used: Sequence[bool] | None = None
 ) -> tuple[Jaxpr, list[Any], list[bool]]:
-    """`dead_code`, and constants that are not read any more go too; by default all outputs are used.
+    """Like `dead_code`, but also removes constants that are no longer read. By default all outputs are used.
 
     Returns the Jaxpr, the values of its constants, and which arguments it still has.
     """

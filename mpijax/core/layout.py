@@ -1,7 +1,7 @@
-"""A small pretty-printing engine: documents of text, breaks, groups and nesting, laid out in a given width.
+"""A small pretty printer: documents of text, breaks, groups and nesting, rendered to a given width.
 
-After P. Wadler, "A prettier printer": a group is printed on one line when it fits,
-otherwise each of its own breaks becomes a new line at the current indentation.
+After P. Wadler, "A prettier printer": a group is printed on one line if it fits;
+otherwise each of its own breaks starts a new line at the current indentation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def render(doc: Doc, width: int = 80) -> str:
-    """Lay a document out in `width` columns."""
+    """The document as text of at most `width` columns where possible."""
     out: list[str] = []
     column = 0
     stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
@@ -102,7 +102,7 @@ def render(doc: Doc, width: int = 80) -> str:
 
 
 def _fits(doc: Doc, room: int) -> bool:
-    """Whether `doc` in one line fits in `room` columns; what follows it does not count."""
+    """Whether `doc` on one line fits in `room` columns, ignoring what follows it."""
     pending = [doc]
     while pending:
         node = pending.pop()

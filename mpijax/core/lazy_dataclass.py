@@ -1,9 +1,9 @@
-"""Dataclasses whose methods are made when the first of them is used.
+"""Dataclasses that generate their methods at the first use of one of them.
 
-`dataclasses.dataclass` writes the source of up to seven methods and compiles it: about 0.6 ms for a class. An import of
-`mpijax.numpy` defines 130 of them, and a program uses a third. Here a class gets a stand-in for each name that
-`dataclasses.dataclass` would set. A look at any of them has all of them made, on a copy of the class, and moves them
-over one by one: other threads find a stand-in or the method, never nothing.
+`dataclasses.dataclass` generates the source of up to seven methods and compiles it: about 0.6 ms for a class. An import
+of `mpijax.numpy` defines 130 dataclasses, and a program uses a third. Here a class gets a placeholder for each name
+that `dataclasses.dataclass` would set. The first access to a placeholder generates all methods on a copy of the class,
+and moves them to the class one by one. So other threads always find a placeholder or the method.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 
 _lock = threading.RLock()
-# What each class has for itself.
+# Attributes that every class has itself.
 _OWN = ("__dict__", "__weakref__", "__setattr__", "__delattr__")
 
 
 class _Pending:
-    """Stands for one name of a class that is to become a dataclass."""
+    """Placeholder for one attribute of a class that will become a dataclass."""
 
     def __init__(self, owner: type, name: str, complete: Any):
         self.owner, self.name, self.complete = owner, name, complete
 
     def __get__(self, instance: Any, kind: type) -> Any:
         self.complete()
-        found = vars(self.owner)[self.name]  # a class below may have another one
+        found = vars(self.owner)[self.name]  # not getattr: a subclass may override it
         return found.__get__(instance, kind) if hasattr(found, "__get__") else found
 
 
 def _names(options: dict[str, bool]) -> list[str]:
-    """What `dataclasses.dataclass` sets under these options, whether instances are frozen or not."""
+    """The names that `dataclasses.dataclass` sets under these options, whether frozen or not."""
     eq = options.get("eq", True)
     wanted = {
         "__init__": options.get("init", True), "__repr__": options.get("repr", True), "__eq__": eq, "__hash__": eq,
@@ -43,7 +43,7 @@ def _names(options: dict[str, bool]) -> list[str]:
 
 
 def _freeze(cls: Any) -> None:
-    """The methods that keep fields from being assigned, which the dataclass itself must have: they ask for it."""
+    """Add methods that prevent assignment to fields. The class itself must have them: they test for the class."""
 
     def refused(self: Any, name: str) -> bool:
         return type(self) is cls or name in cls.__dataclass_fields__
@@ -66,7 +66,7 @@ def _postponed(cls: Any, options: dict[str, bool]) -> type:
 
     def complete() -> None:
         with _lock:
-            if not pending:  # another thread was faster
+            if not pending:  # another thread has generated the methods
                 return
             body = {k: v for k, v in vars(cls).items() if pending.get(k, pending) is not v and k not in _OWN}
             copied = type(cls)(cls.__name__, cls.__bases__, body | {"__qualname__": cls.__qualname__})
@@ -74,14 +74,14 @@ def _postponed(cls: Any, options: dict[str, bool]) -> type:
             for name, value in made.items():
                 if name not in _OWN and vars(cls).get(name, pending) is not value:
                     setattr(cls, name, value)
-            for name in body.keys() - made.keys():  # of fields without a default
+            for name in body.keys() - made.keys():  # fields without a default
                 delattr(cls, name)
             pending.clear()
 
     unhashable = not options.get("frozen") and not options.get("unsafe_hash")
     for name in _names(options):
         if name not in vars(cls):
-            # Python asks a class whether it can be hashed without looking through a stand-in.
+            # Python tests `__hash__` for None without calling a placeholder.
             pending[name] = None if name == "__hash__" and unhashable else _Pending(cls, name, complete)
     for name, stand_in in pending.items():
         setattr(cls, name, stand_in)
@@ -93,7 +93,7 @@ def _postponed(cls: Any, options: dict[str, bool]) -> type:
 if not TYPE_CHECKING:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        """`dataclasses.dataclass`, at the first use of the class. One with slots, which is another class, is made now.
+        """Like `dataclasses.dataclass`, but postponed to first use. Not postponed with slots, which need a new class.
 
         >>> @dataclass(frozen=True)
         ... class Point:

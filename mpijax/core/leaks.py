@@ -1,4 +1,4 @@
-"""Finding traced values that outlive their trace, for `jax.checking_leaks()`."""
+"""Finds tracers that outlive their trace, for `jax.checking_leaks()`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from mpijax.core.trace import Tracer
 
-# The caller's variable, the argument here, and that of `sys.getrefcount`: nobody else holds the trace.
+# The caller's variable, the argument of this function, and the argument of `sys.getrefcount`.
 _OWN_REFERENCES = 3
 
 
 def check_leaks(trace: Any, debug: Any) -> None:
-    """Raise if someone outside still holds a tracer of a trace that has ended.
+    """Raise if an object outside the trace still references a tracer of a finished trace.
 
-    The trace's own table of constants is emptied first. The garbage collector runs, so that tracers in cycles
-    that nobody can reach do not count.
+    First clears the trace's own table of constants. Runs the garbage collector, so that unreachable tracers in cycles
+    do not count.
     """
     getattr(trace, "_const_tracers", {}).clear()
     if sys.getrefcount(trace) == _OWN_REFERENCES:

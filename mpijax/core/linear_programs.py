@@ -1,4 +1,4 @@
-"""Small linear programs in integers, solved exactly: the simplex method on a tableau with a common denominator."""
+"""Solves small integer linear programs exactly: the simplex method on a tableau with a common denominator."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ INFEASIBLE, UNBOUNDED = "infeasible", "unbounded"
 
 
 def minimum(costs: Sequence[int], rows: Sequence[Sequence[int]], totals: Sequence[int]) -> Fraction | str:
-    """The least ``costs @ x`` for ``x >= 0`` with ``rows @ x == totals``; INFEASIBLE or UNBOUNDED without one."""
+    """The minimum of ``costs @ x`` for ``x >= 0`` and ``rows @ x == totals``; INFEASIBLE or UNBOUNDED without one."""
     table = [[*row, total] for row, total in zip(rows, totals, strict=True)]
     table = [row if row[-1] >= 0 else [-v for v in row] for row in table]
-    # What is missing from the totals is minimised first: a row with no column of its own lacks its total.
+    # Phase one minimizes the missing amount of all totals. A row without a basis column lacks its whole total.
     missing = [-sum(column) for column in zip(*table, strict=True)] or [0] * (len(costs) + 1)
     simplex = _Simplex([*table, missing, [*costs, 0]], len(table))
     simplex.run(simplex.size)
@@ -25,16 +25,16 @@ def minimum(costs: Sequence[int], rows: Sequence[Sequence[int]], totals: Sequenc
 
 
 class _Simplex:
-    """A tableau whose entries are those of `table` over `scale`: constraints, then two objectives."""
+    """A tableau with entries `table / scale`: constraints, then two objectives."""
 
     def __init__(self, table: list[list[int]], size: int):
         self.table, self.size, self.scale = table, size, 1
-        self.basis: list[int] = [-1] * size  # -1: no column yet
+        self.basis: list[int] = [-1] * size  # -1: no basis column yet
 
     def run(self, objective: int) -> bool:
-        """Pivot until an objective is least; False if it has no least value."""
+        """Pivot until an objective is minimal; False if it is unbounded."""
         while True:
-            # The first column that helps, and of equal ratios the first row: this never comes round (Bland).
+            # The first column that helps and, among equal ratios, the first row: this never cycles (Bland's rule).
             column = next((j for j, v in enumerate(self.table[objective][:-1]) if v < 0), None)
             if column is None:
                 return True
@@ -55,7 +55,7 @@ class _Simplex:
         self.basis[at] = column
 
     def settle(self) -> None:
-        """Give rows whose total is 0 a column too, where they have one."""
+        """Give rows with total 0 a basis column too, if they have a nonzero entry."""
         for i in range(self.size):
             if self.basis[i] < 0:
                 column = next((j for j, v in enumerate(self.table[i][:-1]) if v), None)

@@ -1,18 +1,18 @@
-"""What a primitive is to the compiler. Records only; the compiler reads them.
+"""Defines the lowering records, which tell the compiler what a primitive does. They hold data only.
 
 - `Elementwise(rule)`: the same scalar expression for every element.
-- `Structural(read)`: elements are moved without rounding: views, pads, gathers, iota.
+- `Structural(read)`: moves elements without rounding: views, pads, gathers, iota.
 - `Reduction(op)`: elements combined along axes.
-- `Cumulative(op)`: elements combined with all before them along an axis.
+- `Cumulative(op)`: each element combined with all elements before it along an axis.
 - `Library(kind)`: a matrix product.
-- `Inline(param)`: the Jaxpr in a parameter, in place of the call.
+- `Inline(param)`: the Jaxpr in a parameter, inlined at the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
 - `Communication(exchange)`: an exchange with other ranks.
-- `Partitioned(param)`: the Jaxpr in a parameter, on this rank's shards of the operands.
-- `Decompose(fun)`: a function of tracers, in terms of other primitives.
-- `Layout(param)`: the operand, laid out over devices as a parameter says.
-- `ControlFlow(kind)`: a loop or branch over Jaxprs held in parameters.
-- `Native(code)`: machine code that the user brings, called by the executor.
+- `Partitioned(param)`: the Jaxpr in a parameter, run on this rank's shards of the operands.
+- `Decompose(fun)`: a function of tracers that uses other primitives.
+- `Layout(param)`: the operand, resharded to the sharding in a parameter.
+- `ControlFlow(kind)`: a loop or branch over Jaxprs in parameters.
+- `Native(code)`: machine code of the user, called by the executor.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mpijax.core.lazy_dataclass import dataclass
 
 
 class Zeros(Enum):
-    """What becomes of the sign of a zero among real operands: -0 and +0 are equal numbers.
+    """How the result depends on the sign of a zero operand. -0 and +0 are equal numbers.
 
-    SHOWN: the result may differ. PASSED: at most in the sign of a zero. EQUAL: the result is the same.
-    POSITIVE: it is the same, and is never -0, so that adding a zero of either sign to it is the same.
+    SHOWN: the result may differ. PASSED: it differs in the sign of a zero at most. EQUAL: the result is the same.
+    POSITIVE: the result is the same and is never -0, so adding a zero of either sign does not change it.
     """
 
     SHOWN = auto()
@@ -42,9 +42,9 @@ class Zeros(Enum):
 class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
 
-    Operands have the shape of the result, or are scalars, or have size-1 axes to be repeated.
-    additive: the result for sums of operands is the sum of the results.
-    zeros: what becomes of the sign of a zero.
+    Each operand has the shape of the result, or is a scalar, or has axes of size 1 that are broadcast.
+    additive: whether the result for sums of operands is the sum of the results.
+    zeros: how the result depends on the sign of a zero.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -61,14 +61,14 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Reduction:
-    """Combine along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor."""
+    """A reduction along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor."""
 
     op: str
 
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Running combinations along `axis`, from its end if `reverse` (parameters): add, mul, max, min or logaddexp."""
+    """A cumulative operation along `axis`, from its end if `reverse` (parameters): add, mul, max, min or logaddexp."""
 
     op: str
 
@@ -82,10 +82,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Inline:
-    """Run the Jaxpr held in parameter `param` in place of the equation.
+    """Inlines the Jaxpr in parameter `param` at the equation.
 
-    apart: `(params) -> bool`, whether to compute again what has been computed before the equation instead of
-    keeping it until here.
+    apart: `(params) -> bool`, whether to recompute values from before the equation instead of keeping them alive.
     """
 
     param: str
@@ -110,7 +109,7 @@ class HostCall:
 
 
 class Exchange(Enum):
-    """What ranks do together; the values are MPI's names, where it has one."""
+    """A collective or message between ranks; the values are MPI's names where MPI has one."""
 
     ALLREDUCE = "allreduce"
     REDUCE = "reduce"
@@ -126,17 +125,17 @@ class Exchange(Enum):
     RECV = "recv"
     SENDRECV = "sendrecv"
     BARRIER = "barrier"
-    PERMUTE = "permute"  # each rank sends to one at most, and receives from one at most
-    POSITION = "position"  # this rank's number; nothing is sent
+    PERMUTE = "permute"  # each rank sends to at most one rank and receives from at most one
+    POSITION = "position"  # this rank's position along the axes; no message
 
 
 @dataclass(frozen=True)
 class Communication:
-    """An exchange with other ranks: over axes of a mesh, or on a communicator.
+    """Communication with other ranks: over mesh axes, or on a communicator.
 
-    operation: of a reduction over mesh axes, "sum", "max", "min" ...; on a communicator a parameter names it.
-    counted: operands hold how many rows each rank sends or receives; they are read when the exchange runs.
-    on_communicator: parameter `comm` says which ranks; otherwise parameters name axes of the mesh.
+    operation: the operation of a reduction over mesh axes, "sum", "max", "min" ...; on a communicator, a parameter.
+    counted: operands hold the number of rows each rank sends or receives; they are read when the exchange runs.
+    on_communicator: parameter `comm` gives the ranks; otherwise parameters name mesh axes.
     """
 
     exchange: Exchange
@@ -146,7 +145,7 @@ class Communication:
 
     @property
     def name(self) -> str:
-        """What reports call it: `allreduce_sum`, `alltoallv`."""
+        """The name in reports: `allreduce_sum`, `alltoallv`."""
         reduces = f"_{self.operation}" if self.exchange is Exchange.ALLREDUCE and self.operation else ""
         return self.exchange.value + ("v" if self.counted else "") + reduces
 
@@ -166,22 +165,22 @@ class Decompose:
 
 
 class ViewKind(Enum):
-    """How the elements of a result lie in memory beside those of the operand which they are.
+    """How the result's elements are arranged in memory, compared with the operand's elements.
 
     >>> from mpijax.extend import lowering
     >>> [kind.name for kind in lowering.ViewKind]
     ['SAME', 'REGROUPED', 'STRIDED', 'REPEATED', 'REVERSED']
     """
 
-    SAME = auto()  # as they do; only axes of size 1 come or go
-    REGROUPED = auto()  # as they do, with other axes
-    STRIDED = auto()  # from element to element of each axis another stride
-    REPEATED = auto()  # each several times
-    REVERSED = auto()  # in another direction
+    SAME = auto()  # unchanged; only axes of size 1 are added or removed
+    REGROUPED = auto()  # unchanged, but with other axes
+    STRIDED = auto()  # axes have other strides
+    REPEATED = auto()  # elements are repeated
+    REVERSED = auto()  # axes are traversed backwards
 
 
 class Writes(Enum):
-    """How loops write a result part by part, with parameters and operands of the `lax` primitive of that name."""
+    """How loops write a result part by part; parameters and operands are those of the `lax` primitive of that name."""
 
     CONCATENATE = auto()
     PAD = auto()
@@ -192,10 +191,10 @@ class Writes(Enum):
 
 @dataclass(frozen=True)
 class Window:
-    """The only window that an operation reads or writes, where that is known when compiling.
+    """The only window that an operation reads or writes, if it is known at compile time.
 
-    start: its first element in the first operand; None where nothing is written. sizes: of the window, an entry for
-    each axis of that operand. new: number of the operand that is written there.
+    start: its first position in the first operand; None if nothing is written. sizes: its size along each axis of that
+    operand. new: the number of the operand that is written there.
     """
 
     start: tuple[int, ...] | None
@@ -207,15 +206,15 @@ class Window:
 class Structural:
     """Moves elements without rounding: views, slices, pads, gathers, scatters, iota, random bits.
 
-    read: an index map (`core.index_maps`), by which an element of the result is computed where it is read. None where
-      elements depend on too many others: then the result is written part by part.
-    view: given if every element is one of the operand's, at a position known when compiling.
-    cost: of computing an element once more, in additions.
+    read: an index map (`core.index_maps`) that computes an element of the result where it is read. None if an
+      element depends on too many others; then the result is written part by part.
+    view: given if every element is an element of the operand at a position known at compile time.
+    cost: of recomputing an element, in additions.
     words: whether `read` sees PRNG keys as their uint32 words, with one more axis.
     writes: how parts of the result are written.
-    window: `(params, shapes of the operands, known) -> Window or None`, where `known(k)` is what operand k holds, or
-      None. Given if there may be one window only; the operation then is a slice, or writes one part.
-    combine: the primitive that merges what is written with what is there.
+    window: `(params, shapes of the operands, known) -> Window or None`, where `known(k)` is the value of operand k, or
+      None. Given if the operation may be a single slice, or may write a single part.
+    combine: the primitive that merges the written elements with the existing ones.
 
     >>> from mpijax.extend import core, lowering
     >>> def even(elements, index, avals, params):
@@ -240,29 +239,29 @@ class Structural:
 
     @property
     def in_place(self) -> bool:
-        """Whether the result starts as a copy of the first operand, and parts of it are written."""
+        """Whether the result starts as a copy of the first operand, of which parts are then overwritten."""
         return self.writes in (Writes.WINDOW, Writes.DYNAMIC_UPDATE_SLICE, Writes.SCATTER)
 
     @property
     def in_pieces(self) -> bool:
-        """Whether elements of the result are those of different operands, by their position."""
+        """Whether an element's position decides which operand it comes from."""
         return self.writes in (Writes.CONCATENATE, Writes.PAD, Writes.WINDOW)
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """The Jaxpr in a parameter, run by every rank on its shards: `shard_map`."""
+    """The Jaxpr in a parameter, which every rank runs on its shards: `shard_map`."""
 
     param: str
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The operand, laid out over devices by the sharding in parameter `param`.
+    """The operand, resharded to the sharding in parameter `param`.
 
-    kind: "constraint": the same array; "move": the same, which may go to other devices; "from_local": each rank's array
-    is its shard of the result; "to_local": the result is this rank's shard; "inspect": no result, the parameter is a
-    function, which is called with the sharding.
+    kind: "constraint": the same array; "move": the same array, possibly on other devices; "from_local": each rank's
+    array is its shard of the result; "to_local": the result is this rank's shard; "inspect": no result, the parameter
+    is a function that is called with the sharding.
     """
 
     param: str
@@ -270,7 +269,7 @@ class Layout:
 
 
 class Flow(Enum):
-    """Which loop or branch: its Jaxprs are in the parameters of JAX's primitive of that name."""
+    """The kind of loop or branch. Its Jaxprs are in the parameters of JAX's primitive of that name."""
 
     COND = auto()
     WHILE = auto()
@@ -281,7 +280,7 @@ class Flow(Enum):
 class ControlFlow:
     """A loop or branch over Jaxprs in parameters.
 
-    written_out: whether, by its parameters, `turns` (operands, then parameters) takes the place of a loop.
+    written_out: whether the loop with these parameters is unrolled: `turns(*operands, **params)` then replaces it.
     """
 
     kind: Flow
@@ -290,10 +289,10 @@ class ControlFlow:
 
 
 class NativeCode(Protocol):
-    """Machine code and what it is called with.
+    """Machine code and its arguments.
 
-    The function is `void f(void **buffers, const int64_t *words)`. buffers: operands, results, and
-    `STATUS_BYTES` bytes that begin with an int32, which is 0 before the call and not 0 after one that failed.
+    The function is `void f(void **buffers, const int64_t *words)`. `buffers` are the operands, the results, and
+    `STATUS_BYTES` status bytes. The status bytes begin with an int32: 0 before the call, not 0 after a failed call.
 
     >>> [name for name in ("address", "failed") if hasattr(mpijax.extend.lowering.NativeCode, name)]
     ['address', 'failed']
@@ -301,17 +300,17 @@ class NativeCode(Protocol):
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What the function gets as its `words`."""
+        """The integers passed to the function as `words`."""
 
     @property
     def label(self) -> str:
-        """What the program's text calls it."""
+        """The name in the program's text."""
 
     def address(self) -> int:
-        """Where the function is; asked for when the program is loaded."""
+        """The address of the function; called when the program is loaded."""
 
     def failed(self, *arrays: Any) -> Any:
-        """Raise what a failed call means; gets the operands and the status bytes as ndarrays."""
+        """Raise the error for a failed call; receives the operands and the status bytes as ndarrays."""
 
 
 STATUS_BYTES = 256
@@ -319,13 +318,13 @@ STATUS_BYTES = 256
 
 @dataclass(frozen=True)
 class Native:
-    """Machine code that the user brings: `code(operand types, result types, **params) -> NativeCode`.
+    """Machine code of the user: `code(operand types, result types, **params) -> NativeCode`.
 
-    aliases: the parameter with pairs (operand, result): the result begins with the operand's bytes, and is passed in
-    the operand's place too.
-    symmetrizes: a parameter that has the code take (x + x^T) / 2 of its first operand, real matrices.
+    aliases: the parameter with pairs (operand, result). The result starts with the operand's bytes, and its buffer is
+    also passed as that operand.
+    symmetrizes: a parameter that makes the code compute (x + x^T) / 2 of its first operand, real matrices.
     triangular: the first result, matrices, has zeros above the diagonal.
-    foreign: the code sees denormals, as the process does outside of programs; otherwise they are zero to it.
+    foreign: the code keeps denormals, as Python code does; otherwise it treats them as zero.
 
     >>> import numba
     >>> from mpijax.extend import core, lowering

@@ -1,4 +1,4 @@
-"""Results remembered for as long as the Jaxpr they were made from lives."""
+"""Caches results per Jaxpr. A result lives as long as its Jaxpr."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import wraps
 from mpijax.core.any_depth import any_depth
 from mpijax.core.source import UNKNOWN, sources_from
 
-# Of a result that is not known yet. Errors of computing it are raised outside of any `except`, as the first cause.
+# Marks a missing entry. A lookup by KeyError would make the KeyError the context of errors in computing the result.
 _ABSENT = object()
 
 
 def memo_on_jaxpr(fun: Callable) -> Callable:
-    """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr, dropping the results with it."""
+    """Cache `fun(closed_jaxpr, *hashable)` per Jaxpr. The results are dropped with the Jaxpr."""
     table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     compute = any_depth(fun)
 
@@ -25,7 +25,7 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
             known = table.setdefault(closed, {})
         result = known.get(args, _ABSENT)
         if result is _ABSENT:
-            # The result serves all callers, so it does not get this one's line.
+            # All callers share the result, so it must not get this caller's source line.
             with sources_from(UNKNOWN):
                 result = known[args] = compute(closed, *args)
         return result
@@ -34,9 +34,9 @@ def memo_on_jaxpr(fun: Callable) -> Callable:
 
 
 def memo_on_jaxprs(fun: Callable) -> Callable:
-    """Cache `fun(closed_jaxprs, *hashable)`, dropping the results with the first of the Jaxprs.
+    """Cache `fun(closed_jaxprs, *hashable)`. The results are dropped with the first of the Jaxprs.
 
-    Results must not hold that Jaxpr, or it would never go.
+    A result must not reference that Jaxpr, or neither is ever freed.
     """
     table: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
     compute = any_depth(fun)

@@ -1,15 +1,15 @@
-"""Kinds of memory. Here all memory is that of the process, on the host: they are what is said of an array."""
+"""Memory kinds. All memory is host memory of the process, so a kind is only a label of an array."""
 
 from __future__ import annotations
 
 import enum
 
-# What shardings call them; the first one is where arrays are unless they are put elsewhere.
+# The names in shardings. The first one is the default.
 DEVICE, *_ = KINDS = ("device", "pinned_host", "unpinned_host")
 
 
 class Space(enum.Enum):
-    """A kind of memory, which `device_put` takes; Any is the one that an array is in.
+    """A memory space, which `device_put` accepts; Any means the space where an array already is.
 
     >>> mpijax.device_put(jnp.arange(3), mpijax.memory.Space.Host).sharding.memory_kind
     'pinned_host'
@@ -21,7 +21,7 @@ class Space(enum.Enum):
 
     @property
     def kind(self) -> str | None:
-        """What shardings call it."""
+        """Its name in shardings."""
         return {"Device": KINDS[0], "Host": KINDS[1]}.get(self.name)
 
     def __repr__(self) -> str:

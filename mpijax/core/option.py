@@ -1,17 +1,15 @@
-"""Options: process-wide values, overridden by thread in ``with`` blocks.
+"""Options: process-wide values that a ``with`` block overrides for its thread.
 
     config.update("jax_enable_x64", True)      # for the process
     with enable_x64(True): ...                 # for this thread, until the block ends
-    config.jax_enable_x64                      # the value that holds here and now
+    config.jax_enable_x64                      # the value in force in this thread
 
-Every option starts from the environment (``MPIJAX_ENABLE_X64``, else ``JAX_ENABLE_X64``), else from its
-default.
+An option's initial value is from the environment (``MPIJAX_ENABLE_X64``, else ``JAX_ENABLE_X64``), else its default.
 
-How values are kept: `values` is a `threading.local` whose *class* attributes are the process-wide values and
-whose *instance* attributes are this thread's overrides, so that one attribute read (about 50 ns) gives the
-value in force. The same holds for ``values.trace_key``: the options that change what a trace yields are
-interned as one integer, equal whenever all of them are equal, so that a jit cache can be keyed by it and
-finds its old entries again when a ``with`` block ends.
+Storage: `values` is a `threading.local`. Its *class* attributes are the process-wide values and its *instance*
+attributes are this thread's overrides. So one attribute read (about 50 ns) gives the value in force. The same holds for
+``values.trace_key``, an integer that identifies the values of all options that affect tracing. Jit caches use it as a
+key: when a ``with`` block ends, the key is the old one again and the old cache entries are found.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ _INHERIT: Any = object()
 
 
 class _Values(threading.local):
-    """Values in force: the class holds the process's, an instance dictionary one thread's overrides."""
+    """Values in force: process-wide ones in the class, overrides of one thread in an instance dictionary."""
 
     trace_key: int = 0
-    # Whether an option is not at its default that single operations depend on: those are looked up without a key.
+    # Whether an option that affects single operations differs from its default. If not, operations need no cache key.
     checks_operations: bool = False
 
 
@@ -46,27 +44,27 @@ _lock = threading.RLock()
 _options: dict[str, Option] = {}
 _traced: list[str] = []
 _checking: list[str] = []
-# Contexts of users (`make_user_context`), which belong to the keys of jit caches where they are not at their default.
+# Contexts of users (`make_user_context`); those that differ from their default are part of jit cache keys.
 _contexts: list[str] = []
 # Interned settings of the traced options; the position in the dictionary is the key.
 _interned: dict[tuple, int] = {}
-# Instance dictionaries of the threads that override something now: an update of the process-wide value of
-# another option changes their key too.
+# Instance dictionaries of the threads that have overrides now. An update of another option's process-wide value
+# must change their trace_key too.
 _overriding: dict[int, dict[str, Any]] = {}
 
 
 def end_of_thread() -> None:
-    """Forget this thread, which overrides something."""
+    """Forget this thread and its overrides."""
     _overriding.pop(id(values.__dict__), None)
 
 
 def trace_key() -> int:
-    """An integer that is equal whenever all options that change traces are equal: ``values.trace_key``."""
+    """An integer that is equal if and only if all options that affect tracing are equal: ``values.trace_key``."""
     return values.trace_key
 
 
 def settings() -> list[str]:
-    """The traced options that are not at their default here and now, as text: what `trace_key` stands for."""
+    """The traced options that differ from their default in this thread, as text: the contents of `trace_key`."""
     found = ((name, getattr(values, name)) for name in _traced)
     return [f"{name}={value!r}" for name, value in found if value != _options[name].default]
 
@@ -82,7 +80,7 @@ def _intern_settings(overrides: dict[str, Any]) -> int:
 
 
 def add_context(name: str) -> None:
-    """Make an option that was just defined part of the keys of jit caches, where it is not at its default."""
+    """Include a newly defined option in jit cache keys while it differs from its default."""
     with _lock:
         _contexts.append(name)
 
@@ -154,13 +152,13 @@ class Option:
 
     Args:
         name: full name, e.g. ``jax_enable_x64``.
-        default: value when neither the environment nor the program says otherwise.
-        parse: turns what a user gives (text, when it comes from the environment) into a value, or raises.
-        traced: the option changes what a trace yields, so it belongs to the keys of jit caches.
-        checks: it checks single operations too: while it is not at its default they are looked up by those keys.
-        bare: the value that ``with option():`` means; without it, the argument is required.
+        default: value if neither the environment nor the program sets one.
+        parse: converts a user's value (text, if it is from the environment), or raises.
+        traced: the option affects tracing, so it is part of jit cache keys.
+        checks: it also affects single operations. While it differs from its default, they are cached by these keys.
+        bare: the value for ``with option():``; without it, the argument is required.
         doc: what the option does.
-        variable: an environment variable that sets it too, where those of its name do not.
+        variable: another environment variable that sets it, if those of its name are not set.
     """
 
     def __init__(self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc="", variable=None):
@@ -202,7 +200,7 @@ class Option:
 
 
 def _from_environment(name: str, default: Any, parse: Callable[[str], Any], other: str | None) -> Any:
-    """``jax_foo`` is set by the variable MPIJAX_FOO, else by JAX_FOO, else by the `other`, else it has its default."""
+    """The value of ``jax_foo``: from the variable MPIJAX_FOO, else JAX_FOO, else `other`, else the default."""
     shared = name.upper()
     own = f"MPI{shared}" if shared.startswith("JAX_") else f"MPIJAX_{shared}"
     for variable in filter(None, (own, shared, other)):
@@ -215,7 +213,7 @@ def _from_environment(name: str, default: Any, parse: Callable[[str], Any], othe
 
 
 class Config:
-    """The options as attributes; see the module. ``mpijax.config`` is the one instance."""
+    """The options as attributes; see the module. ``mpijax.config`` is the only instance."""
 
     def update(self, name: str, val: Any) -> None:
         """Set the process-wide value of an option.
@@ -230,13 +228,13 @@ class Config:
         _set_global(name, option.parse(val))
 
     def read(self, name: str) -> Any:
-        """The value in force of the option of that name."""
+        """The value in force of an option."""
         if name not in _options:
             raise AttributeError(f"Unrecognized config option: {name}")
         return getattr(values, name)
 
     def parse_flags_with_absl(self) -> None:
-        """Take options from the command line (`--jax_enable_x64=true`), and make them known to absl if it is in use."""
+        """Set options from the command line (`--jax_enable_x64=true`), and define them in absl if it is in use."""
         flags.tell_absl(_options)
         for name, text in flags.given(sys.argv[1:], _options).items():
             self.update(name, text)
@@ -245,7 +243,7 @@ class Config:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All options and the values in force; contexts of users are not among them."""
+        """All options with their values in force, without contexts of users."""
         return {name: getattr(values, name) for name in _options if name not in _contexts}
 
     @property
@@ -254,7 +252,7 @@ class Config:
 
     @staticmethod
     def trace_key() -> int:
-        """An integer that is equal whenever all options that change traces are equal."""
+        """An integer that is equal if and only if all options that affect tracing are equal."""
         return values.trace_key
 
     def __getattr__(self, name: str) -> Any:
@@ -283,12 +281,12 @@ def _parse_bool(value: Any) -> bool:
 
 
 def bool_option(name: str, default: bool, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
-    """Define an option that is on or off; ``with option():`` turns it on."""
+    """Define a boolean option; ``with option():`` turns it on."""
     return Option(name, default, _parse_bool, traced=traced, checks=checks, bare=True, doc=doc)
 
 
 def enum_option(name: str, choices: str, default: str | None, doc: str, *, traced: bool = False) -> Option:
-    """Define an option that is one of the words in `choices` (and None, when None is its default)."""
+    """Define an option with one of the words in `choices` as value (or None, if its default is None)."""
     words = choices.split()
 
     def parse(value: Any) -> str | None:
@@ -306,7 +304,7 @@ def enum_option(name: str, choices: str, default: str | None, doc: str, *, trace
 def number_option(
     name: str, kind: type, default: Any, doc: str, *, traced: bool = False, variable: str | None = None
 ) -> Option:
-    """Define an option that is an int or a float (`kind`), or None when None is its default."""
+    """Define an option with an int or a float as value (`kind`), or None if its default is None."""
 
     def parse(value: Any) -> Any:
         if value is None and default is None:
@@ -320,7 +318,7 @@ def number_option(
 
 
 def object_option(name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
-    """Define an option that takes any (hashable) object. Text for one whose default is a number is read as a number."""
+    """Define an option with any hashable value. If its default is a number, text is parsed as a number."""
     number = type(default) if isinstance(default, int | float) else None
 
     def parse(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the options that are names of `mpijax` do, as examples in their docstrings."""
+"""Examples for the docstrings of the options that are names of `mpijax`."""
 
 EXAMPLES = {
     "allow_f16_reductions": """

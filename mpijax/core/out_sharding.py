@@ -1,4 +1,4 @@
-"""The `out_sharding` argument of functions that make one array: in which layout they return it."""
+"""Implements the `out_sharding` argument of functions that create one array: the sharding of the result."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ F = TypeVar("F", bound=Callable)
 
 
 def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
-    """`x`, the result of the function `name`, in the layout that its caller asked for; None leaves it as it is."""
+    """`x`, the result of function `name`, in the sharding that its caller requested; unchanged for None."""
     if out_sharding is None:
         return x
     return provided.lay_result_out(x, out_sharding, name)
 
 
 def explicit_layout(out_sharding: Any, name: str) -> Any:
-    """The layout that a caller of the function `name` asks for, if it is over Explicit mesh axes, else None.
+    """The sharding that a caller of function `name` requests, if it is over Explicit mesh axes, else None.
 
-    Primitives take it as a parameter: their results have that type, whatever would follow from their operands.
+    Primitives take it as a parameter. It overrides the split that would follow from their operands.
     """
     if out_sharding is None:
         return None
@@ -29,21 +29,21 @@ def explicit_layout(out_sharding: Any, name: str) -> Any:
 
 
 def layout_in_context(placement: Any, name: str) -> Any:
-    """The same for a device, a layout or None, of what has no operands: over the mesh in context, which has devices."""
+    """`explicit_layout` for functions without operands, whose placement may be a device, a sharding or None."""
     if placement is None or not (hasattr(placement, "mesh") or hasattr(placement, "axes_of")):
         return None
     return explicit_layout(placement, name) if provided.over_context_mesh(placement) else None
 
 
 def over_devices(layout: Any) -> Any:
-    """A layout over the mesh in context where it is over an `AbstractMesh`; None without such a mesh."""
+    """A sharding over an `AbstractMesh`, moved to the mesh in context; None without such a mesh. Others unchanged."""
     if not hasattr(layout, "mesh"):
         return layout
     return provided.over_devices(layout, "sharding")
 
 
 def takes_out_sharding(fun: F) -> F:
-    """`fun`, whose result is laid out as `out_sharding` says, which it names in its signature and need not look at."""
+    """Adds an `out_sharding` argument to `fun`, which has it in its signature and can ignore it."""
 
     @wraps(fun)
     def call(*args, out_sharding=None, **kwargs):

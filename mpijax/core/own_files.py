@@ -1,4 +1,4 @@
-"""Files that only this user may write, nor anybody the folders they are in: what ssh asks of a private key."""
+"""Checks that only this user can write a file and the folders above it, as ssh does for a private key."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def read_private(path: str | os.PathLike) -> bytes:
-    """The content of a regular file that nobody but its owner, this user, may read or write.
+    """The content of a regular file that only this user may read or write.
 
     Raises:
-      ValueError: the file or a folder on its path is another user's, or others may write it, or read the file; or it is
-        no regular file.
+      ValueError: the file or a folder on its path belongs to another user, others may write it, or others may read the
+        file; or it is not a regular file.
       OSError: it cannot be read.
     """
     resolved = Path(path).resolve()
-    # Opened before it is looked at, so that what is looked at is what is read; without waiting for a FIFO's writer.
+    # Open before checking, so that the checked file is the one that is read. O_NONBLOCK: do not wait on a FIFO.
     descriptor = os.open(resolved, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
@@ -32,14 +32,14 @@ def read_private(path: str | os.PathLike) -> bytes:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone, whatever the umask is."""
+    """Create a folder and missing parents, accessible to this user only, whatever the umask is."""
     for path in (*reversed(folder.parents), folder):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise ValueError for a folder in which another user may replace what this user has put there."""
+    """Raise ValueError for a folder in which another user may replace this user's files."""
     status = os.stat(folder)
     if status.st_uid not in (0, os.geteuid()):
         raise ValueError(f"the folder {folder} belongs to another user ({status.st_uid})")

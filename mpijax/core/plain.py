@@ -1,13 +1,13 @@
-"""Values as plain data, and back: what JSON knows, with a tag where JSON would lose the kind.
+"""Converts values to plain data and back: JSON, with a tag where JSON would lose the type.
 
     3, "x", True, None, 2.5          themselves
     (1, 2)                           ["t", 1, 2]
     numpy.dtype("float32")           ["d", "float32"]
     Ref(buffer=3, offset=8)          ["r", class number, 3, 8]
 
-Records are dataclasses, named tuples and enums of mpijax, and those of its classes that give their own data
-(`_plain_`, `_from_plain_`). Reading makes values and calls nothing else: no class outside mpijax, no function. What is
-read may come from anybody: whatever is wrong with it raises an Exception before it takes much memory.
+Records are dataclasses, named tuples and enums of mpijax, and mpijax classes that define their own data (`_plain_`,
+`_from_plain_`). Reading creates values and runs nothing else: no class outside mpijax, no function. The data may come
+from anybody: malformed data raises an Exception before it takes much memory.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from mpijax.core.dimensions import DimExpr
 
 _SCALARS = frozenset((int, bool, str, type(None)))
 _PACKAGE = "mpijax."
-# What one type may say: NumPy's limit on axes, and bytes that no machine has but 64-bit numbers hold.
+# Limits of a type: NumPy's limit on axes, and a size in bytes that no machine has but that fits 64-bit numbers.
 _LARGEST_RANK, _LARGEST_SIZE = 64, 1 << 48
 _TYPES = {t.__name__: t for t in (bool, int, float, complex)}
 
 
 class NotSerializable(NotImplementedError):
-    """A value that is no data: a function, a handle, an object of somebody else's class."""
+    """A value that is not data: a function, a handle, an object of a class outside mpijax."""
 
 
 def refuse(x: Any, where: str) -> NoReturn:
-    """Say that x cannot be written, and the way around."""
+    """Raise NotSerializable for x, with a workaround."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     if callable(x) and not isinstance(x, type):
         raise NotSerializable(
@@ -53,7 +53,7 @@ def refuse(x: Any, where: str) -> NoReturn:
 
 
 class Writer:
-    """Makes plain data of values. Types, sources and classes are kept in tables; arrays become `blobs`."""
+    """Converts values to plain data. Types, sources and classes go into tables; arrays into `blobs`."""
 
     def __init__(self) -> None:
         self.avals: dict[ShapedArray, int] = {}
@@ -76,7 +76,7 @@ class Writer:
         return [x if type(x) in scalars else self.value(x) for x in xs]
 
     def other(self, x: Any, kind: type) -> Any:
-        """A value whose class is not in the table."""
+        """A value whose class is not in the table of writers."""
         if isinstance(x, np.dtype):
             return ["d", _dtype_name(x)]
         if isinstance(x, np.generic):
@@ -111,7 +111,7 @@ class Writer:
         return self.records.setdefault(kind, len(self.records))
 
     def array(self, x: Any) -> Any:
-        """An array by its bytes."""
+        """An array, as a reference to its bytes."""
         if not is_whole(x):
             raise NotSerializable(
                 f"{self.where} holds an array of type {x.aval.str_short()} that is spread over ranks, as a constant. "
@@ -123,7 +123,7 @@ class Writer:
         return ["a", aval, self.value(data.dtype), list(np.shape(x)) if aval is None else list(data.shape)]
 
     def tables(self) -> dict[str, Any]:
-        """What the numbers mean; to be asked for last."""
+        """The tables that the numbers refer to. Call it last."""
         avals = []
         for a in self.avals:
             extra = [a.weak_type, self.values(sorted(a.vma, key=str))] if a.weak_type or a.vma or a.split else []
@@ -154,14 +154,14 @@ _WRITERS: dict[type, Callable[[Writer, Any], Any]] = {
 
 
 def register_writer(kind: type, write: Callable[[Writer, Any], Any]) -> None:
-    """How values of one more class are written."""
+    """Register the writer for another class."""
     _WRITERS[kind] = write
 
 
 class Reader:
-    """Makes values of plain data.
+    """Converts plain data to values.
 
-    packages: where the classes of records may be defined.
+    packages: packages that may define the classes of records.
     """
 
     packages: tuple[str, ...] = (_PACKAGE,)
@@ -195,7 +195,7 @@ class Reader:
 
 
 def _check_type(dtype: Any, shape: tuple[Any, ...]) -> None:
-    """Raise ValueError for a type that no array can have."""
+    """Raise ValueError for a type that arrays cannot have."""
     if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
         raise ValueError(f"{dtype!r} is no dtype")
     sizes = [d for d in shape if not isinstance(d, DimExpr)]
@@ -240,12 +240,12 @@ _READERS: dict[str, Callable[[Reader, list], Any]] = {
 
 
 def register_reader(tag: str, read: Callable[[Reader, list], Any]) -> None:
-    """How data with one more tag is read."""
+    """Register the reader for another tag."""
     _READERS[tag] = read
 
 
 def _resolve(name: str, packages: tuple[str, ...]) -> Callable:
-    """What makes a record of the class with this name, which must be one of these packages'."""
+    """The constructor of the record class with this name, which must be in one of the packages."""
     module, _, qualname = name.partition(":")
     if not f"{module}.".startswith(packages) or "." in qualname:
         raise ValueError(f"{name!r} is not a record of mpijax")

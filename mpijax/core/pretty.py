@@ -1,4 +1,4 @@
-"""Jaxprs as text, in JAX's format."""
+"""Prints Jaxprs as text, in JAX's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpijax.core import layout as pp
 from mpijax.core.any_depth import any_depth
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
 
-# Jaxprs of more equations than this are printed once, ahead of the program.
+# Inner Jaxprs with more equations than this are printed once, before the program.
 _HOIST_ABOVE = 10
 
 
@@ -26,7 +26,7 @@ def _letters(n: int) -> str:
 
 
 class Names:
-    """Names of variables, given in the order in which they are first printed."""
+    """Names of variables, assigned in the order of first printing."""
 
     def __init__(self, dropped: set[Var]):
         self.dropped = dropped
@@ -48,7 +48,7 @@ class Names:
         return found
 
     def borrow(self, inner: list, outer: list) -> None:
-        """Give the variables of a called Jaxpr the names they have at the call."""
+        """Give the variables of a called Jaxpr the names of the operands at the call."""
         lent: set[Var] = set()
         for a, b in zip(inner, outer, strict=True):
             fresh = isinstance(a, Var) and a not in self.of and a not in self.dropped
@@ -58,7 +58,7 @@ class Names:
 
 
 def _dead_vars(jaxpr: Jaxpr) -> set[Var]:
-    """Variables which are bound and never read. JAX looks no deeper: in nested Jaxprs they have names."""
+    """Variables that are set but never read. As in JAX, unread variables of nested Jaxprs get names."""
     dead: set[Var] = set()
     read = {v for v in jaxpr.outvars if isinstance(v, Var)}
     for eqn in reversed(jaxpr.eqns):
@@ -74,7 +74,7 @@ def atom_text(atom, names: Names) -> str:
 
 
 def _listed(texts, separator: str = "") -> pp.Doc:
-    """Words with a space between them; a line that is full goes on in the next."""
+    """Words separated by spaces, wrapped into lines."""
     return pp.nest(2, pp.group(pp.join(pp.text(separator) + pp.group(pp.brk()), map(pp.text, texts))))
 
 
@@ -101,7 +101,7 @@ def _param(key: str, value: Any, names: Names) -> pp.Doc:
 
 
 def param_text(value: Any) -> str:
-    """A parameter's value the way JAX prints it: dtypes and functions by their names."""
+    """A parameter's value as JAX prints it: dtypes and functions by name."""
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, type) and issubclass(value, np.generic):
@@ -152,7 +152,7 @@ def _jaxpr_doc(jaxpr: Jaxpr, names: Names) -> pp.Doc:
 
 
 def _shared_jaxprs(top: Jaxpr) -> list[tuple[str, Jaxpr]]:
-    """Jaxprs printed by name: those used more than once, and long ones."""
+    """The Jaxprs printed by name: long ones, and those used more than once."""
     uses: Counter[int] = Counter()
     titles: dict[int, str] = {}
     by_id: dict[int, Jaxpr] = {}
@@ -199,5 +199,5 @@ def jaxpr_text(jaxpr: Jaxpr, *, width: int = 80, **_options) -> str:
 
 
 def eqn_text(eqn: Eqn) -> str:
-    """One equation as text, with names of its own."""
+    """One equation as text, with its own variable names."""
     return pp.render(_eqn_doc(eqn, Names(set())))

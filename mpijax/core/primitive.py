@@ -1,8 +1,7 @@
-"""Primitives: the operations every transformation and the compiler know by their rules.
+"""Defines `Primitive`: an operation together with its rules for every transformation and the compiler.
 
-A primitive is defined in one place with all its rules. Interpreters never name a
-primitive; they ask it for the rule they need. A slot that has no rule says
-`Unsupported(reason)`, and using it raises that reason.
+A primitive is defined in one place with all its rules. Interpreters never name a primitive; they ask it for the rule
+they need. A slot without a rule holds `Unsupported(reason)`, which raises that reason when it is called.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mpijax.core.sharding.types import typed
 
 
 class Unsupported:
-    """In place of a rule: why there is none, and what to use instead.
+    """Fills a slot without a rule: says why there is none, and what to use instead.
 
     >>> mpijax.extend.core.Unsupported("integers have no derivative").reason
     'integers have no derivative'
@@ -36,10 +35,10 @@ class Primitive:
 
     Args:
       name: as printed in Jaxprs.
-      key: the name under which files refer to it, where another primitive prints the same name.
+      key: the name in files, for a primitive whose printed name another primitive has too.
       type_rule: `(*avals, **params) -> aval`, or a list of avals with `multiple_results`.
-        Raises TypeError or ValueError for operands that do not fit.
-      reference: `(*numpy arrays, **params) -> array(s)`, what the operation means, in NumPy.
+        Raises TypeError or ValueError for operands of the wrong type.
+      reference: `(*numpy arrays, **params) -> array(s)`, the definition of the operation in NumPy.
       lower: a lowering record of `core.lowering`.
       jvp: `(primals, tangents, **params) -> (out, tangent_out)`; tangents may be `Zero`.
       transpose: `(cotangent, *args, **params) -> [cotangent or None, ...]`, where the linear
@@ -47,27 +46,27 @@ class Primitive:
       batch: `(axis, args, dims, **params) -> (out, dim)`; `dims` holds ints or None.
       multiple_results: whether it returns a list.
       effects: `(params) -> set of effects`, or None for a pure operation.
-      dce: `(used_outputs, eqn) -> eqn`, to drop unused outputs of a call.
+      dce: `(used_outputs, eqn) -> eqn`, drops unused outputs of a call.
       linearize: `(trace, primals, tangents, params)`, for primitives with inner Jaxprs.
-      same_bits: `(*operands, **params) -> result(s)` in terms of operations whose bits depend on no order of addition,
-        or None where those of this one do not either. It takes its place under the option `mpijax_same_bits`.
-      inner: whether only the compiler applies it, in place of another: no program in a file has it.
+      same_bits: `(*operands, **params) -> result(s)`, the operation in terms of others whose bits do not depend on the
+        order of additions; None if its own bits do not. The option `mpijax_same_bits` replaces the operation by it.
+      inner: whether only the compiler inserts it. Serialized programs never contain it.
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
-      sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks do it on parts of arrays. By default what
-        follows from `lower` for elementwise operations, reductions and products; others need whole operands.
-      sharding_type: `(core.sharding.types.TypedOperation) -> mesh axes of each result`, over Explicit mesh axes. By
-        default as `sharding` has it where no operand moves; ShardingTypeError for others.
-      sums: `(TypedOperation) -> (unreduced, reduced)`, the mesh axes over which results wait for a sum, or their
-        cotangents do (`core.sharding.sum_types`). By default operations that add or move elements may be done before.
-      keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it uses up, and which results
-        are new keys or those of an operand. By default it uses up all of its operands.
-      bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation at positions that may lie outside of its
-        first operand: the positions (an array `[..., k]`, or k scalars), the last one inside for each k, and its axis.
+      sharding: `(core.sharding.rules.Operation) -> Plan or None`, how ranks compute it on shards. The default follows
+        from `lower` for elementwise operations, reductions and products; other operations need whole operands.
+      sharding_type: `(core.sharding.types.TypedOperation) -> mesh axes of each result`, over Explicit mesh axes. The
+        default follows from `sharding` if no operand moves, and otherwise raises ShardingTypeError.
+      sums: `(TypedOperation) -> (unreduced, reduced)`, the mesh axes over which the results, or their cotangents, are
+        partial sums (`core.sharding.sum_types`). By default, operations that add or move elements accept partial sums.
+      keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it consumes, and which results
+        are new keys or keys of an operand. By default it consumes all of its operands.
+      bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation whose positions may be outside its first
+        operand: the positions (an array `[..., k]`, or k scalars), and the last valid position and the axis for each k.
     """
 
-    # For those who walk Jaxprs: primitives with inner Jaxprs keep them among their own parameters.
+    # For code of users that walks Jaxprs: primitives keep their inner Jaxprs among their ordinary parameters.
     call_primitive = False
-    # Whether the transpose rule is a user's function, which is called with zeros too.
+    # Whether the transpose rule is a user's function, which is called with zero cotangents too.
     has_users_transpose = False
 
     def __init__(
@@ -133,11 +132,11 @@ class Primitive:
         return state.trace.process_primitive(self, args, params)
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """What `bind` takes of the parameters of an equation: all of them. Evaluators of Jaxprs ask."""
+        """The parameters of an equation that `bind` takes: all of them. Evaluators of Jaxprs call this."""
         return params
 
     def infer(self, avals, params) -> tuple[Any, frozenset]:
-        """Output type(s) and effects for operand types."""
+        """Type(s) of the results, and effects, for operand types."""
         out = self.type_rule(*avals, **params)
         effects = self.effects(params) if self.effects is not None else fx.no_effects
         if ShapedArray.any_split:

@@ -1,17 +1,16 @@
-"""The type promotion lattice: which dtype the operands of an operation are brought to.
+"""The type promotion lattice: the dtype to which operands of an operation are converted.
 
-A node is a `numpy.dtype`, or one of the Python types int, float, complex, which stand for weakly typed
-values: ``x + 1`` keeps the dtype of ``x``. ``a`` lies below ``b`` when values of ``a`` become ``b`` beside a
-``b``; operands are brought to their join, the lowest node above them all. What JAX documents as its type
-promotion semantics:
+A node is a `numpy.dtype`, or one of the Python types int, float, complex for weakly typed values: ``x + 1`` keeps the
+dtype of ``x``. ``a`` is below ``b`` if combining an ``a`` with a ``b`` converts the ``a`` to ``b``. Operands are
+converted to their join, the lowest node above them all. This is JAX's documented type promotion:
+
 
     bool - int* +- uint8 -- uint16 -- uint32 -- uint64 -+ float* +- bfloat16 -+ float32 -- float64 ----+
                 |     \\         \\         \\              |        +- float16 --+     \\                 \\
                 +- int8 - int16 --- int32 --- int64 -----+        +- complex* -------- complex64 - complex128
 
-The narrow types (4-, 6-, 8-bit floats, 1-, 2-, 4-bit integers) lie above their weak type and below nothing,
-so that they never widen on their own. With 64-bit types off, ``uint32`` beside a signed integer gives
-``int32``.
+The narrow types (4-, 6-, 8-bit floats, 1-, 2-, 4-bit integers) are above their weak type and below nothing, so they
+never widen implicitly. With 64-bit types off, ``uint32`` with a signed integer gives ``int32``.
 """
 
 import functools
@@ -41,7 +40,7 @@ def _dtypes(*names: str) -> tuple[np.dtype, ...]:
 
 
 FLOAT4, FLOAT6, FLOAT8 = _dtypes(*_FLOAT4), _dtypes(*_FLOAT6), _dtypes(*_FLOAT8)
-# int1 and uint1 came with ml_dtypes 0.6.
+# int1 and uint1 need ml_dtypes 0.6.
 _BITS = ("1", "2", "4") if hasattr(ml_dtypes, "int1") else ("2", "4")
 NARROW_SIGNED = _dtypes(*(f"int{bits}" for bits in _BITS))
 NARROW_UNSIGNED = _dtypes(*(f"uint{bits}" for bits in _BITS))
@@ -59,7 +58,7 @@ WEAK = (int, float, complex)
 
 
 class TypePromotionError(ValueError):
-    """No dtype lies above all the operands'."""
+    """No dtype is above the dtypes of all operands."""
 
 
 def _node(name: str) -> Node:
@@ -68,7 +67,7 @@ def _node(name: str) -> Node:
     )
 
 
-# Rising chains; a node may stand in several.
+# Ascending chains. A node may be in several.
 _STANDARD = (
     "bool int* uint8 uint16 uint32 uint64 float* bfloat16 float32 float64 complex128",
     "int* int8 int16 int32 int64 float* float16 float32 complex64 complex128",
@@ -80,7 +79,7 @@ _STANDARD = (
 
 
 def _standard_steps(x64: bool) -> dict[Node, set[Node]]:
-    """Node -> the nodes right above it."""
+    """Node -> the nodes directly above it."""
     steps: dict[Node, set[Node]] = {node: set() for node in STRONG + WEAK}
     for chain in _STANDARD if x64 else (*_STANDARD, "uint32 int32"):
         nodes = [_node(name) for name in chain.split()]
@@ -94,7 +93,7 @@ def _standard_steps(x64: bool) -> dict[Node, set[Node]]:
 
 
 def _strict_steps() -> dict[Node, set[Node]]:
-    """Only weak values give way, and bool is not a number."""
+    """Only weak values are converted, and bool is not a number."""
     steps: dict[Node, set[Node]] = {node: set() for node in STRONG + WEAK}
     steps[int].update(SIGNED, UNSIGNED, [float])
     steps[float].update(FLOAT, [complex])
@@ -127,8 +126,8 @@ def join(strict: bool, x64: bool, *nodes: Node) -> Node:
         x64: ``jax_enable_x64``.
 
     Raises:
-        TypePromotionError: there is none.
-        ValueError: something else than a dtype of arrays was given.
+        TypePromotionError: there is no such node.
+        ValueError: a node is not a valid dtype of arrays.
     """
     above = _above(strict, x64)
     for node in nodes:

@@ -1,7 +1,7 @@
-"""What lower layers use of upper ones: `provided.name` is loaded at its first use.
+"""Gives lower layers access to names of upper layers: `provided.name` is imported at its first use.
 
-Imports point downwards. Where a lower layer must reach up all the same (a mesh asks for the devices of the job), it
-does so through this module, and `mpijax/wiring.py` says where each name is defined.
+Imports point downwards. If a lower layer needs an upper one (a mesh needs the devices of the job), it uses this module.
+`mpijax/wiring.py` lists where each name is defined.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-# By name: the module, and the name there.
+# For each name: the module, and the name in that module.
 _homes: dict[str, tuple[str, str]] = {}
 _primitive_homes: list[str] = []
 
 
 def connect(homes: Mapping[str, str], primitive_homes: Iterable[str]) -> None:
-    """Say which names each module provides (`name` or `name=the name there`), and which modules define primitives."""
+    """Set which names each module provides (`name` or `name=name_there`), and which modules define primitives."""
     for module, names in homes.items():
         for entry in names.split():
             name, _, there = entry.partition("=")
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 def define_primitives(is_enough: Callable[[], bool]) -> bool:
-    """Load the modules that define primitives, one after the other, until `is_enough()`; whether that was reached."""
+    """Import the modules that define primitives one by one until `is_enough()`. Returns whether it became true."""
     for module in _primitive_homes:
         importlib.import_module(module)
         if is_enough():

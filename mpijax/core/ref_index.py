@@ -1,4 +1,4 @@
-"""Indices of mutable array references: NumPy's, less what makes new axes or goes backwards."""
+"""Indices of mutable array references: NumPy's, without new axes and negative steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mpijax.core.trace import Tracer
 
 
 def checked_index(index: Any, shape: tuple[int, ...]) -> tuple:
-    """An index as a tuple without an Ellipsis, () for all of an array of that shape.
+    """An index as a tuple without an Ellipsis; () for the whole array.
 
     Raises:
-      ValueError: too many indices, two Ellipses, a slice that goes backwards, or a known integer out of bounds.
-      TypeError: None inside of an index, which would make an axis.
+      ValueError: too many indices, two Ellipses, a slice with a negative step, or a known integer out of bounds.
+      TypeError: None inside an index, which would add an axis.
     """
     if index is None or index is Ellipsis:
         return ()
@@ -43,17 +43,17 @@ def _check_one(x: Any, size: int) -> None:
 
 
 def indexed_shape(shape: tuple[int, ...], index: tuple) -> tuple[int, ...]:
-    """The shape of a part of an array, without its values."""
+    """The shape of an indexed part of an array, computed from the shape alone."""
     if not index:
         return shape
     full = (*index, *(slice(None),) * (len(shape) - len(index)))
-    # An axis that integers pick from may be empty: nothing is read.
+    # An axis with integer indices may be empty: nothing is read.
     sizes = [n if isinstance(x, (slice, Slice)) else max(n, 1) for n, x in zip(shape, full, strict=True)]
     return np.broadcast_to(np.int8(0), sizes)[tuple(map(_stand_in, full))].shape
 
 
 def _stand_in(x: Any) -> Any:
-    """An index that is within bounds and gives the same shape."""
+    """An index within bounds that gives the same shape."""
     if isinstance(x, slice):
         return x
     if isinstance(x, Slice):

@@ -1,9 +1,9 @@
-"""Mutable array references: boxes that hold an array, each at home in one trace.
+"""Mutable array references: boxes that hold an array. Each belongs to one trace.
 
-In the trace that was current when it was made, a reference simply holds its value. Any other trace is asked for the
-value: one that runs operations asks its parent and passes writes on, one that records keeps the value as of its own
-program, which takes it as an argument and returns what was written (`JaxprTrace.read_ref`). So programs have no
-references, and all transformations of functions that use some are those of functions of arrays.
+In the trace that created it, a reference holds its value. Other traces are asked for the value. A trace that runs
+operations asks its parent, and passes writes on to it. A trace that records keeps the value within its program. The
+program takes the value as an argument and returns the written value (`JaxprTrace.read_ref`). So programs contain no
+references, and transformations see only functions of arrays.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AbstractRef:
 
     Attributes:
       inner_aval: the type of the array that it refers to.
-      memory_space: accepted by JAX's name; there is one.
-      kind: "no_grad_no_remat" for a reference into which values may be written without their derivatives, or None.
+      memory_space: accepted for compatibility with JAX; there is one memory space.
+      kind: "no_grad_no_remat" for a reference that stores values without their derivatives, or None.
 
     >>> mpijax.typeof(mpijax.new_ref(jnp.zeros(3)))
     Ref{float32[3]}
@@ -61,7 +61,7 @@ class AbstractRef:
         return self.update(self.inner_aval.to_tangent_aval())
 
     def argument(self, trace: JaxprTrace) -> Ref:
-        """A reference that is an argument of the program under construction."""
+        """A reference as an argument of the program under construction."""
         number = len(trace.invars)
         return Ref(trace, trace.new_arg(self.inner_aval), self, number)
 
@@ -85,8 +85,8 @@ class AbstractRef:
 class Ref:
     """A reference to an array that can be read and written in place: `ref[...]`, `ref[i] = x`, `ref[i] += x`.
 
-    Made by `jax.new_ref`. A reference can be closed over by, and passed to, functions under `jit`, `scan`, `cond` and
-    the other transformations; they cannot return it. It is a leaf of pytrees.
+    Made by `jax.new_ref`. Functions under `jit`, `scan`, `cond` and the other transformations may close over a
+    reference or take it as argument; they cannot return it. It is a leaf of pytrees.
 
     >>> ref = mpijax.new_ref(jnp.zeros(3))
     >>> ref[1] += 2.0
@@ -94,8 +94,8 @@ class Ref:
     Ref([0., 2., 0.], dtype=float32)
     """
 
-    # home: the trace that it was made in. is_shared: whether somebody else may have the array, so that its memory must
-    # not be written to. is_freed: whether a traced function has said that it needs it no more.
+    # home: the trace that created it. is_shared: whether other code may hold the array, so that its memory must not be
+    # overwritten. is_freed: whether a traced function has freed it.
     __slots__ = ("aval", "home", "is_shared", "is_freed", "_value", "_made", "__weakref__")
 
     def __init__(self, home: Trace, value: Any, aval: AbstractRef, argument: int | None = None):
@@ -108,7 +108,7 @@ class Ref:
 
     @staticmethod
     def of(value: Any, kind: str | None = None) -> Ref:
-        """A reference at home in the current trace that holds an array."""
+        """A reference in the current trace that holds an array."""
         return Ref(state.trace, value, AbstractRef(typeof(value), None, kind))
 
     shape = property(lambda self: self.aval.shape)
@@ -123,11 +123,11 @@ class Ref:
     # ------------------------------------------------------------ the value, by trace
 
     def read_in(self, trace: Trace) -> Any:
-        """The value as `trace` sees it."""
+        """The value in `trace`."""
         return self._value if trace is self.home else trace.read_ref(self)
 
     def write_in(self, trace: Trace, value: Any) -> None:
-        """Replace the value, as `trace` sees it, by one of the same type."""
+        """Replace the value in `trace` by one of the same type."""
         if trace is not self.home:
             trace.write_ref(self, value)
             return
@@ -141,7 +141,7 @@ class Ref:
             self._value, self.is_shared = value, True
 
     def origin(self, trace: JaxprTrace) -> str:
-        """Where the reference comes from, as the end of a message about a function traced by `trace`."""
+        """The origin of the reference, as the end of a message about a function traced by `trace`."""
         if self.home is not trace:
             return ""
         if isinstance(self._made, int):
@@ -151,7 +151,7 @@ class Ref:
         return f"\n\nThe returned mutable array was created on line {self._made}."
 
     def leaked(self) -> errors.UnexpectedTracerError:
-        """The error for the use of a reference outside of the trace in which it was made."""
+        """The error for using a reference outside the trace that created it."""
         debug = getattr(self.home, "debug", None)
         where = f" It was made in {debug.func_src_info} traced for {debug.traced_for}." if debug else ""
         return errors.UnexpectedTracerError(
@@ -179,7 +179,7 @@ class Ref:
         swap(self, idx, value, False)
 
     def swap(self, value: Any, idx: Any = ()) -> Any:
-        """`ref[idx] = value`; returns what was there."""
+        """`ref[idx] = value`; returns the old value."""
         return swap(self, idx, value)
 
     def addupdate(self, x: Any, idx: Any = ()) -> None:
@@ -188,7 +188,7 @@ class Ref:
 
     @property
     def at(self) -> _Views:
-        """`ref.at[idx]` is a view of a part, which can be read and written as a reference can."""
+        """`ref.at[idx]` is a view of a part, with the methods of a reference."""
         return _Views(self)
 
     def __len__(self) -> int:
@@ -228,8 +228,8 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
     Args:
       init_val: an array or number.
-      memory_space: there is only one here: must be None.
-      kind: "no_grad_no_remat" lets values with derivatives be written, without their derivatives.
+      memory_space: must be None, because there is one memory space.
+      kind: "no_grad_no_remat" accepts values with derivatives, and drops the derivatives.
 
     Raises:
       TypeError: `init_val` is not an array.
@@ -256,17 +256,17 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
 
 def read(ref: Ref) -> Any:
-    """The whole value in the current trace, for use at once: not to be kept."""
+    """The whole value in the current trace. Use it at once: a later write may overwrite its memory."""
     return ref.read_in(state.trace)
 
 
 def write(ref: Ref, value: Any) -> None:
-    """Replace the whole value, in the current trace."""
+    """Replace the whole value in the current trace."""
     ref.write_in(state.trace, value)
 
 
 def run_on(refs: Sequence[Ref], bind: Callable[..., list[Any]], *operands: Any) -> list[Any]:
-    """The results of a program that takes the values of `refs` first, and first returns their new values."""
+    """Run a program that takes the values of `refs` first and returns their new values first; returns the rest."""
     outs = bind(*map(read, refs), *operands)
     for ref, value in zip(refs, outs, strict=False):
         write(ref, value)
@@ -277,10 +277,10 @@ def run_on(refs: Sequence[Ref], bind: Callable[..., list[Any]], *operands: Any) 
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """`ref[idx]`, an array. Indices are NumPy's, slices with positive steps; None and `...` mean all of it.
+    """`ref[idx]`, an array. Indices are NumPy's with positive steps; None and `...` select everything.
 
     Raises:
-      ValueError: `ref` is no reference, or an index is out of bounds.
+      ValueError: `ref` is not a reference, or an index is out of bounds.
 
     >>> ref = mpijax.new_ref(jnp.array([1, 2, 3]))
     >>> mpijax.ref.get(ref, slice(1, 3))
@@ -302,10 +302,10 @@ def _read_at(value: Any, idx: tuple) -> Any:
 
 
 def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
-    """`ref[idx] = value`; returns what was there, unless that is not `wanted`.
+    """`ref[idx] = value`; returns the old value if it is `wanted`.
 
     Raises:
-      ValueError: shape or dtype of `value` is not that of `ref[idx]`; Python's numbers are converted to the dtype.
+      ValueError: shape or dtype of `value` differs from `ref[idx]`. Python numbers are converted to the dtype.
 
     >>> ref = mpijax.new_ref(jnp.array([1.0, 2.0, 3.0]))
     >>> mpijax.ref.swap(ref, 1, 5.0), ref[...]
@@ -333,7 +333,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     """Add `x` to `ref[idx]`.
 
     Raises:
-      ValueError: shape or dtype of `x` is not that of `ref[idx]`.
+      ValueError: shape or dtype of `x` differs from `ref[idx]`.
 
     >>> ref = mpijax.new_ref(jnp.ones(3))
     >>> mpijax.ref.addupdate(ref, 1, 5.0)
@@ -353,7 +353,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 
 
 def _place(ref: Any, idx: Any, function: str) -> tuple:
-    """The index as a tuple, () for all; raises ValueError for what is no reference, or freed, or out of bounds."""
+    """The index as a tuple, () for everything. ValueError if `ref` is freed or not a reference, or out of bounds."""
     if type(ref) is not Ref:
         raise ValueError(f"Can only call `{function}` on a `Ref`: {ref}.")
     if ref.is_freed:
@@ -382,19 +382,19 @@ def _fitting(ref: Ref, idx: tuple, value: Any, operation: str, cast: bool) -> An
 
 
 def _converted(value: Any, aval: ShapedArray) -> Any:
-    """A value of the same shape as an array of dtype and weak type of `aval`."""
+    """A value converted to dtype and weak type of `aval`."""
     convert = registry["convert_element_type"]
     return convert.bind(value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
 
 
 def _replace(ref: Ref, value: Any) -> None:
-    """Write what was computed here, and so is nobody else's."""
+    """Write a value that was computed here, so no other code holds its memory."""
     write(ref, value)
     ref.is_shared = False
 
 
 def freeze(ref: Ref) -> Any:
-    """The final value of a reference, which is not to be used any more: in a traced function that is an error.
+    """The final value of a reference. A traced function must not use the reference afterwards.
 
     >>> mpijax.freeze(mpijax.new_ref(jnp.arange(3)))
     Array([0, 1, 2], dtype=int32)
@@ -405,7 +405,7 @@ def freeze(ref: Ref) -> Any:
 
 
 def free_ref(ref: Ref) -> tuple[()]:
-    """Say that a reference is not used any more: in a traced function it cannot be then.
+    """Declare that a reference is no longer used. A traced function that uses it afterwards raises an error.
 
     Its memory is freed with the last Python reference to it.
 
@@ -419,7 +419,7 @@ def free_ref(ref: Ref) -> tuple[()]:
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
-    """A reference for values of the type of `ty`: anything with a shape and a dtype. It starts with zeros.
+    """A reference for values of the type of `ty`: any object with a shape and a dtype. It starts as zeros.
 
     >>> mpijax.empty_ref(mpijax.ShapeDtypeStruct((2,), jnp.float32)).shape
     (2,)
@@ -440,7 +440,7 @@ def ref_set(ref: Any, idx: Any, value: Any) -> None:
 
 
 class _Views:
-    """What `ref.at` is."""
+    """The type of `ref.at`."""
 
     def __init__(self, ref: Ref | RefView):
         self._ref = ref
@@ -450,9 +450,9 @@ class _Views:
 
 
 class RefView:
-    """A part of a reference, to be read and written as a whole one.
+    """A view of a part of a reference, with the methods of a reference.
 
-    Functions under `jit`, `checkpoint`, `cond` and `shard_map` take it.
+    Functions under `jit`, `checkpoint`, `cond` and `shard_map` accept it as an argument.
     """
 
     shape: tuple[int, ...]
@@ -469,7 +469,7 @@ class RefView:
     at = property(lambda self: _Views(self))
 
     def _of_part(self, change: Callable[[Ref], Any]) -> Any:
-        """Apply an operation to a reference that holds the part, and put the part back."""
+        """Apply an operation to a new reference that holds the part, then write the part back."""
         whole = self._ref
         part = new_ref(get(whole, self._index))
         result = change(part)
@@ -481,7 +481,7 @@ class RefView:
         return get(new_ref(get(self._ref, self._index)), idx)
 
     def swap(self, value: Any, idx: Any = ()) -> Any:
-        """`view[idx] = value`; returns what was there."""
+        """`view[idx] = value`; returns the old value."""
         return self._of_part(lambda part: swap(part, idx, value))
 
     def set(self, value: Any, idx: Any = ()) -> None:
@@ -510,9 +510,9 @@ pytype_aval_mappings[RefView] = _refuse_view
 
 
 class _Opened:
-    """A view as a node of pytrees: the reference and the indices that are no slices are leaves.
+    """A view as a pytree node. Its leaves are the reference and the indices that are not slices.
 
-    With a reference it comes back as a view. With a value in its place, a type or a name, it stays a node.
+    Unflattened with a reference, it becomes a view. With another object as a leaf, such as a type, it stays a node.
     """
 
     def __init__(self, ref: Any, index: tuple):
@@ -536,10 +536,10 @@ register_pytree_node(_Opened, _flatten_opened, _unflatten_opened)
 
 
 def has_views(leaves: Sequence[Any]) -> bool:
-    """Whether views of references are among the leaves of arguments."""
+    """Whether leaves of arguments include views of references."""
     return RefView in map(type, leaves)
 
 
 def opened(args: Any) -> Any:
-    """A pytree with references and indices as leaves in place of views: functions get the views."""
+    """A pytree in which references and indices replace views as leaves; functions receive the views."""
     return tree_map(lambda x: _Opened(x._ref, x._index) if type(x) is RefView else x, args)

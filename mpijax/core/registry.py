@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _Registry(dict):
-    """Primitives by name. For one that is not defined yet, the modules that define primitives are loaded."""
+    """Primitives by name. Looking up an unknown name first imports the modules that define primitives."""
 
     def __missing__(self, name: str) -> Primitive:
         if provided.define_primitives(lambda: name in self):

@@ -1,7 +1,7 @@
-"""Which dtype an operation on values has.
+"""Computes the dtype of the result of an operation on values.
 
-The lattice itself is in `mpijax.core.promotion`; here values become its nodes. Promotion is on the way of
-every eager operation, so results are kept, by the options in force and the operands' dtypes.
+`mpijax.core.promotion` has the lattice; this module maps values to its nodes. Every eager operation promotes its
+operands, so results are cached, keyed by the options in force and the operands' dtypes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOOL, _I32, _F32, _F64, _C64, _C128 = map(
     np.dtype, ("bool", "int32", "float32", "float64", "complex64", "complex128")
 )
 
-# Keys hold dtypes and types only, never values, of which 1, 1.0 and True are equal.
+# Keys hold dtypes and types only, never values: the values 1, 1.0 and True are equal.
 _JOINED: dict[tuple, tuple[Any, bool]] = {}
 _RESULTS: dict[tuple, tuple[Any, bool]] = {}
 _CACHE_SIZE = 1 << 14
@@ -41,7 +41,7 @@ _SCALAR_PAIRS = {
 
 
 def _keep(cache: dict[tuple, tuple[Any, bool]], args: tuple, dtypes: Any, result: tuple[Any, bool]) -> None:
-    """Remember a result, unless finding it again should warn again (64-bit dtypes while those are off)."""
+    """Cache a result, unless it must warn again next time (64-bit dtypes while those are off)."""
     if _options.jax_enable_x64 or NARROWED.keys().isdisjoint(dtypes):
         if len(cache) >= _CACHE_SIZE:
             cache.clear()
@@ -49,7 +49,7 @@ def _keep(cache: dict[tuple, tuple[Any, bool]], args: tuple, dtypes: Any, result
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype that operands of the dtypes `a` and `b` are brought to; int, float and complex are weak.
+    """The dtype to which operands of dtypes `a` and `b` are converted; int, float and complex are weak.
 
     >>> jnp.promote_types(jnp.int32, jnp.bfloat16), jnp.promote_types(jnp.int8, jnp.uint8)
     (dtype(bfloat16), dtype('int16'))
@@ -81,7 +81,7 @@ def _join(pairs: tuple[tuple[Any, bool], ...]) -> tuple[Any, bool]:
     if len(pairs) == 1 or (not all_weak and dtypes.count(dtypes[0]) == len(dtypes)):
         of, weak = dtypes[0], all_weak
     elif all_weak and not strict:
-        # Joined as if they were strong: weak int16 arrays exist, and two of them give a weak int16.
+        # Joined as strong types: weak int16 arrays exist, and two of them give a weak int16.
         of, weak = dtype(promotion.join(strict, x64, *dtypes)), True
     else:
         nodes = [python_type(of) if weak and of != _BOOL else of for of, weak in pairs]
@@ -91,7 +91,7 @@ def _join(pairs: tuple[tuple[Any, bool], ...]) -> tuple[Any, bool]:
 
 
 def join_dtypes(*pairs: tuple[Any, bool]) -> tuple[Any, bool]:
-    """As `lattice_result_type`, on (dtype, weak_type) pairs: for callers that hold avals."""
+    """Like `lattice_result_type`, but on (dtype, weak_type) pairs, for callers that have avals."""
     found = _JOINED.get((_options.trace_key, pairs))
     if found is None:
         found = _join(pairs)
@@ -102,14 +102,14 @@ def join_dtypes(*pairs: tuple[Any, bool]) -> tuple[Any, bool]:
 def lattice_result_type(*args: Any) -> tuple[Any, bool]:
     """(dtype, weak_type) of an operation on values, dtypes and types `args`.
 
-    The dtype of a weak result is the joined one (a weak int16 stays int16); `result_type` gives the default
+    The dtype of a weak result is the joined dtype (a weak int16 stays int16); `result_type` gives the default
     dtype of its kind instead.
     """
     return join_dtypes(*[_pair(x) for x in args])
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
-    """The dtype of an operation on values, dtypes and types `args` (None stands for the default float).
+    """The dtype of an operation on values, dtypes and types `args` (None means the default float).
 
     Returns:
         The dtype, or (dtype, weak_type) if `return_weak_type_flag`.
@@ -123,7 +123,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     if type(args[0]) in DTYPE_CLASSES:
         try:
             found = _RESULTS.get((_options.trace_key, args))
-        except TypeError:  # arrays have no hash
+        except TypeError:  # arrays are not hashable
             pass
         if found is None:
             found = _result_type(args)
@@ -160,7 +160,7 @@ def to_numeric_dtype(dtype: Any) -> np.dtype:
 
 
 def to_inexact_dtype(dtype: Any) -> np.dtype:
-    """The dtype of sin(x): float32 for bool and integers (float64 for 64-bit ones), any other unchanged."""
+    """The dtype of sin(x): float32 for bool and integers (float64 for 64-bit ones), others unchanged."""
     of = np.dtype(dtype)
     if python_type(of) in (bool, int):
         return _F64 if of.itemsize == 8 else _F32
@@ -168,7 +168,7 @@ def to_inexact_dtype(dtype: Any) -> np.dtype:
 
 
 def to_floating_dtype(dtype: Any) -> np.dtype:
-    """The dtype of abs(sin(x)): as `to_inexact_dtype`, and the real dtype of a complex one."""
+    """The dtype of abs(sin(x)): like `to_inexact_dtype`, but the real dtype for a complex one."""
     return finfo(to_inexact_dtype(dtype)).dtype
 
 

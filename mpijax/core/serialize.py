@@ -1,7 +1,7 @@
-"""Jaxprs as data, and files of data: what `mpijax.export` writes, and what the cache of plans is keyed by.
+"""Serializes Jaxprs to data and files, for `mpijax.export` and for the keys of the plan cache.
 
-A file is a magic line, a SHA-256 of everything after it, the length of a header in JSON, the header, and the bytes
-of the arrays the header refers to. No code is in it, and reading runs none: primitives are found by name, and their
+A file is a magic line, a SHA-256 of everything after it, the length of a header in JSON, the header, and the bytes of
+the arrays the header refers to. It contains no code, and reading runs none: primitives are found by name, and their
 parameters are plain data (`core.plain`).
 """
 
@@ -26,14 +26,14 @@ from mpijax.core.source import UNKNOWN, Source
 
 __all__ = ["JaxprReader", "JaxprWriter", "NotSerializable", "fingerprint", "pack", "unpack"]
 
-# Equations of a program with those that it calls written out: more are not compiled within an hour.
+# Limit on the equations of a program after inlining calls: more are not compiled within an hour.
 _MOST_EQUATIONS = 10_000_000
-# The primitive that calls a Jaxpr, and its parameters beside the Jaxpr.
+# The primitive that calls a Jaxpr, and its parameters besides the Jaxpr.
 _CALL = "jit"
 
 
 def _called(given: Jaxpr | ClosedJaxpr) -> Iterator[ClosedJaxpr]:
-    """The Jaxprs that operations of a Jaxpr call."""
+    """The Jaxprs that the operations of a Jaxpr call."""
     for eqn in given.jaxpr.eqns if isinstance(given, ClosedJaxpr) else given.eqns:
         lower = eqn.primitive.lower
         if type(lower) is Inline and isinstance(eqn.params.get(lower.param), (Jaxpr, ClosedJaxpr)):
@@ -41,10 +41,10 @@ def _called(given: Jaxpr | ClosedJaxpr) -> Iterator[ClosedJaxpr]:
 
 
 class JaxprWriter(plain.Writer):
-    """Writes Jaxprs too. Equal programs give equal data, in any process.
+    """Writes Jaxprs too. Equal programs give equal data in every process.
 
-    constants: "bytes" to write arrays out, "types" to write only of what type they are: what the compiler makes of a
-    program does not depend on their values. Then `constants` lists them by the numbers that stand for them.
+    constants: "bytes" to write arrays; "types" to write their types only, because the compiler's output does not depend
+    on their values. `constants` then lists the arrays by their numbers in the data.
     """
 
     def __init__(self, constants: str = "bytes"):
@@ -59,7 +59,7 @@ class JaxprWriter(plain.Writer):
         self.primitives: dict[str, int] = {}
 
     def source(self, source: Source) -> int:
-        """The number of a line of the user's program."""
+        """The number of a source line in the table."""
         return self.sources.setdefault(source, len(self.sources))
 
     def array(self, x: Any) -> Any:
@@ -72,8 +72,8 @@ class JaxprWriter(plain.Writer):
         return ["x", number]
 
     def program(self, jaxpr: Jaxpr | ClosedJaxpr) -> int:
-        """The number of a Jaxpr in the table; one that is used twice is written once."""
-        # Called programs first, so that calls inside of calls need no recursion.
+        """The number of a Jaxpr in the table. A Jaxpr that is used twice is written once."""
+        # Called programs first, so that nested calls need no recursion.
         waiting = [] if id(jaxpr) in self._program_numbers else [(jaxpr, _called(jaxpr))]
         while waiting:
             at, called = waiting[-1]
@@ -114,7 +114,7 @@ class JaxprWriter(plain.Writer):
         return [*head, eqns, [atom(v) for v in jaxpr.outvars], values]
 
     def _operation(self, eqn: Eqn) -> tuple[str, list[Any]]:
-        """Key and parameters. A call that is inlined whatever its rules are becomes a plain call."""
+        """Key and parameters of an operation. Calls that are always inlined become plain calls."""
         name, params, lower = eqn.primitive.key, eqn.params, eqn.primitive.lower
         if type(lower) is Inline and name != _CALL:
             params = {
@@ -137,7 +137,7 @@ class JaxprWriter(plain.Writer):
         }  # fmt: skip
 
 
-# Sizes with names. Those with the same constraints are of one scope, as all of a program are.
+# Symbolic dimensions. Those with the same constraints share one scope, because a program has one scope.
 plain.register_writer(DimExpr, lambda w, x: ["q", str(x), *x.scope.texts])
 plain.register_writer(Source, lambda w, x: ["u", w.source(x)])  # type: ignore[attr-defined]
 for _kind in (Jaxpr, ClosedJaxpr):
@@ -145,9 +145,9 @@ for _kind in (Jaxpr, ClosedJaxpr):
 
 
 class JaxprReader(plain.Reader):
-    """Reads what a `JaxprWriter` wrote. constants: what the numbers stand for, if it wrote only types.
+    """Reads what a `JaxprWriter` wrote. constants: the arrays, if it wrote types only.
 
-    What is read is data, and not yet known to be right: `check_programs` says whether it is.
+    The programs are not yet validated: call `check_programs`.
     """
 
     packages = tuple(
@@ -161,7 +161,7 @@ class JaxprReader(plain.Reader):
         self.sources = [Source(*s) for s in tables["sources"]]
         self.primitives = [registry[name] for name in tables["primitives"]]
         self.programs: list[Any] = []
-        # How many equations each has when those that it calls are written out.
+        # The number of equations of each program after inlining its calls.
         self._lengths: list[int] = []
         self._length = 0
         for program in tables["programs"]:
@@ -197,12 +197,12 @@ class JaxprReader(plain.Reader):
         return jaxpr if values is None else ClosedJaxpr(jaxpr, self.values(values))
 
     def program(self, number: int) -> Jaxpr | ClosedJaxpr:
-        """A program of the table, which the one that is being read calls."""
+        """A program of the table that the program being read calls."""
         self._length += self._lengths[number]
         return self.programs[number]
 
     def check_programs(self) -> None:
-        """Check all programs by the type rules of their operations, with 64-bit types if any has one."""
+        """Check all programs by the type rules of their operations; with 64-bit types if a program has one."""
         wide = any(a.dtype in NARROWED for a in self.avals)
         inner = [p.key for p in self.primitives if p.inner]
         if inner:
@@ -221,14 +221,14 @@ plain.register_reader("j", lambda r, x: r.program(x[1]))  # type: ignore[attr-de
 
 
 def fingerprint(*values: Any, writer: JaxprWriter) -> str:
-    """A hash of values that is equal in every process where they are."""
+    """A hash of values. Equal values have equal hashes in every process."""
     content = writer.values(values)
     text = json.dumps([content, writer.tables()], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pack(magic: bytes, content: Any, writer: JaxprWriter) -> bytes:
-    """A file that holds plain data with the tables and arrays it refers to."""
+    """A file that contains plain data, with the tables and arrays it refers to."""
     sizes = [len(b) for b in writer.blobs]
     header = json.dumps([content, writer.tables(), sizes], separators=(",", ":")).encode()
     body = b"".join([len(header).to_bytes(8, "little"), header, *writer.blobs])
@@ -236,7 +236,7 @@ def pack(magic: bytes, content: Any, writer: JaxprWriter) -> bytes:
 
 
 def unpack(magic: bytes, data: bytes | bytearray | memoryview, what: str) -> tuple[Any, dict, list[memoryview]]:
-    """Plain data, tables and arrays of a file. Raises ValueError for one that is not whole, or not of this kind."""
+    """Plain data, tables and arrays of a file. Raises ValueError for a corrupt file or one of another kind."""
     view = memoryview(data).cast("B")
     head, at = len(magic), len(magic) + 32
     if bytes(view[:head]) != magic:

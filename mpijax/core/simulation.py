@@ -1,4 +1,4 @@
-"""Ranks that do not exist: programs over their devices are planned for one of them, and never run."""
+"""Simulated ranks: programs over their devices are planned for one of them, and never run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mpijax.core.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Simulation:
-    """A job of `ranks` ranks, seen from one of them."""
+    """A job of `ranks` ranks, planned as one of them."""
 
     ranks: int
     rank: int
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise RuntimeError for what needs the ranks themselves."""
+        """Raise RuntimeError for an operation that needs real ranks."""
         raise RuntimeError(
             f"{what} is for rank {self.rank} of {self.ranks:,} simulated ranks, on which nothing runs. "
             "mpijax.simulate plans programs: jit(f).lower(shapes).compile() has cost_analysis(), memory_analysis() and "
@@ -25,7 +25,7 @@ class Simulation:
 
 
 def simulation_of(devices: Iterable[Any]) -> Simulation | None:
-    """The simulation that devices belong to; None for those of this job. Raises ValueError for devices of several."""
+    """The simulation that devices belong to; None for devices of this job. ValueError for a mixture."""
     found = {getattr(d, "simulation", None) for d in devices}
     if len(found) > 1:
         raise ValueError(

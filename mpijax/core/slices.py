@@ -1,4 +1,4 @@
-"""Slices by start and size, whose start may be a traced value."""
+"""Slices given by start and size; the start may be a traced value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpijax.core.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Slice:
-    """`size` elements from `start` on, every `stride`-th; made by `ds`.
+    """`size` elements from `start`, every `stride`-th one; made by `ds`.
 
     >>> mpijax.ds(2, 3)
     Slice(start=2, size=3, stride=1)
@@ -22,18 +22,18 @@ class Slice:
 
     @property
     def length(self) -> int:
-        """From the first element to the last one."""
+        """The distance from the first to the last element, plus one."""
         return (self.size - 1) * self.stride + 1 if self.size else 0
 
 
 def ds(start: Any, size: Any = None, stride: int | None = None) -> slice | Slice:
-    """An index for `size` elements from `start` on, where `start` may be a traced value; `ds(size)` begins at 0.
+    """An index for `size` elements from `start`, which may be a traced value; `ds(size)` starts at 0.
 
-    Where an array is read, a slice that goes beyond an end is moved to lie in it, and a negative start counts from the
-    end. Where it is written (`x.at[ds(i, 3)].set(y)`), nothing is written unless all of the slice lies in it.
+    A read clamps the slice to the array, and a negative start counts from the end. A write (`x.at[ds(i, 3)].set(y)`)
+    does nothing unless the whole slice is inside the array.
 
     Raises:
-      ValueError: `stride` is no int, or not positive, or `size` is negative. TypeError: `size` is traced.
+      ValueError: `stride` is not a positive int, or `size` is negative. TypeError: `size` is traced.
 
     >>> mpijax.jit(lambda x, i: x[mpijax.ds(i, 2)])(jnp.arange(5), 3)
     Array([3, 4], dtype=int32)

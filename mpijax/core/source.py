@@ -1,4 +1,4 @@
-"""Where in the user's program an equation was made."""
+"""Finds the source line of the user's program that created an equation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = os.sep + "functools.py", os.sep + "threading.py"
 _internal: dict = {}
-# Files and folders of other libraries whose lines are not the user's.
+# Files and folders of libraries whose lines are not shown.
 excluded: list[str] = []
 
 
@@ -30,7 +30,7 @@ class Source(NamedTuple):
 
     @property
     def traceback(self) -> Source:
-        """What `user_context` takes of an equation that is evaluated again."""
+        """The argument for `user_context` when the equation is evaluated again."""
         return self
 
     def __str__(self) -> str:
@@ -41,11 +41,11 @@ UNKNOWN = Source("", 0, "")
 
 
 class FirstCall(Source):
-    """Where an operation outside of any function was called first; later calls have lines of their own."""
+    """The first call of an operation outside any function. Later calls have other lines."""
 
 
 def register_exclusion(path: str) -> None:
-    """Take the files below `path`, or the file, for a library's own: lines of its callers are named instead.
+    """Treat the file `path`, or all files below it, as library code: the source is then the line of the caller.
 
     >>> mpijax.extend.source_info_util.register_exclusion("/opt/my_library")
     """
@@ -54,13 +54,13 @@ def register_exclusion(path: str) -> None:
 
 
 def is_own(code) -> bool:
-    """Whether a code object is mpijax's own, or of a library that is left out."""
+    """Whether a code object belongs to mpijax, or to an excluded library."""
     name = code.co_filename
     return name.startswith((_PACKAGE, *excluded)) or name.endswith(".pyx")
 
 
 def is_internal(code) -> bool:
-    """Whether a code object is mpijax's own, or Python's machinery around it."""
+    """Whether a code object belongs to mpijax, or to Python's machinery around it."""
     name = code.co_filename
     found = is_own(code) or name.startswith("<frozen") or name.endswith(_MACHINERY)
     _internal[code] = found
@@ -68,7 +68,7 @@ def is_internal(code) -> bool:
 
 
 class _Inherited(threading.local):
-    """The line of the equation from which others are being made: of its derivative, or of a Jaxpr evaluated again."""
+    """The source of an equation whose derivative is computed, or whose Jaxpr is evaluated again."""
 
     source: Source | None = None
 
@@ -77,7 +77,7 @@ inherited = _Inherited()
 
 
 class _Waiting(threading.local):
-    """The frames in other threads that wait for this one, which lends them its stack; the innermost one first."""
+    """The frames of threads that wait for this one (`any_depth`); the innermost one first."""
 
     frames: tuple[FrameType, ...] = ()
 
@@ -87,7 +87,7 @@ waiting = _Waiting()
 
 @contextmanager
 def sources_from(source: Source | None):
-    """Equations made inside get `source`; with None the line that is being executed."""
+    """Equations created inside get `source`; with None, the line being executed."""
     outer = inherited.source
     inherited.source = source
     try:
@@ -97,13 +97,13 @@ def sources_from(source: Source | None):
 
 
 def sources_of_function(fun):
-    """While `fun` is traced: a function of mpijax itself is traced once for many callers, so it has no lines."""
+    """The source while `fun` is traced: unknown for a function of mpijax, because many callers share its trace."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
     return sources_from(UNKNOWN if code is not None and is_internal(code) else None)
 
 
 def current_source() -> Source:
-    """The user's line that is being executed now, or that of the equation being transformed.
+    """The user's line being executed, or the line of the equation being transformed.
 
     >>> mpijax.extend.source_info_util.current().function
     '<module>'
@@ -114,7 +114,7 @@ def current_source() -> Source:
 
 
 def source_of(frame: FrameType | None) -> Source:
-    """The user's line in a frame, or in the innermost of its callers that is the user's."""
+    """The user's line of a frame, or of its innermost caller in user code."""
     known = _internal
     for stack in (frame, *waiting.frames):
         frame = stack
@@ -130,7 +130,7 @@ def source_of(frame: FrameType | None) -> Source:
 
 
 def callable_name(fun) -> str:
-    """A name to show for a function, also for partials and callable objects."""
+    """A name for a function, also for partials and callable objects."""
     name = getattr(fun, "__name__", None)
     if isinstance(name, str):
         return name
@@ -139,7 +139,7 @@ def callable_name(fun) -> str:
 
 
 def callable_location(fun) -> str:
-    """`name at file:line` where the function was defined, as far as Python knows."""
+    """`name at file:line` of a function's definition, if Python knows it."""
     inner = fun
     while hasattr(inner, "__wrapped__") or hasattr(inner, "func"):
         inner = getattr(inner, "__wrapped__", None) or inner.func

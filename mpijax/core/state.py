@@ -1,4 +1,4 @@
-"""What is current in a thread: the trace, the named axes in scope, the mesh of the enclosing `shard_map`."""
+"""Thread-local state: the current trace, the named axes in scope, the mesh of the enclosing `shard_map`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class State(threading.local):
-    """What is current in this thread.
+    """The current state of this thread.
 
     trace: the trace that processes primitives. body: the mesh of the enclosing `shard_map`s and the axes they map.
-    split_freely: whether results whose sharding is ambiguous are whole, instead of an error.
+    split_freely: whether results with an ambiguous sharding become replicated instead of raising an error.
     """
 
-    # The trace in which a thread starts: `core.trace` sets it.
+    # The initial trace of a thread, set by `core.trace`.
     first_trace: Any = None
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ state = State()
 
 @contextmanager
 def splitting_freely() -> Iterator[None]:
-    """Inside, results whose split over Explicit mesh axes is ambiguous are whole, instead of an error."""
+    """Inside, results with an ambiguous split over Explicit mesh axes become replicated instead of raising an error."""
     saved, state.split_freely = state.split_freely, True
     try:
         yield

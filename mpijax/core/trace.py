@@ -1,8 +1,8 @@
-"""Tracing: the current trace, tracers, and building Jaxprs.
+"""Traces functions: holds the current trace, the tracers, and the trace that builds Jaxprs.
 
-The only state is which trace is current. `Primitive.bind` hands every operation to
-it. Each transformation brings a `Trace` with its own `Tracer`s; a trace treats
-values that are not its own as constants and passes operations on to its parent.
+The only global state is the current trace. `Primitive.bind` passes every operation to it. Each transformation defines
+a `Trace` with its own `Tracer`s. A trace treats values of other traces as constants and passes operations on to its
+parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpijax.core.tree import keystr, tree_leaves_with_path
 
 
 class Trace:
-    """Interprets operations in one way. `parent` is the trace it hands operations on to.
+    """Interprets operations in one way, and passes operations on to the trace `parent`.
 
     >>> mpijax.eval_shape(lambda x: print(isinstance(x._trace, mpijax.core.Trace)) or x, 1.0).shape
     True
@@ -36,54 +36,54 @@ class Trace:
 
     __slots__ = ("parent", "__weakref__")
 
-    # The mesh axes that examples are split over, of a `vmap`.
+    # The mesh axes that a `vmap` splits its batch axis over.
     along: tuple[Any, ...] = ()
 
     def __init__(self, parent: Trace | None = None):
         self.parent = parent
 
     def recorder(self) -> JaxprTrace | None:
-        """The trace that constants are written into; None where they stay arrays."""
+        """The trace that records constants; None where constants stay arrays."""
         return None if self.parent is None else self.parent.recorder()
 
     @property
     def main(self) -> Any:
-        """What the tracers of one use of a transformation have in common."""
+        """An object that all tracers of one use of a transformation share."""
         return self
 
     def full_raise(self, x: Any) -> Any:
-        """A value as this trace takes it, for traces of libraries: any value is taken as it is."""
+        """Lifts a value into this trace, for traces of libraries: here every value is accepted unchanged."""
         return x
 
     def records(self, args) -> bool:
-        """Whether an operation on `args` ends up written into a Jaxpr, rather than run."""
+        """Whether an operation on `args` is recorded in a Jaxpr rather than run."""
         return False
 
     def process_primitive(self, primitive, args, params):
         raise NotImplementedError
 
     def process_custom_call(self, call, args):
-        """A call of a function whose derivative the user gives; see `transforms.custom`."""
+        """Processes a call of a function with a user-defined derivative; see `transforms.custom`."""
         raise NotImplementedError
 
     def without_derivative(self, value: Any) -> Any:
-        """A value of this trace without what it carries for derivatives."""
+        """The primal of a value of this trace, without its tangent or residuals."""
         return value if self.parent is None else self.parent.without_derivative(value)
 
     def read_ref(self, ref) -> Any:
-        """The value of a mutable array reference that was made outside of this trace; see `core.refs`."""
+        """The value of a mutable array reference created outside this trace; see `core.refs`."""
         if self.parent is None:
             raise ref.leaked()
         return ref.read_in(self.parent)
 
     def write_ref(self, ref, value) -> None:
-        """Replace the value of a reference that was made outside of this trace."""
+        """Replace the value of a reference created outside this trace."""
         if self.parent is None:
             raise ref.leaked()
         ref.write_in(self.parent, value)
 
 
-# What arrays say of their memory and devices, which a traced value does not have: the words of the error, by name.
+# Attributes of arrays about memory and devices, which tracers lack; with the start of the error message for each.
 _OF_MEMORY = {
     **dict.fromkeys(("addressable_shards", "committed"), "The '{}' attribute is not available"),
     **dict.fromkeys(("global_shards", "is_fully_addressable", "is_fully_replicated"), "The {} property was called"),
@@ -113,11 +113,11 @@ class Tracer(Array):
         raise NotImplementedError
 
     def concrete(self) -> Any | None:
-        """The value behind this tracer if it is known now, else None."""
+        """The concrete value of this tracer if it is known now, else None."""
         return None
 
     def _origin_msg(self) -> str:
-        """Where the value comes from, for error messages."""
+        """The origin of the value, for error messages."""
         return ""
 
     def _error_repr(self) -> str:
@@ -135,7 +135,7 @@ class Tracer(Array):
         return len(self.aval)
 
     def __getattr__(self, name: str) -> Any:
-        """An error that says so where arrays have the attribute: called for attributes that are not found."""
+        """Raise an error that explains why a tracer lacks the attribute. Called for missing attributes only."""
         if name in _OF_MEMORY:
             text = f"{_OF_MEMORY[name].format(name)} on {self._error_repr()}."
             raise errors.ConcretizationTypeError(self, text)
@@ -246,7 +246,7 @@ def _check_scalar(tracer: Tracer, kind: str) -> None:
 
 
 class EvalTrace(Trace):
-    """Runs operations now."""
+    """Runs operations immediately."""
 
     __slots__ = ()
 
@@ -263,7 +263,7 @@ class EvalTrace(Trace):
 
 
 def evaluate(primitive, args, params):
-    """Run an operation as a program of its own, also where its primitive could run it directly."""
+    """Compile and run an operation as a program, even if its primitive could run it directly."""
     return provided.evaluate(primitive, args, params)
 
 
@@ -286,7 +286,7 @@ def current_trace(trace: Trace):
 
 
 def eval_context() -> Any:
-    """Inside, all operations run at once, also while a function is being traced; traced values must not occur.
+    """Inside, every operation runs immediately, even during tracing. Operands must not be tracers.
 
     >>> def f(x):
     ...     with mpijax.core.eval_context():
@@ -299,7 +299,7 @@ def eval_context() -> Any:
 
 
 class FoldingTrace(Trace):
-    """Runs operations on known values now, and hands those on traced ones to its parent."""
+    """Runs operations on concrete values immediately, and passes operations on tracers to its parent."""
 
     __slots__ = ()
 
@@ -323,10 +323,10 @@ class FoldingTrace(Trace):
 
 @contextmanager
 def ensure_compile_time_eval():
-    """Inside, operations on concrete arrays run at once even while a function is being traced.
+    """Inside, operations on concrete arrays run immediately, even during tracing.
 
     Their results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
-    Operations on traced values are traced as ever.
+    Operations on traced values are traced as usual.
 
     >>> @mpijax.jit
     ... def f(x):
@@ -342,7 +342,7 @@ def ensure_compile_time_eval():
 
 @contextmanager
 def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any = None):
-    """Bring axis names into scope; `manual` replaces the set of mesh axes over which values may vary.
+    """Bring axis names into scope. `manual` replaces the set of mesh axes over which values may vary.
 
     mesh: the mesh that has these axes, in the body of a `shard_map` over them.
     """
@@ -360,12 +360,12 @@ def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any 
 
 
 def scope_key() -> tuple:
-    """What a traced program depends on beside the function and the types of its arguments."""
+    """Everything a traced program depends on besides the function and the types of its arguments."""
     return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body, examples_over()
 
 
 def examples_over() -> frozenset:
-    """The mesh axes that the examples of enclosing `vmap`s are split over."""
+    """The mesh axes that enclosing `vmap`s split their batch axes over."""
     trace, found = state.trace, NO_AXES
     while trace is not None:
         found = found.union(trace.along)
@@ -374,7 +374,7 @@ def examples_over() -> frozenset:
 
 
 def axis_size(name: Any, caller: str = "the function") -> int:
-    """Size of a named axis in scope; a tuple of names multiplies. `caller` is what an error says to call there."""
+    """Size of a named axis in scope; the product for a tuple of names. Errors tell the user to call `caller`."""
     if isinstance(name, (tuple, list)):
         return int(np.prod([axis_size(n, caller) for n in name], dtype=np.int64))
     try:
@@ -388,7 +388,7 @@ def axis_size(name: Any, caller: str = "the function") -> int:
 
 
 def trace_state_clean() -> bool:
-    """Whether no transformation is under way in this thread."""
+    """Whether no transformation is active in this thread."""
     return state.trace is EVAL
 
 
@@ -406,7 +406,7 @@ def typeof(x: Any) -> ShapedArray:
     try:
         return x.aval
     except AttributeError:
-        pass  # its error must not be shown as the reason of the next one
+        pass  # so that a later error does not show this one as its cause
     return _typeof_other(x)
 
 
@@ -414,7 +414,7 @@ get_aval = typeof
 
 
 def abstractify(x: Any) -> ShapedArray:
-    """Like `typeof`, where no value is needed: any object with `shape` and `dtype` has a type then.
+    """Like `typeof`, but also accepts any object with `shape` and `dtype`, because only the type is needed.
 
     >>> mpijax.api_util.shaped_abstractify(np.zeros((2, 3), np.float32))
     ShapedArray(float32[2,3])
@@ -465,7 +465,7 @@ def _typeof_other(x: Any) -> ShapedArray:
 
 
 def _is_masked(x: Any) -> bool:
-    """Whether an array is one of numpy.ma, a module that takes long to import: who has such an array has it."""
+    """Whether x is a masked array. Importing numpy.ma takes long; if nobody imported it, no masked array exists."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(x, module.MaskedArray)
 
@@ -478,7 +478,7 @@ def _builtin_scalar(kind: type) -> type:
 
 
 class JitTracer(Tracer):
-    """A value of which only the type is known: an output of a Jaxpr under construction.
+    """A tracer that knows only its type: a value in a Jaxpr under construction.
 
     >>> mpijax.make_jaxpr(lambda x: print(type(x) is mpijax.interpreters.partial_eval.DynamicJaxprTracer) or x)(1.0)
     True
@@ -502,20 +502,21 @@ class JitTracer(Tracer):
 
 
 def literal_value(x: Any) -> Any:
-    """The number behind a tracer that stands for a literal of the program being written; None for everything else.
+    """The number of a tracer that is a literal of the program being traced; None for everything else.
 
-    A literal of a program around that one is among the constants of the inner one, as other values of it are.
+    A literal of an enclosing program is a constant of the inner program, like the other values of the enclosing one.
     """
     known = type(x) is JitTracer and type(x.atom) is Literal and state.trace.recorder() in (None, x._trace)
     return x.atom.val if known else None
 
 
 class JaxprTrace(Trace):
-    """Writes operations down as equations.
+    """Records operations as equations of a Jaxpr.
 
     Attributes:
-      refs: values, as of here, of the references from outside that are read or written; a reference that is read
-        first is a constant of the program. written: those of them that are written, in order.
+      refs: the current value of each outside reference that is read or written. A reference that is read first
+        is a constant of the program.
+      written: the outside references that are written, in order.
     """
 
     __slots__ = (
@@ -602,7 +603,7 @@ class JaxprTrace(Trace):
         return call.stage(self, args)
 
     def origin_of(self, tracer: JitTracer) -> str:
-        """Which arguments of the traced function the value depends on, in words; if none, which operations."""
+        """Describes which arguments of the traced function the value depends on, or else which operations made it."""
         if self.debug is None:
             return ""
         needed, first = {tracer.atom}, []
@@ -625,7 +626,7 @@ class JaxprTrace(Trace):
 
     @contextmanager
     def holding(self, refs: Sequence[Any], values: Sequence[Any]):
-        """Inside, references from outside have the given values here; the list gets their values at the end."""
+        """In the block, outside references have the given values. The list receives their final values at its end."""
         self.refs.update(zip(refs, map(self.lift, values), strict=True))
         finals: list[Any] = []
         yield finals
@@ -639,7 +640,7 @@ class JaxprTrace(Trace):
             raise refs_refused(self.debug)
 
     def to_jaxpr(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
-        """Close the trace; the program with the given results, and the values of its constants."""
+        """End the trace. Returns the Jaxpr with the given results, and the values of its constants."""
         tracers = [self.lift(x) for x in outs]
         used = {v for e in self.eqns for v in e.invars if type(v) is not Literal}
         used.update(t.atom for t in tracers if type(t.atom) is not Literal)
@@ -648,14 +649,14 @@ class JaxprTrace(Trace):
         constvals = [c for c, k in zip(self.constvals, keep, strict=True) if k]
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
-        self._const_tracers.clear()  # they hold this trace, which would keep the constants until the collector comes
+        self._const_tracers.clear()  # a cycle: they would keep the constants alive until the collector runs
         if config.values.jax_enable_checks:
             provided.check_jaxpr(jaxpr)
         return jaxpr, constvals
 
 
 def _made_by(eqns: Sequence[Any]) -> str:
-    """On which lines a value began that depends on no argument."""
+    """Lists the source lines of operations without traced operands, for a value that depends on no argument."""
     lines = list(dict.fromkeys(f"\n  {e.primitive.name} at {e.source}" for e in eqns))
     more = "\n(Additional originating lines are not shown.)" if len(lines) > 5 else ""
     listed = "".join(lines[:5]) + more
@@ -663,7 +664,7 @@ def _made_by(eqns: Sequence[Any]) -> str:
 
 
 def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
-    """The error for a mutable array reference in a function whose program cannot hand its value on."""
+    """The error for a mutable array reference in a function whose program cannot return its new value."""
     where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a function inside of a transformation"
     return NotImplementedError(
         f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
@@ -673,13 +674,13 @@ def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
 
 
 class DebugInfo:
-    """What messages say of a traced function.
+    """What error messages say about a traced function.
 
     Args:
       traced_for: the transformation, as `"jit"`.
       func_src_info: `name at file:line`, or the name alone.
-      arg_names: of the arguments that are arrays, empty for one that has no name; or a function that returns them.
-      result_paths: where each result is in what the function returns, as `"result[0]"`; None where that is not known.
+      arg_names: the names of the array arguments, "" for an argument without a name; or a function that returns them.
+      result_paths: the position of each result in what the function returns, as `"result[0]"`; None if unknown.
 
     >>> mpijax.extend.core.DebugInfo("jit", "step at model.py:7", ("x",), None).func_name
     'step'
@@ -757,7 +758,7 @@ def _leak_message(tracer: Tracer | None, trace) -> str:
 
 
 def _creation(tracer: Tracer | None) -> str:
-    """The line on which a value was computed, if it has been written down, as a sentence."""
+    """A sentence with the source line that computed the value, if an equation recorded it."""
     if type(tracer) is not JitTracer:
         return ""
     trace: Any = tracer._trace
@@ -771,10 +772,10 @@ def trace_to_jaxpr(
 ) -> tuple[Jaxpr, list[Any]]:
     """Trace a function of flat arguments that returns a flat list.
 
-    Returns the Jaxpr and the values of its constants, which may be tracers of an enclosing trace, and mutable array
-    references: the constant is the value of that reference when the program is called.
-    written: gets the references that the function writes to, arguments by number; their new values are further
-    results of the Jaxpr. Without it such a function raises NotImplementedError.
+    Returns the Jaxpr and the values of its constants. Constants may be tracers of an enclosing trace. A constant may
+    also be a mutable array reference: its value is read when the program is called.
+    written: receives the references that the function writes; arguments appear as their number. The Jaxpr returns
+    their new values as additional results. Without it, a function that writes a reference raises NotImplementedError.
     """
     trace = JaxprTrace(state.trace, debug)
     args = [trace.new_arg(a) for a in avals]
@@ -797,7 +798,7 @@ def trace_to_jaxpr(
 
 
 def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] | None) -> list[Any]:
-    """The new values of references that a traced function has written to; which they are is added to `written`."""
+    """The new values of the references that a traced function wrote; appends these references to `written`."""
     given = [(i, x) for i, x in enumerate(args) if type(x) is not JitTracer]
     changed = [(i, x.read_in(trace)) for i, x in given]
     changed = [(i, v) for i, v in changed if type(v) is not JitTracer or v.atom is not trace.invars[i]]
@@ -810,9 +811,9 @@ def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] |
 
 
 def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, trace: JaxprTrace) -> None:
-    """Raise TypeError, naming function and place in its result, for a result that is not an array.
+    """Raise TypeError for a result that is not an array, ValueError for a mutable array reference.
 
-    ValueError for a mutable array reference.
+    The message names the function and the position of the result.
     """
     where = f"function {debug.func_src_info} traced for {debug.traced_for}" if debug else "a traced function"
     structure = getattr(fun, "out_tree", None)
@@ -837,9 +838,10 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, 
 def trace_passing_refs(
     fun: Callable, avals: Sequence[ShapedArray], debug: DebugInfo | None, refs: Sequence[Any] = (), at: int = 0
 ) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
-    """Trace a function that may use mutable array references from outside, at least `refs`; returns those too.
+    """Trace a function that may use outside mutable array references. Returns the program and the references it uses.
 
-    The program takes their values before its argument number `at`, and returns their new values first.
+    The references include at least `refs`. The program takes their values before argument number `at`, and returns
+    their new values first.
     """
     written: list[Any] = []
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug, written)
@@ -858,7 +860,7 @@ def trace_passing_refs(
 
 
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:
-    """Like `trace_to_jaxpr`; constants that are tracers stay among the constants."""
+    """Like `trace_to_jaxpr`, but returns a ClosedJaxpr; its constants may be tracers."""
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
     if any(type(typeof(c)) is not ShapedArray for c in consts):
         raise refs_refused(debug)
@@ -868,7 +870,7 @@ def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) 
 # ---------------------------------------------------------------- varying axes
 
 def unify_varying(primitive, args):
-    """Operands of one operation vary over the same mesh axes: bring each to the union."""
+    """Convert all operands of an operation to vary over the union of their mesh axes."""
     if primitive.vma is not None:
         return args
     avals = [typeof(a) for a in args]
@@ -879,6 +881,6 @@ def unify_varying(primitive, args):
 
 
 def varying_over(axes: frozenset, x: Any) -> Any:
-    """x, varying over these mesh axes too."""
+    """x converted to vary also over these mesh axes."""
     missing = axes - typeof(x).vma
     return provided.pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x

@@ -1,7 +1,7 @@
-"""What is shown of an exception that nobody catches: the frames of the program, without mpijax's own.
+"""Filters mpijax's own frames from the tracebacks of uncaught exceptions.
 
-An exception goes through mpijax as it is, at no cost: handlers, debuggers and pytest see every frame. Python's and
-IPython's hooks, which show what was not caught, leave mpijax's out. ``jax_traceback_filtering`` says whether.
+Exceptions pass through mpijax unchanged, at no cost: handlers, debuggers and pytest see every frame. Only the hooks of
+Python and IPython, which show uncaught exceptions, drop mpijax's frames. ``jax_traceback_filtering`` controls it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _NOTE = (
     "--------------------\n"
     "mpijax's own frames are left out of this traceback. Set JAX_TRACEBACK_FILTERING=off to see them."
 )
-# The hook that was there before, which is kept where this module is loaded again: `show` must not be put before itself.
+# The previous hook. It is kept when this module is reloaded: `show` must not become its own predecessor.
 _shown_by: Any = globals().get("_shown_by")
 
 
 def leave_out_own_frames(error: BaseException) -> None:
-    """From the tracebacks of `error` and of all that it came from, with a note that says so."""
+    """Drop mpijax's frames from the tracebacks of `error` and its causes, and add a note that says so."""
     if _leave_out(error) and _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
 
 
 def without_own_frames(error: BaseException) -> str:
-    """The text of what a rank hands on; who shows it adds the note."""
+    """The text that a rank passes on. The code that shows it adds the note."""
     _leave_out(error)
     return "".join(traceback.format_exception(error))
 
 
 def _leave_out(error: BaseException) -> bool:
-    """Whether there were any; a traceback that has no other frames stays whole."""
+    """Drop mpijax's frames and return whether there were any. A traceback without other frames stays whole."""
     if config.traceback_filtering.value in ("off", "tracebackhide"):
         return False
     left_out, known = False, set()
@@ -71,13 +71,13 @@ def _chain(frames: list[TracebackType]) -> TracebackType | None:
 
 
 def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """`sys.excepthook`."""
+    """The `sys.excepthook`."""
     leave_out_own_frames(error)
     _shown_by(kind, error, error.__traceback__)
 
 
 def behind(hook: Any) -> Any:
-    """The hook that shows what `hook` is given: Python's, if no other library formats exceptions."""
+    """The hook behind `hook`: Python's, if no other library formats exceptions."""
     return _shown_by if hook is show else hook
 
 
@@ -87,7 +87,7 @@ def _show_in_ipython(shell: Any, kind: type[BaseException], error: BaseException
 
 
 def install() -> None:
-    """Take Python's hook, once, and that of the IPython in which this runs if no other library has it."""
+    """Replace Python's hook once, and IPython's hook if no other library has replaced it."""
     global _shown_by
     if _shown_by is not None:
         return

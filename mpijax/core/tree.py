@@ -1,8 +1,8 @@
-"""Pytrees: nested containers taken as one value with many leaves.
+"""Pytrees: nested containers treated as one value with many leaves.
 
-Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered
-types are nodes; everything else is a leaf. Class hierarchy is ignored. The walk itself is compiled
-(``mpijax._ext.tree``); here is what is built on it.
+Tuples, lists, dicts (in the order of sorted keys), namedtuples, None (a node without children) and registered types are
+nodes. Everything else is a leaf. Subclasses do not inherit this. The traversal is compiled (``mpijax._ext.tree``);
+this module has the functions built on it.
 """
 
 import functools
@@ -86,7 +86,7 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
 
 
 def build_tree(treedef: PyTreeDef, xs: Any) -> Any:
-    """The pytree of this structure from nested iterables that follow it.
+    """The pytree with this structure, from nested iterables of the same structure.
 
     >>> mpijax.tree_util.build_tree(mpijax.tree_util.tree_structure({"a": 0, "b": (0, 0)}), [1, [2, 3]])
     {'a': 1, 'b': (2, 3)}
@@ -120,7 +120,7 @@ def _one_level(flatten: Callable, tree: Any):
 
 
 def _flatten_rest(name: str, treedef: PyTreeDef, tree: Any, rest: tuple, is_leaf: IsLeaf) -> list[list]:
-    """For each of `rest` its subtrees at the leaves of `tree`; says where one of them does not fit."""
+    """For each tree in `rest`, its subtrees at the leaves of `tree`; raises ValueError where a tree does not fit."""
     flat = []
     for other in rest:
         try:
@@ -132,13 +132,13 @@ def _flatten_rest(name: str, treedef: PyTreeDef, tree: Any, rest: tuple, is_leaf
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """`f` of every leaf, in the structure of `tree`.
+    """Applies `f` to every leaf and returns a tree of the same structure.
 
     Each of `rest` has the structure of `tree`, or has it as a prefix: `f` gets its subtrees as further
     arguments.
 
     Raises:
-      ValueError: when a tree of `rest` does not fit; the message gives the key path.
+      ValueError: if a tree of `rest` does not fit; the message gives the key path.
 
     >>> mpijax.tree_util.tree_map(lambda x, y: x + y, {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]})
     {'a': 11, 'b': [22, 33]}
@@ -185,7 +185,7 @@ def tree_map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """`tree_map` with the path of each leaf as first argument of `f`.
+    """Like `tree_map`, with the path of each leaf as first argument of `f`.
 
     >>> show = lambda path, leaf: f"{mpijax.tree_util.keystr(path)}={leaf}"
     >>> mpijax.tree_util.tree_map_with_path(show, {"a": 1, "b": [2]})
@@ -200,9 +200,9 @@ def tree_map_with_path(
 def tree_transpose(
     outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
 ) -> Any:
-    """A tree of structure outer∘inner turned into one of structure inner∘outer.
+    """Turns a tree of structure outer∘inner into one of structure inner∘outer.
 
-    `inner_treedef` None: that of the first subtree.
+    If `inner_treedef` is None, it is the structure of the first subtree.
 
     >>> outer, inner = mpijax.tree_util.tree_structure([0, 0]), mpijax.tree_util.tree_structure({"a": 0})
     >>> mpijax.tree_util.tree_transpose(outer, inner, [{"a": 1}, {"a": 2}])
@@ -236,7 +236,7 @@ def tree_reduce(
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING, is_leaf: IsLeaf = None
 ) -> Any:
-    """Reduces the leaves by halves: a tree of depth log(leaves), for an associative operation.
+    """Reduces the leaves with an associative operation, as a balanced tree of depth log(leaves).
 
     >>> mpijax.tree_util.tree_reduce_associative(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
     6
@@ -269,7 +269,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
     """The leaves of `prefix_tree`, each repeated for the leaves of its subtree in `full_tree`.
 
     Raises:
-      ValueError: when it is no prefix; the message gives the key path.
+      ValueError: if it is not a prefix; the message gives the key path.
     """
     leaves, treedef = tree_flatten(prefix_tree, is_leaf)
     (subtrees,) = _flatten_rest("broadcast_prefix prefix_tree", treedef, prefix_tree, (full_tree,), is_leaf)

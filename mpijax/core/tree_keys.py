@@ -1,7 +1,7 @@
-"""Key paths: how to get from the root of a pytree to a leaf.
+"""Key paths: the steps from the root of a pytree to a leaf.
 
-A path is a tuple of entries. ``str`` of an entry is what one would write after the name of the parent: the
-strings of a path, joined, read as an expression, ``params['layers'][0].weight``.
+A path is a tuple of entries. ``str`` of an entry is the code that follows the name of the parent. The joined strings of
+a path are an expression: ``params['layers'][0].weight``.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from mpijax._ext import tree as _ext
 
 
 class _Key:
-    """One step of a path. Immutable; equal if of the same class with an equal key."""
+    """One step of a path. Immutable; equal to keys of the same class with an equal key."""
 
     __slots__ = ("_value",)
     _value: Any
@@ -79,7 +79,7 @@ class DictKey(_Key):
 
 
 class GetAttrKey(_Key):
-    """The attribute `name` of a namedtuple, a dataclass or the like.
+    """The attribute `name` of a namedtuple, a dataclass or a similar object.
 
     >>> mpijax.tree_util.keystr((mpijax.tree_util.GetAttrKey("bias"),))
     '.bias'
@@ -99,7 +99,7 @@ class GetAttrKey(_Key):
 
 
 class FlattenedIndexKey(_Key):
-    """The child number `key` of a node that was registered without names for its children.
+    """Child number `key` of a node that was registered without keys for its children.
 
     >>> mpijax.tree_util.keystr((mpijax.tree_util.FlattenedIndexKey(1),))
     '[<flat index 1>]'
@@ -127,8 +127,8 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 
     Args:
       keys: entries, of the classes above or anything with a ``str``.
-      simple: only the key itself of each entry: shorter, but 0 may be an index or a key.
-      separator: stands between entries.
+      simple: print only the key of each entry. Shorter, but 0 may be an index or a key.
+      separator: the text between entries.
 
     >>> path = (mpijax.tree_util.DictKey("foo"), mpijax.tree_util.SequenceKey(0))
     >>> mpijax.tree_util.keystr(path), mpijax.tree_util.keystr(path, simple=True, separator="/")
@@ -138,7 +138,7 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 
 
 def _keys_of(tree: Any, number: int) -> list[KeyEntry]:
-    """Keys for the `number` children of a node that was not registered with keys."""
+    """Keys for the `number` children of a node that was registered without keys."""
     node_type = _ext.lookup(type(tree))
     if node_type is not None:
         fields = node_type.data_fields

@@ -1,4 +1,4 @@
-"""Where and why one pytree is not a prefix of another, or not equal to it in structure, in words."""
+"""Explains where and why one pytree is not a prefix of another, or differs from it in structure."""
 
 import difflib
 import textwrap
@@ -28,7 +28,7 @@ def _show(keys) -> str:
 
 
 def _difference(keys1: list, keys2: list) -> list | None:
-    """Keys in one but not in the other; None if they cannot be compared."""
+    """Keys that only one list has; None if they cannot be compared."""
     try:
         return sorted(set(keys1) ^ set(keys2), key=[*keys1, *keys2].index)
     except TypeError:
@@ -36,7 +36,7 @@ def _difference(keys1: list, keys2: list) -> list | None:
 
 
 def _failure(what: str, path: KeyPath, details: str) -> Failure:
-    """Makes the error once it is known what the caller calls the tree."""
+    """A function that makes the error from the caller's name for the tree."""
     return lambda name: ValueError(
         f"pytree structure error: {what} at key path\n    {name}{keystr(path)}\n"
         f"At that key path, the prefix pytree {name} has a subtree of type{details}"
@@ -106,9 +106,9 @@ def _failures(
 def prefix_errors(
     prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Callable[[str], ValueError]]:
-    """One entry for each place where `prefix_tree` is not a prefix of `full_tree`.
+    """One entry for each position where `prefix_tree` is not a prefix of `full_tree`.
 
-    Each is a function from the name under which the caller knows the tree to the error.
+    Each entry is a function from the caller's name for the tree to the error.
     """
     return list(_failures((), prefix_tree, full_tree, is_leaf))
 
@@ -116,7 +116,7 @@ def prefix_errors(
 def equality_errors(
     tree1: Any, tree2: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Iterator[tuple[KeyPath, str, str, str]]:
-    """The places where two structures differ: (path, what tree1 has, what tree2 has, explanation)."""
+    """The positions where two structures differ: (path, what tree1 has, what tree2 has, explanation)."""
     yield from _differences((), tree1, tree2, is_leaf)
 
 
@@ -157,7 +157,7 @@ class _LeafMeta(type):
 
 
 class _Leaf(metaclass=_LeafMeta):
-    """Stands for a leaf of which only the place is known; also its type shows as "pytree leaf"."""
+    """Placeholder for a leaf whose value is unknown. Its type also prints as "pytree leaf"."""
 
     def __repr__(self):
         return "pytree leaf"
@@ -175,10 +175,10 @@ def equality_errors_pytreedef(
 
 
 def broadcast_leaves(prefix_leaves: list, prefix: _ext.PyTreeDef, full: _ext.PyTreeDef) -> list:
-    """One of `prefix_leaves` for each leaf of `full`, of which `prefix` is a prefix.
+    """The leaf in `prefix_leaves` for each leaf of `full`; `prefix` must be a prefix of `full`.
 
     Raises:
-      ValueError: where it is not, without saying much: the trees themselves are needed for a good message.
+      ValueError: if it is not, without details: a good message needs the trees themselves.
     """
     out: list = []
     remaining = iter(prefix_leaves)
@@ -204,12 +204,12 @@ def flatten_axes(
     `axis_tree` is a prefix of `treedef`; None is a leaf in it.
 
     Args:
-      name: what the caller calls `axis_tree`, for messages.
-      kws: both trees are pairs (positional, keyword arguments); messages speak of the positional ones.
-      tupled_args: `axis_tree` belongs to an argument list, so that a forgotten tuple is a likely mistake.
+      name: the caller's name for `axis_tree`, for messages.
+      kws: both trees are pairs (positional, keyword arguments); messages mention the positional ones.
+      tupled_args: `axis_tree` belongs to an argument list, so a forgotten tuple is a likely mistake.
 
     Raises:
-      ValueError: when it is no prefix; the message lists the places.
+      ValueError: if it is not a prefix; the message lists the positions.
 
     >>> mpijax.api_util.flatten_axes("in_axes", mpijax.tree.structure((1, (2, 3))), (0, None))
     [0, None, None]

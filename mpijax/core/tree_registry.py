@@ -1,7 +1,6 @@
-"""Telling the pytree functions about new types of nodes.
+"""Registers new types of pytree nodes.
 
-There is one registry, of exact types: a subclass of a registered type is not a node unless it is registered
-itself.
+There is one registry, of exact types: a subclass of a registered type is a leaf unless it is registered itself.
 """
 
 import collections
@@ -26,17 +25,17 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
 ) -> None:
-    """Makes objects of a type nodes of pytrees.
+    """Registers a type as a pytree node.
 
     Args:
       nodetype: the type.
       flatten_func: ``object -> (children, aux_data)``. The children are pytrees; `aux_data` is part of the
         structure: it must be comparable with ``==``, and should be hashable.
       unflatten_func: ``(aux_data, children) -> object``. The children may be anything, not only arrays.
-      flatten_with_keys_func: like `flatten_func`, with pairs (key, child) in the place of children.
+      flatten_with_keys_func: like `flatten_func`, with pairs (key, child) instead of children.
 
     Raises:
-      ValueError: when the type is a node already.
+      ValueError: if the type is already a node.
 
     >>> class Pair:
     ...     def __init__(self, left, right):
@@ -65,8 +64,8 @@ def register_pytree_with_keys(
 
     Args:
       flatten_with_keys: ``object -> (pairs (key, child), aux_data)``; a key is a `DictKey`, `GetAttrKey`, ...
-        or anything whose ``str`` says how to get to the child.
-      flatten_func: the same without keys, where that is faster.
+        or any object whose ``str`` is the code that accesses the child.
+      flatten_func: the same without keys, if that is faster.
 
     >>> class Named:
     ...     def __init__(self, value):
@@ -104,7 +103,7 @@ def register_pytree_node_class(cls: Class) -> Class:
 
 
 def register_pytree_with_keys_class(cls: Class) -> Class:
-    """Decorator: as `register_pytree_node_class`, with a method ``tree_flatten_with_keys()``.
+    """Decorator: like `register_pytree_node_class`, with a method ``tree_flatten_with_keys()``.
 
     >>> @mpijax.tree_util.register_pytree_with_keys_class
     ... class Cell:
@@ -133,7 +132,7 @@ def _split_fields(nodetype: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _check_fields(nodetype: type, data: Sequence[str], meta: Sequence[str], drop: Sequence[str]) -> None:
-    """Every field that the constructor takes is named once."""
+    """Check that every field of the constructor is named exactly once."""
     if dataclasses.is_dataclass(nodetype):
         named = {*data, *meta}
         wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop)
@@ -157,13 +156,13 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> Class:
-    """Registers a dataclass, or a class like one; usable as a decorator.
+    """Registers a dataclass or a similar class; usable as a decorator.
 
     Args:
       data_fields: names of the attributes that are children.
-      meta_fields: names of the attributes that are part of the structure. For a dataclass both may be left
-        out: fields with ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
-      drop_fields: fields of the dataclass to leave out; they take their defaults when unflattened.
+      meta_fields: names of the attributes that are part of the structure. A dataclass may omit both: fields with
+        ``metadata=dict(static=True)`` (see ``tree.static``) are static, the others are data.
+      drop_fields: fields of the dataclass to omit; unflattening gives them their defaults.
 
     >>> import dataclasses
     >>> @mpijax.tree_util.register_dataclass
@@ -192,7 +191,7 @@ def register_dataclass(
 
 
 def register_static(cls: Class) -> Class:
-    """Decorator: objects of this hashable class are nodes without leaves: ``jit`` takes them as static.
+    """Decorator: objects of this hashable class become nodes without leaves, which ``jit`` treats as static.
 
     >>> @mpijax.tree_util.register_static
     ... class Mode(str):
@@ -205,7 +204,7 @@ def register_static(cls: Class) -> Class:
 
 
 class PyTreeRegistry:
-    """The registry as an object. `none_is_leaf` decides whether None is a leaf or a node without children."""
+    """The registry as an object. `none_is_leaf` selects whether None is a leaf or a node without children."""
 
     def __init__(self, name: str, none_is_leaf: bool):
         self.__name__ = name
@@ -223,7 +222,7 @@ class PyTreeRegistry:
         return f"<pytree registry {self.__name__}>"
 
     def __reduce__(self):
-        return self.__name__  # by reference: there is one of each
+        return self.__name__  # pickled by name: each registry is a module global
 
 
 default_registry = PyTreeRegistry("default_registry", none_is_leaf=False)
@@ -231,7 +230,7 @@ none_leaf_registry = PyTreeRegistry("none_leaf_registry", none_is_leaf=True)
 
 
 class _Opaque:
-    """A callable that hides that it is a `functools.partial`: the outer constructor would merge the two."""
+    """Hides that a callable is a `functools.partial`: the outer constructor would merge the two."""
 
     def __init__(self, fun: Callable):
         self.fun = fun
@@ -252,8 +251,8 @@ class _Opaque:
 class Partial(functools.partial):
     """A `functools.partial` that is a pytree: its bound arguments are children, its function is static.
 
-    So a function with its data can be passed through ``jit``, ``grad``, ... ``Partial(f)`` makes any function
-    a valid argument. Under tracing all bound arguments are traced.
+    Use it to pass a function with its data through ``jit``, ``grad``, ... ``Partial(f)`` makes any function
+    a valid argument. Tracing traces all bound arguments.
 
     >>> scale = mpijax.tree_util.Partial(jnp.multiply, jnp.float32(3))
     >>> mpijax.jit(lambda f, x: f(x) + 1)(scale, jnp.arange(3.0))
@@ -267,7 +266,7 @@ class Partial(functools.partial):
             return super().__new__(cls, func, *args, **kwargs)
         opaque = _Opaque(func)
         self = super().__new__(cls, opaque, *args, **kwargs)
-        # Looks like a partial from outside, once the constructor has not seen it.
+        # Once constructed, `opaque` shows the attributes of a partial.
         opaque.func, opaque.args, opaque.keywords = func.func, func.args, func.keywords
         return self
 

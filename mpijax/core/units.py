@@ -1,4 +1,4 @@
-"""Numbers with units, for people."""
+"""Formats numbers with units for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def duration(us: float) -> str:
 
 
 def _scaled(x: float, units: tuple[tuple[str, float], ...]) -> str:
-    """In the largest unit that makes at least one of it; empty if none does. 999.6 kB are a MB, as rounded."""
+    """x in the largest unit in which it is at least one; "" if there is none. 999.6 kB rounds to 1 MB."""
     for unit, size in units:
         if x >= 0.9995 * size:
             return f"{x / size:.3g} {unit}" if x < 999.5 * size else f"{x / size:,.0f} {unit}"

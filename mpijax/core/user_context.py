@@ -1,4 +1,4 @@
-"""Contexts that users define: functions under `jit` are traced anew for each of their values."""
+"""User-defined contexts: `jit` traces functions again for each of their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _numbers = itertools.count()
 
 
 class UserContext:
-    """A value of the process, or of a thread inside a ``with`` block; made by `make_user_context`."""
+    """A process-wide value that a ``with`` block overrides for its thread; made by `make_user_context`."""
 
     def __init__(self, default: Any):
         self._option = option.object_option(f"user_context_{next(_numbers)}", default, "A context of the user's.")
@@ -23,16 +23,16 @@ class UserContext:
         return self._option.value
 
     def get_global(self) -> Any:
-        """The value of the process."""
+        """The process-wide value."""
         return option.global_value(self._option.name)
 
     def set_global(self, new_value: Any) -> None:
-        """Set the value of the process. Raises TypeError for one that cannot be hashed."""
+        """Set the process-wide value. Raises TypeError if it is not hashable."""
         hash(new_value)
         option.update(self._option.name, new_value)
 
     def __call__(self, new_value: Any) -> Any:
-        """A context manager within which the value is another one. Raises TypeError for one that cannot be hashed."""
+        """A context manager that sets the value inside. Raises TypeError if it is not hashable."""
         hash(new_value)
         return self._option(new_value)
 
@@ -41,7 +41,7 @@ class UserContext:
 
 
 def make_user_context(default_value: Any = None) -> UserContext:
-    """A context whose value traced functions may read: `jit` traces and compiles them for each value.
+    """A context whose value traced functions may read; `jit` traces and compiles them for each value.
 
     Values must be hashable. ``context.value`` reads it, ``with context(value):`` sets it for this thread,
     ``context.set_global(value)`` for the process.

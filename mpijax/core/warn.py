@@ -1,4 +1,4 @@
-"""Warnings that name the user's line."""
+"""Warnings that report the user's source line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mpijax.core.source import is_internal
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Like `warnings.warn`, of the innermost line outside mpijax: a ``stacklevel`` counted by hand holds for one way
-    through the code only."""
+    """Like `warnings.warn`, but reports the innermost line outside mpijax. A fixed ``stacklevel`` would be right for
+    one path through the code only."""
     frame = sys._getframe(1)
     while is_internal(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back

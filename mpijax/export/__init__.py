@@ -1,4 +1,4 @@
-"""``mpijax.export``: programs as bytes, to be loaded by other ranks or in later jobs.
+"""``mpijax.export``: serializes programs to bytes, for other ranks or later jobs.
 
     exported = export.export(jax.jit(f))(jax.ShapeDtypeStruct((8, 3), jnp.float32))
     blob = exported.serialize(vjp_order=1)
@@ -6,9 +6,9 @@
     f = export.deserialize(blob)
     y = f.call(x)
 
-Sizes may have names (`symbolic_shape`): the program is then for all of them, and specialised for those of a call.
+Dimensions may be symbolic (`symbolic_shape`): one program then accepts all sizes, and is specialized at each call.
 
-What is written is the traced program and nothing of Python: loading it runs no code of the file.
+The bytes contain the traced program and no Python code: loading them runs no code.
 """
 
 from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape

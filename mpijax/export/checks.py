@@ -1,4 +1,4 @@
-"""Platforms, and the checks of them that a user may turn off."""
+"""Platforms of exported programs, and safety checks that a user may disable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class DisabledSafetyCheck:
-    """A check to leave out: `DisabledSafetyCheck.platform()`, `DisabledSafetyCheck.custom_call(name)`.
+    """A safety check to disable: `DisabledSafetyCheck.platform()`, `DisabledSafetyCheck.custom_call(name)`.
 
     >>> mpijax.export.DisabledSafetyCheck.platform()
     platform
@@ -19,16 +19,16 @@ class DisabledSafetyCheck:
 
     @classmethod
     def platform(cls) -> DisabledSafetyCheck:
-        """Let a program run on another platform than it was exported for."""
+        """Allow running a program on another platform than it was exported for."""
         return cls("platform")
 
     @classmethod
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
-        """Accepted; C functions (`ffi_call`) are called by name, and must be registered where the program runs."""
+        """Accepted without effect: C functions (`ffi_call`) are called by name, and must be registered at run time."""
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:
-        """The name of the custom call that is let through, if this is about one."""
+        """The name of the allowed custom call, if this check is about one."""
         kind, _, name = self._impl.partition(":")
         return name if kind == "custom_call" and name else None
 
@@ -43,7 +43,7 @@ class DisabledSafetyCheck:
 
 
 def default_export_platform() -> str:
-    """The platform that programs are exported for unless told otherwise: "cpu".
+    """The default platform of exported programs: "cpu".
 
     >>> mpijax.export.default_export_platform()
     'cpu'
@@ -52,7 +52,7 @@ def default_export_platform() -> str:
 
 
 def checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
-    """The platforms a program is exported for. Raises ValueError for a name that is none."""
+    """The platforms a program is exported for. Raises ValueError for an unknown name."""
     found = (default_export_platform(),) if platforms is None else tuple(platforms)
     unknown = [p for p in found if p not in KNOWN_PLATFORMS]
     if unknown or not found:

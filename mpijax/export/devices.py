@@ -1,4 +1,4 @@
-"""An exported program on other devices than those it was exported for."""
+"""Moves an exported program to other devices than those it was exported for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpijax.core.trace import Tracer
 
 
 def devices_of(leaves: Sequence[Any]) -> tuple | None:
-    """The devices that arguments are laid out over, or those of the mesh in context; None where nothing says it."""
+    """The devices of the arguments' shardings, or else of the mesh in context; None if there are none."""
     known = (x.concrete() if isinstance(x, Tracer) else x for x in leaves)
     held = (getattr(x, "_sharding", None) for x in known)
     found = next((layout._device_assignment for layout in held if layout is not None), None)
@@ -29,7 +29,7 @@ def devices_of(leaves: Sequence[Any]) -> tuple | None:
 
 @any_depth
 def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
-    """The meshes over which a program lays values out."""
+    """The meshes of all shardings in a program."""
     found: set[Mesh | AbstractMesh] = set()
     for eqn in jaxpr.eqns:
         found |= {x.mesh for x in eqn.params.values() if type(x) is NamedSharding}
@@ -38,7 +38,7 @@ def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
 
 
 def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
-    """A layout of an argument over these devices; None if its mesh has another number of them."""
+    """An argument's sharding moved to these devices; None if its mesh has another number of devices."""
     if layout is None or layout.mesh.size != len(devices):
         return None
     return layout.update(mesh=_mesh_over(layout.mesh, devices))
@@ -46,7 +46,7 @@ def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
 
 @memo_on_jaxpr
 def over_devices(closed: ClosedJaxpr, devices: tuple) -> ClosedJaxpr:
-    """The program whose meshes of as many devices are over these; layouts over one device say nothing over several."""
+    """The program with all meshes of the same size moved to these devices. Drops constraints to one device."""
     jaxpr = closed.jaxpr
     instead: dict[Any, Any] = {}
     eqns = []
@@ -64,7 +64,7 @@ def over_devices(closed: ClosedJaxpr, devices: tuple) -> ClosedJaxpr:
 
 
 def _is_idle(eqn: Eqn, devices: tuple) -> bool:
-    """Whether an operation lays an array out over one device, and there are several."""
+    """Whether an operation constrains an array to one device, although there are several."""
     lower = eqn.primitive.lower
     if not isinstance(lower, Layout) or lower.kind != "constraint" or len(devices) == 1:
         return False
@@ -73,7 +73,7 @@ def _is_idle(eqn: Eqn, devices: tuple) -> bool:
 
 
 def _value(x: Any, devices: tuple) -> Any:
-    """A parameter over the devices."""
+    """A parameter moved to the devices."""
     if type(x) is Mesh:
         return _mesh(x, devices)
     if type(x) is NamedSharding:
@@ -84,7 +84,7 @@ def _value(x: Any, devices: tuple) -> Any:
 
 
 def _mesh(mesh: Any, devices: tuple) -> Any:
-    """The mesh over the devices if it has as many; the types of Explicit axes name no devices."""
+    """The mesh moved to the devices if its size matches. Meshes of Explicit types have no devices, and stay."""
     of_types = type(mesh) is AbstractMesh and mesh.explicit_axes
     return mesh if mesh.size != len(devices) or of_types else _mesh_over(mesh, devices)
 

@@ -1,4 +1,4 @@
-"""Exporting traced programs, writing and reading them, and calling them."""
+"""Exports traced programs, serializes and deserializes them, and calls them."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
 _WHAT = "an exported program"
-# What calls of programs raise that are as they should be.
+# Errors that calls of valid programs may raise.
 _HONEST = (ValueError, JaxRuntimeError, MemoryError, FloatingPointError, NotImplementedError)
-# The versions of the files that this version of mpijax reads and writes.
+# The format versions that this version of mpijax reads and writes.
 minimum_supported_calling_convention_version = maximum_supported_calling_convention_version = 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Exported:
-    """A traced program on its own: no Python function is behind it.
+    """A traced program without a Python function.
 
     Attributes:
       fun_name: name of the function.
       in_tree, in_avals: structure of ``(args, kwargs)``, and the types of their leaves.
       out_tree, out_avals: structure of the result, and the types of its leaves.
-      nr_devices: how many devices the meshes of the program and its layouts have; 1 without any.
-      in_layouts, out_layouts: how arguments and results lie, if given to `jit`: for each a NamedSharding or None.
-      platforms: for which it was exported. Programs run on CPUs.
+      nr_devices: the number of devices in the meshes of the program and its shardings; 1 without meshes.
+      in_layouts, out_layouts: the shardings given to `jit`: for each argument and result a NamedSharding or None.
+      platforms: the platforms it was exported for. Programs run on CPUs.
       ordered_effects, unordered_effects: of the program.
-      disabled_safety_checks: checks that were turned off when it was exported.
+      disabled_safety_checks: checks that were disabled at export.
       program: the Jaxpr.
 
     >>> mpijax.export.export(mpijax.jit(jnp.sin))(jnp.ones(3)).in_avals
@@ -80,10 +80,10 @@ class Exported:
     _is_read: bool = dataclasses.field(default=False, repr=False)
 
     calling_convention_version = maximum_supported_calling_convention_version
-    # XLA's descriptions of layouts, which exports of JAX do not have any more either: see `in_shardings_jax`.
+    # XLA's descriptions of shardings, which JAX's exports no longer have either: see `in_shardings_jax`.
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals))
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals))
-    # Whether sizes of arguments have names.
+    # Whether arguments have symbolic dimensions.
     uses_global_constants = property(lambda self: has_names(self.in_avals))
 
     def __str__(self) -> str:
@@ -91,18 +91,18 @@ class Exported:
 
     @property
     def module_kept_var_idx(self) -> tuple[int, ...]:
-        """The arguments that the program has: all."""
+        """The arguments that the program keeps: all of them."""
         return tuple(range(len(self.in_avals)))
 
     def in_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[Sharding | None, ...]:
-        """For each argument how it lies, over another mesh with the same axes; None where `jit` was not told.
+        """The sharding of each argument, over another mesh with the same axes; None if `jit` was given none.
 
         Raises ValueError for a mesh with other axes.
         """
         return _over(mesh, self.in_layouts)
 
     def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[Sharding | None, ...]:
-        """For each result how it lies, over another mesh with the same axes; None where `jit` was not told.
+        """The sharding of each result, over another mesh with the same axes; None if `jit` was given none.
 
         Raises ValueError for a mesh with other axes.
         """
@@ -114,7 +114,7 @@ class Exported:
         return bytes(_write([self]))
 
     def mlir_module(self, serialized: bool = True) -> str:
-        """The lowered program to read, where JAX has MLIR: the Jaxpr, the loop nests and the instructions."""
+        """The lowered program as text (JAX returns MLIR): the Jaxpr, the loop nests and the instructions."""
         del serialized
         if has_names(self.in_avals):
             return f"{self.program}\n\nLoop nests and instructions are made for each size.\n"
@@ -123,13 +123,13 @@ class Exported:
         return f"{self.program}\n\n{nests}\n\n{plan.text()}\n"
 
     def has_vjp(self) -> bool:
-        """Whether `vjp` is there."""
+        """Whether `vjp` is available."""
         return self._get_vjp is not None
 
     def vjp(self) -> Exported:
         """The exported derivative: flat ``(*args, *cotangents) -> cotangents of the args``.
 
-        Raises ValueError for a program that was serialised without (see `serialize`).
+        Raises ValueError for a program that was serialized without derivatives (see `serialize`).
         """
         if self._get_vjp is None:
             raise ValueError(
@@ -142,8 +142,8 @@ class Exported:
         """The program as bytes, with its derivatives up to `vjp_order`.
 
         Raises:
-          NotImplementedError: for what is no data, such as Python callbacks; the message says which.
-          ValueError: for pytree nodes whose type is not registered for serialisation.
+          NotImplementedError: for values that are not data, such as Python callbacks; the message names them.
+          ValueError: for pytree nodes whose type is not registered for serialization.
         """
         chain = [self]
         for _ in range(vjp_order):
@@ -151,7 +151,7 @@ class Exported:
         return _write(chain)
 
     def call(self, *args, **kwargs) -> Any:
-        """Call the program, also from functions that are traced; reverse-mode differentiation uses its `vjp`.
+        """Call the program, also in traced functions; reverse-mode differentiation uses its `vjp`.
 
         Raises ValueError for arguments of another structure, shape or dtype than it was exported for.
         """
@@ -170,10 +170,10 @@ class Exported:
         return tree.tree_unflatten(self.out_tree, self._run(flat, leaves))
 
     def _devices(self, leaves: Sequence[Any]) -> tuple | None:
-        """The devices of a call; None where the program says them, or nothing does.
+        """The devices of a call; None if the program determines them, or nothing does.
 
-        Raises ValueError for a program over meshes without devices if the call has not as many as these. Those of
-        values that are being traced are known only where the program around is compiled.
+        Raises ValueError for a program over meshes without devices if the call has another number of devices. The
+        devices of traced values are known only when the enclosing program is compiled.
         """
         over = devices_of(leaves)
         if self.nr_devices == 1 or (over is not None and len(over) == self.nr_devices):
@@ -189,12 +189,12 @@ class Exported:
 
     @cached_property
     def _meshes(self) -> set[Mesh | AbstractMesh]:
-        """Those of the layouts of arguments, results and in the program."""
+        """The meshes in the shardings of arguments and results, and in the program."""
         layouts = (*self.in_layouts, *self.out_layouts)
         return {s.mesh for s in layouts if isinstance(s, NamedSharding)} | meshes_of_layouts(self.program.jaxpr)
 
     def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
-        """The results; ValueError for a file with parameters of operations that only their lowering looks at."""
+        """The results; ValueError for a file with invalid parameters that only lowering detects."""
         try:
             return flat(*leaves)
         except _HONEST:
@@ -209,11 +209,11 @@ class Exported:
 
     @cached_property
     def _by_types(self) -> dict[tuple[tuple[ShapedArray, ...], tuple | None], Callable[..., list[Any]]]:
-        """What `_flat` has made, by the types and devices of arguments that calls had."""
+        """Results of `_flat`, by the argument types and devices of calls."""
         return {}
 
     def _flat(self, sizes: dict[str, Any], over: tuple | None) -> Callable[..., list[Any]]:
-        """The program on flat arguments of these sizes, over these devices; its exported derivative is the rule."""
+        """The program on flat arguments of these sizes, over these devices, with its exported derivative as rule."""
         wide = any(getattr(a.dtype, "itemsize", 0) >= 8 for a in (*self.in_avals, *self.out_avals))
         with config.enable_x64(wide or config.enable_x64.value):
             program = self.program if over is None else over_devices(self.program, over)
@@ -256,7 +256,7 @@ class Exported:
             )
 
     def _check_type(self, i: int, given: ShapedArray, expected: ShapedArray) -> None:
-        """Raise ValueError for an argument of another rank or dtype, or with other sizes than those without names."""
+        """Raise ValueError for an argument with another rank, dtype, or constant size."""
         agree = [a == b or isinstance(b, DimExpr) for a, b in zip(given.shape, expected.shape, strict=False)]
         if given.ndim == expected.ndim and given.dtype == expected.dtype and all(agree):
             return
@@ -271,7 +271,7 @@ class Exported:
         )
 
     def _argument(self, i: int) -> str:
-        """What an argument is called: ``args[0]['x']``."""
+        """The name of an argument: ``args[0]['x']``."""
         return _argument(self.in_tree, i)
 
 
@@ -281,16 +281,16 @@ def export(
     platforms: Sequence[str] | None = None,
     disabled_checks: Sequence[DisabledSafetyCheck] = (),
 ) -> Callable[..., Exported]:
-    """``export(jit(f))(*args, **kwargs) -> Exported``: trace for arguments, or `ShapeDtypeStruct`s in their place.
+    """``export(jit(f))(*args, **kwargs) -> Exported``: traces for arguments, or for `ShapeDtypeStruct`s.
 
     Args:
-      fun_jit: what `jit` returned, or a function of mpijax itself, which is jitted here.
-      platforms: for which platforms; "cpu" is where programs run.
-      disabled_checks: checks to leave out when the program is called.
+      fun_jit: the result of `jit`, or a function of mpijax, which is jitted here.
+      platforms: platforms to export for; programs run on "cpu".
+      disabled_checks: checks to disable when the program is called.
 
     Raises:
-      ValueError: for a function that is not jitted, or that closes over values being traced.
-      NotImplementedError: for programs with Python callbacks or other things that are no data.
+      ValueError: for a function that is not jitted, or that closes over traced values.
+      NotImplementedError: for programs with Python callbacks or other values that are not data.
 
     >>> mpijax.export.export(mpijax.jit(lambda x: x * x))(jnp.arange(3)).call(jnp.array([1, 2, 3]))
     Array([1, 4, 9], dtype=int32)
@@ -311,7 +311,7 @@ def export(
         made = of_traced(
             traced, traced.in_tree, traced.out_tree, [x.sharding for x in results], named, disabled_checks
         )
-        # Raises now what would otherwise be found out when the program is to be kept.
+        # Raise now for values that cannot be serialized, rather than later.
         JaxprWriter("types").value(made.program)
         return made
 
@@ -326,7 +326,7 @@ def of_traced(
     platforms: Sequence[str] = ("cpu",),
     checks: Sequence[DisabledSafetyCheck] = (),
 ) -> Exported:
-    """A traced program whose arguments and results have these structures, and results these shardings.
+    """A traced program as an `Exported` with these structures, and these shardings of results.
 
     Raises ValueError for a program that uses references, or values of an enclosing transformation.
     """
@@ -357,7 +357,7 @@ def _nothing(aval: ShapedArray, sizes: dict[str, Any]) -> np.ndarray:
 
 
 def _is_ours(fun: Any) -> bool:
-    """Whether `fun` is one of mpijax's functions, which are jitted in JAX."""
+    """Whether `fun` is a function of mpijax that JAX's counterpart jits."""
     module, name = getattr(fun, "__module__", None), getattr(fun, "__qualname__", "")
     return str(module).partition(".")[0] == "mpijax" and name.isidentifier() and not isinstance(fun, type)
 
@@ -388,7 +388,7 @@ def _exported(
 
 
 def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding | None, ...]:
-    """Layouts over another mesh; raises ValueError unless it has the same axes."""
+    """Shardings moved to another mesh; raises ValueError unless it has the same axes."""
     for s in layouts:
         if s is not None and s.mesh.abstract_mesh != mesh.abstract_mesh:
             raise ValueError(
@@ -400,7 +400,7 @@ def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding |
 
 @any_depth
 def _devices_in(jaxpr: Jaxpr) -> int:
-    """The devices of the largest mesh in a program."""
+    """The number of devices of the largest mesh in a program."""
     found = 1
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
@@ -412,7 +412,7 @@ def _devices_in(jaxpr: Jaxpr) -> int:
 
 
 def _derivative(primal: Exported) -> Exported:
-    """The program of a program's vjp, as a flat function of arguments and cotangents."""
+    """The VJP of a program as a program: a flat function of arguments and cotangents."""
     n = len(primal.program.in_avals)
     fun = jaxpr_as_fun(primal.program)
     tangents = [a.to_tangent_aval() for a in primal.program.out_avals]
@@ -421,7 +421,7 @@ def _derivative(primal: Exported) -> Exported:
     def fun_vjp(*flat):
         outs, pullback = vjp(fun, *flat[:n])
         given = iter(flat[n:])
-        # A result without tangents stands for its own cotangent, which nothing reads: its sizes may have names.
+        # For a result without tangents, pass the result itself as unused cotangent: its dimensions may be symbolic.
         cts = [next(given) if _is_real(a) else x for a, x in zip(tangents, outs, strict=True)]
         results = pullback.with_refs(*(GradValue() if real else DontWant() for real in differentiable))(cts)
         return [ct for ct, real in zip(results, differentiable, strict=True) if real]
@@ -438,7 +438,7 @@ def _derivative(primal: Exported) -> Exported:
 
 
 def _is_real(aval: ShapedArray) -> bool:
-    """Whether the program has an argument or result for it: values of float0 carry nothing."""
+    """Whether the program has an argument or result for this type: float0 values have no data."""
     return aval.dtype != dtypes.float0
 
 
@@ -446,7 +446,7 @@ def _is_real(aval: ShapedArray) -> bool:
 
 
 def _write(chain: list[Exported]) -> bytearray:
-    """A program and its derivatives, in this order."""
+    """Serializes a program and its derivatives, in this order."""
     writer = JaxprWriter()
     entries = []
     for e in chain:
@@ -466,11 +466,11 @@ def _write(chain: list[Exported]) -> bytearray:
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:
-    """The program that `Exported.serialize` wrote, perhaps on another rank or in an earlier job.
+    """The program that `Exported.serialize` wrote, possibly on another rank or in an earlier job.
 
     Raises:
-      ValueError: for bytes that are damaged, of another kind, of another version of the format, or that ask for
-        operations, pytree nodes or devices that are not there.
+      ValueError: for bytes that are damaged, of another kind or format version, or that need operations,
+        pytree nodes or devices that do not exist here.
 
     >>> blob = mpijax.export.export(mpijax.jit(lambda x: x * x))(jnp.arange(3)).serialize()
     >>> mpijax.export.deserialize(blob).call(jnp.array([1, 2, 3]))
@@ -478,12 +478,12 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     """
     content, tables, blobs = unpack(_MAGIC, blob, _WHAT)
     try:
-        with config.enable_x64(True):  # types are as they are written
+        with config.enable_x64(True):  # read types as written
             reader = JaxprReader(tables, blobs)
         reader.check_programs()
         chain = [_read(entry, reader) for entry in content["programs"]]
         found = chain[-1]
-    except Exception as error:  # the bytes may be anybody's, so anything may be wrong with them
+    except Exception as error:  # the bytes are untrusted, so any error is possible
         raise ValueError(
             f"{_WHAT} is damaged, or needs what mpijax {__version__} does not have: {type(error).__name__}: {error}"
         ) from error
@@ -515,7 +515,7 @@ def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
 
 
 def _check_signature(own: Sequence[ShapedArray], avals: Sequence[ShapedArray], structure: tree.PyTreeDef) -> None:
-    """Raise ValueError unless a program has these arguments, or results, and there is one for each leaf."""
+    """Raise ValueError unless a program has these types of arguments or results, one for each leaf."""
     real = [a for a in avals if _is_real(a)]
     if structure.num_leaves != len(avals) or [(a.shape, a.dtype) for a in own] != [(a.shape, a.dtype) for a in real]:
         raise ValueError(f"its program has the types {own}, and {avals} are said for {structure}")

@@ -1,4 +1,4 @@
-"""Programs for arguments of several sizes: which sizes have names, what these are in a call, the program for them."""
+"""Shape-polymorphic programs: symbolic dimensions, their values in a call, and the specialized program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mpijax.transforms.call import call_jaxpr
 
 
 def symbolic_dim_bounds(dim: Any) -> tuple[float, float]:
-    """Numbers that a size is never below and never above, infinite where none is known.
+    """A lower and an upper bound of a dimension; infinite if none is known.
 
-    They follow from the constraints of its scope, and need not be the best ones. A number is its own bounds.
+    They follow from the constraints of its scope, and need not be tight. The bounds of a number are the number itself.
 
     >>> from mpijax import export
     >>> (b,) = export.symbolic_shape("b", constraints=("b <= 8",))
@@ -33,15 +33,15 @@ def symbolic_dim_bounds(dim: Any) -> tuple[float, float]:
 def symbolic_args_specs(
     args: Any, shapes_specs: Any, constraints: Sequence[str] = (), scope: SymbolicScope | None = None
 ) -> Any:
-    """`ShapeDtypeStruct`s like `args`, with names for sizes, to export a function for.
+    """`ShapeDtypeStruct`s like `args`, with symbolic dimensions, as arguments for export.
 
     Args:
-      args: a pytree of arrays or `ShapeDtypeStruct`s. Its sizes stand where a shape has a placeholder.
-      shapes_specs: the shapes as `symbolic_shape` reads them, a prefix of `args`: one text, or None, is for all leaves
-        below.
+      args: a pytree of arrays or `ShapeDtypeStruct`s. Its sizes replace placeholders in shapes.
+      shapes_specs: shapes in the syntax of `symbolic_shape`, as a prefix of `args`: one text, or None, applies to all
+        leaves below.
       constraints, scope: see `symbolic_shape`.
 
-    Raises ValueError for shapes that do not fit, and for both `constraints` and `scope`.
+    Raises ValueError for shapes that do not match, and if both `constraints` and `scope` are given.
 
     >>> mpijax.export.symbolic_args_specs((np.zeros((8, 3), np.float32),), "batch, ...")
     (ShapeDtypeStruct(shape=(batch, 3), dtype=float32),)
@@ -65,7 +65,7 @@ def symbolic_args_specs(
 
 
 def has_names(avals: Sequence[ShapedArray]) -> bool:
-    """Whether sizes of these types have names."""
+    """Whether these types have symbolic dimensions."""
     return any(isinstance(d, DimExpr) for a in avals for d in a.shape)
 
 
@@ -73,11 +73,11 @@ def has_names(avals: Sequence[ShapedArray]) -> bool:
 
 
 def solve(expected: Sequence[ShapedArray], given: Sequence[ShapedArray], name_of: Callable[[int], str]) -> dict:
-    """The sizes by name for which arguments of the given types are what is expected.
+    """The values of symbolic dimensions for which the given argument types match the expected ones.
 
-    name_of: what an argument is called in messages.
+    name_of: the name of an argument in messages.
 
-    Raises ValueError where there are none, or where equations in one name at a time do not tell them.
+    Raises ValueError if there are none, or if equations in one unknown at a time do not determine them.
     """
     todo = [
         (wanted, size, f"{name_of(i)}.shape[{axis}]")
@@ -131,7 +131,7 @@ def _surely_positive(size: Any) -> bool:
 
 
 def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int], Any] | None:
-    """The one name that is not known yet with its factor, and the rest; None unless it occurs alone in a term."""
+    """The only unknown name with its factor, and the rest; None unless the name occurs alone in a term."""
     unknown, rest = None, 0
     for term, k in wanted.terms:
         part = DimExpr(((term, k),), wanted.scope) if term else k
@@ -146,7 +146,7 @@ def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int]
 
 
 def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str]) -> None:
-    """Raise ValueError for types of arguments that do not tell the sizes of all names, whatever the arguments are."""
+    """Raise ValueError for argument types that can never determine all symbolic dimensions."""
     todo = [
         (d, f"{name_of(i)}.shape[{axis}]")
         for i, a in enumerate(expected)
@@ -174,7 +174,7 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
 
 
 def check_one_scope(args: tuple, kwargs: dict[str, Any], name: str) -> None:
-    """Raise ValueError where sizes of the arguments that function `name` is exported for are of several scopes."""
+    """Raise ValueError if argument dimensions of the exported function `name` are of several scopes."""
     found = [
         (side + tree.keystr(path), d)
         for side, part in (("args", args), ("kwargs", kwargs))
@@ -215,7 +215,7 @@ def _check_constraints(expected: Sequence[ShapedArray], sizes: Mapping[str, Any]
 
 
 def specialized(closed: ClosedJaxpr, sizes: Mapping[str, Any]) -> ClosedJaxpr:
-    """A program with sizes in the place of names. Functions with derivatives of their own become calls."""
+    """A program with sizes in place of symbolic dimensions. Functions with custom derivatives become calls."""
     return _Specializer(sizes).closed(closed)
 
 
@@ -241,7 +241,7 @@ class _Specializer:
         return bound(eqn.replace(params={k: self.value(v) for k, v in eqn.params.items()}), values)
 
     def value(self, x: Any) -> Any:
-        """A parameter; what holds no name is itself."""
+        """A specialized parameter; unchanged if it contains no symbolic dimension."""
         if isinstance(x, DimExpr):
             return x.evaluate(self.sizes)
         if isinstance(x, ShapedArray):

@@ -1,4 +1,4 @@
-"""Structures of pytrees as plain data. Types that users registered as nodes need a name and a text for their data."""
+"""Serializes pytree structures. User-registered node types need a name, and functions that serialize their data."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def register_pytree_node_serialization(
     deserialize_auxdata: Callable[[bytes], Any],
     from_children: Callable[[Any, Sequence[Any]], Any] | None = None,
 ) -> type:
-    """Say how nodes of a type are written where they are part of an exported function's arguments or result.
+    """Define how nodes of a type are serialized in the arguments or results of an exported function.
 
     Args:
       nodetype: a type registered with `tree_util.register_pytree_node`.
-      serialized_name: what stands for the type in the file; the loading process registers the same name.
-      serialize_auxdata, deserialize_auxdata: the node's `aux_data` to bytes and back.
+      serialized_name: the type's name in the file; the loading process must register the same name.
+      serialize_auxdata, deserialize_auxdata: convert the node's `aux_data` to bytes and back.
       from_children: ``(aux_data, children) -> node``; by default the registered unflatten function.
 
     Raises:
-      ValueError: when the type or the name is registered already, or the type is no pytree node.
+      ValueError: if the type or the name is already registered, or the type is not a pytree node.
 
     >>> class Box:
     ...     def __init__(self, content):
@@ -80,10 +80,10 @@ def register_pytree_node_serialization(
 
 
 def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> type:
-    """Say by which name a named tuple is written where it is part of an exported function's arguments or result.
+    """Define the serialized name of a named tuple in the arguments or results of an exported function.
 
     Raises:
-      ValueError: for a type that is no named tuple, or is registered already.
+      ValueError: if the type is not a named tuple, or is already registered.
 
     >>> import collections
     >>> Pair = collections.namedtuple("Pair", "left right")
@@ -121,9 +121,9 @@ register_pytree_node_serialization(
 
 
 def write_structure(structure: tree.PyTreeDef, write: Callable[[Any], Any]) -> Any:
-    """A structure as plain data; `write` writes the keys of dicts.
+    """A structure as plain data; `write` serializes the keys of dicts.
 
-    Raises ValueError for a node of a type that nobody registered for this.
+    Raises ValueError for a node of an unregistered type.
     """
     node = structure.node_data()
     if node is None:
@@ -143,7 +143,7 @@ def write_structure(structure: tree.PyTreeDef, write: Callable[[Any], Any]) -> A
 
 
 def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
-    """The structure that `write_structure` wrote. Raises ValueError for a name that is not registered here."""
+    """The structure that `write_structure` wrote. Raises ValueError for an unregistered name."""
     if written == "*":
         return tree.tree_structure(0)
     name, data, *rest = written

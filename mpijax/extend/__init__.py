@@ -1,9 +1,9 @@
-"""``mpijax.extend``: define operations outside of mpijax, and look into programs.
+"""``mpijax.extend``: define operations outside mpijax, and inspect programs.
 
-`core` has the names of ``jax.extend.core``, `core.primitives` mpijax's own primitives, `lowering` what a primitive can
-be to the compiler, `sharding` how ranks do it on parts of arrays, `keys` what it does with PRNG keys, `linear_util`
-functions with a stack of transformations. ``docs/custom-operations.md`` and ``docs/add-a-primitive.md`` lead through
-them.
+`core` has the names of ``jax.extend.core``, `core.primitives` mpijax's own primitives, `lowering` the lowering records
+of primitives, `sharding` the rules for sharded operands, `keys` the rules for PRNG keys, `linear_util` functions with
+a stack of transformations. ``docs/custom-operations.md`` and ``docs/add-a-primitive.md`` are tutorials for these
+packages.
 """
 
 import importlib as _importlib
@@ -20,6 +20,6 @@ __all__ = ["backend", "core", "keys", "linear_util", "lowering", "random", "shar
 
 
 def __getattr__(name: str):
-    if name in ("backend", "random"):  # they need the runtime, which users of the others may do without
+    if name in ("backend", "random"):  # deferred: they need the runtime, which the others do not need
         return _importlib.import_module(f"mpijax.extend.{name}")
     raise _missing.error(__name__, name)

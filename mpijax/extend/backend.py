@@ -1,4 +1,4 @@
-"""``mpijax.extend.backend``: what runs compiled programs. There is one backend: the CPUs of the job's ranks."""
+"""``mpijax.extend.backend``: the backend that runs compiled programs. There is one: the CPUs of the job's ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["backends", "get_backend", "get_default_device"]
 
 
 def get_backend(platform: str | Client | None = None) -> Client:
-    """The backend with this name: "cpu", or None. It knows `platform`, `devices()` and the number of its process.
+    """The backend with this name: "cpu", or None. It has `platform`, `devices()` and the process number.
 
     Raises RuntimeError for other names.
 
@@ -25,7 +25,7 @@ def get_backend(platform: str | Client | None = None) -> Client:
 
 
 def backends() -> dict[str, Client]:
-    """All backends, by their names.
+    """All backends, by name.
 
     >>> list(mpijax.extend.backend.backends())
     ['cpu']
@@ -34,7 +34,7 @@ def backends() -> dict[str, Client]:
 
 
 def get_default_device() -> Device:
-    """The device on which arrays are made where nothing says otherwise.
+    """The default device for new arrays.
 
     >>> mpijax.extend.backend.get_default_device().platform
     'cpu'

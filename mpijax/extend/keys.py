@@ -1,7 +1,8 @@
-"""``mpijax.extend.keys``: what a primitive does with PRNG keys, for the check that no key is used twice.
+"""``mpijax.extend.keys``: what a primitive does with PRNG keys, for the key-reuse check.
 
-A primitive's slot `keys` is a `Signature`, or a function of an equation that returns one. Without it, the primitive
-uses up all keys that it gets. `SAME` hands its key on, `NEW` makes a new key, `NOTHING` uses none, `DRAW` uses one up.
+A primitive's slot `keys` is a `Signature`, or a function of an equation that returns one. By default, a primitive
+consumes all keys that it gets. `SAME` passes its key on, `NEW` makes a new key, `NOTHING` uses none, `DRAW` consumes
+one.
 """
 
 from mpijax import missing as _missing

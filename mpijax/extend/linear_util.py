@@ -1,13 +1,14 @@
-"""``mpijax.extend.linear_util``: functions with a stack of transformations, for interpreters of one's own.
+"""``mpijax.extend.linear_util``: functions with a stack of transformations, for user-defined interpreters.
 
     wrapped = wrap_init(f)
     wrapped, aux = some_transformation(wrapped, static_argument)
-    out = wrapped.call_wrapped(*args)        # now aux() is what the transformation stored
+    out = wrapped.call_wrapped(*args)        # now aux() returns the value that the transformation stored
 
-A transformation sees the arguments before `f` does, and the result after it; the one added last is outermost.
-`transformation2` makes one of a function ``(f, *static, *args, **kwargs) -> result``; `transformation` of a generator
-``(*static, *args, **kwargs)`` that yields new ``(args, kwargs)``, receives the result, and yields a new one. The forms
-`_with_aux` give out a second value: the function form stores it in its second parameter, a `Store`.
+A transformation sees the arguments before `f` does, and the result after it; the last one added is outermost.
+`transformation2` makes a transformation from a function ``(f, *static, *args, **kwargs) -> result``; `transformation`
+makes one from a generator ``(*static, *args, **kwargs)`` that yields new ``(args, kwargs)``, receives the result, and
+yields a new one. The `_with_aux` variants return a second value: the function form stores it in its second parameter, a
+`Store`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class StoreException(Exception):
 
 
 class Store:
-    """A place for one value.
+    """Holds one value.
 
     >>> store = mpijax.extend.linear_util.Store()
     >>> store.store(3)
@@ -75,7 +76,7 @@ class Store:
 
 
 class WrappedFun:
-    """A function and the transformations around it; two are equal that compute the same.
+    """A function and the transformations around it. Two are equal if they compute the same.
 
     Attributes:
       f: the function. transforms: pairs of transformation and its static arguments, the outermost first.
@@ -100,7 +101,7 @@ class WrappedFun:
         return callable_name(self.f)
 
     def wrap(self, transform: Callable, static: tuple, store: Store | None) -> WrappedFun:
-        """One more transformation around it, and where that stores its auxiliary value."""
+        """Adds a transformation, and the store for its auxiliary value."""
         first = (self._call,) if store is None else (self._call, store)
         return WrappedFun(
             self.f,
@@ -112,11 +113,11 @@ class WrappedFun:
         )
 
     def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, transformed."""
+        """Call the transformed function."""
         return self._call(*args, **kwargs)
 
     def populate_stores(self, stores) -> None:
-        """Take the auxiliary values over from an equal function that has run."""
+        """Copy the auxiliary values of an equal function that has run."""
         for mine, other in zip(self.stores, stores, strict=True):
             if mine is not None:
                 mine.store(other.val)
@@ -136,7 +137,7 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable, params: dict[str, Any] | None = None, *, debug_info: DebugInfo | None = None) -> WrappedFun:
-    """A function without transformations as yet; `params` are keyword arguments that it always gets.
+    """A function without transformations; `params` are keyword arguments that it always gets.
 
     >>> mpijax.extend.linear_util.wrap_init(lambda x, y: x + y, {"y": 10}).call_wrapped(3)
     13
@@ -181,7 +182,7 @@ def transformation_with_aux2(transform: Callable) -> Callable[..., tuple[Wrapped
 
 
 def transformation(generator: Callable) -> Callable[..., WrappedFun]:
-    """`transformation2` from a generator that yields new ``(args, kwargs)``, and then a new result.
+    """Like `transformation2`, from a generator that yields new ``(args, kwargs)``, and then a new result.
 
     >>> @mpijax.extend.linear_util.transformation
     ... def negated(x):
@@ -201,7 +202,7 @@ def transformation(generator: Callable) -> Callable[..., WrappedFun]:
 
 
 def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedFun, Callable[[], Any]]]:
-    """`transformation` whose generator yields a pair last: the result and a value to store.
+    """Like `transformation`, from a generator whose last yield is a pair: the result and a value to store.
 
     >>> @mpijax.extend.linear_util.transformation_with_aux
     ... def negated(x):
@@ -224,7 +225,7 @@ def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedF
 
 
 def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
-    """Which of two transformations has run, and what it stored: `(whether the first, value)`.
+    """Which of two transformations has run, and its stored value: `(whether the first, value)`.
 
     >>> from mpijax.extend import linear_util
     >>> storing = linear_util.transformation_with_aux2(lambda f, store, x: store.store(x) or f(x))
@@ -244,11 +245,11 @@ def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[
 
 
 def cache(call: Callable, *, explain: Callable | None = None) -> Callable:
-    """Memoizes `call(wrapped, *args)` by what the wrapped function computes, by the arguments, and by the options.
+    """Caches `call(wrapped, *args)`, keyed by the computation of the wrapped function, the arguments, and the options.
 
-    Values that transformations stored in the run that is remembered are given to the new function's stores.
-    explain: called with ``(wrapped, whether its function is new, known results, key, seconds)`` after a call that
-    was not remembered, while the option `jax_explain_cache_misses` is set.
+    A cache hit copies the values that transformations stored in the cached run to the new function's stores.
+    explain: called with ``(wrapped, whether its function is new, known results, key, seconds)`` after a cache miss,
+    while the option `jax_explain_cache_misses` is set.
 
     >>> slow = mpijax.extend.linear_util.cache(lambda f, x: print("computed") or f.call_wrapped(x))
     >>> square = lambda x: x * x

@@ -1,7 +1,7 @@
-"""``mpijax.extend.lowering``: what a primitive can be to the compiler.
+"""``mpijax.extend.lowering``: lowering records, which define a primitive for the compiler.
 
-`on_floats(b, fun, *scalars)` writes the rule of an `Elementwise` with arithmetic: `fun` gets scalar expressions.
-A `Structural` moves elements by an index map, and is computed where its result is read.
+`on_floats(b, fun, *scalars)` writes the rule of an `Elementwise` as arithmetic: `fun` receives scalar expressions.
+A `Structural` moves elements by an index map, which is evaluated where its result is read.
 """
 
 from mpijax import missing as _missing

@@ -1,7 +1,8 @@
-"""Operations defined outside of mpijax: a primitive whose rules may be given one after the other.
+"""Operations defined outside mpijax: a primitive whose rules may be added one by one.
 
-Two ways lead to the same record. Ours gives all rules at once, as keywords (`docs/add-a-primitive.md`). JAX's makes a
-primitive of a name, and adds rules by `def_impl`, `def_abstract_eval`, and the tables of `mpijax.interpreters`.
+There are two ways to define one. mpijax's way passes all rules at once, as keywords (`docs/add-a-primitive.md`). JAX's
+way makes a primitive from a name, and adds rules with `def_impl`, `def_abstract_eval`, and the tables of
+`mpijax.interpreters`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mpijax.core import trace as tr
 from mpijax.core.array_api import is_whole
 from mpijax.core.lowering import Decompose
 
-# For each slot without a rule: what JAX calls the rule, and what gives one.
+# For each slot without a rule: JAX's name of the rule, and the call that sets it.
 _SLOTS = {
     "impl": (
         "Evaluation rule for '{name}' not implemented",
@@ -44,7 +45,7 @@ _SLOTS = {
 
 
 class Unset:
-    """In place of a rule that was not given."""
+    """Fills the slot of a missing rule."""
 
     def __init__(self, primitive: Primitive, slot: str):
         self.primitive = primitive
@@ -58,20 +59,20 @@ class Unset:
 
 
 class Primitive(core.Primitive):
-    """An operation defined outside of mpijax.
+    """An operation defined outside mpijax.
 
     Args:
-      name: as printed in Jaxprs; none that mpijax itself uses. A second primitive of a name takes the place of the
-        first where programs are read from files.
+      name: the name in Jaxprs; must differ from mpijax's own names. When programs are read from files, a second
+        primitive with the same name replaces the first.
       rules: those of `core.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch, multiple_results,
-        effects, and so on. Any may be left out, and be set later as attributes or by the methods below; using one
+        effects, and so on. All are optional, and can be set later as attributes or with the methods below. Using a rule
         that was never set raises NotImplementedError.
 
-    A subclass may have them as methods, as in JAX: `impl`, and `abstract_eval`, which returns type(s) and a set of
+    As in JAX, a subclass may define rules as methods: `impl`, and `abstract_eval`, which returns type(s) and a set of
     effects; and `multiple_results` as an attribute.
 
-    Outside of programs `def_impl`'s function is called with the arguments as they are; without it the lowering runs,
-    as a program of its own.
+    Outside programs, `def_impl`'s function is called with the unchanged arguments. Without it, the lowering runs as a
+    program.
 
     >>> double_p = mpijax.extend.core.Primitive("doubled")
     >>> result = double_p.def_impl(lambda x: 2 * x)
@@ -103,44 +104,44 @@ class Primitive(core.Primitive):
         core.registry[name] = self
 
     def is_set(self, slot: str) -> bool:
-        """Whether a rule was given."""
+        """Whether a rule is set."""
         rule = getattr(self, slot)
         return not isinstance(rule.fun if isinstance(rule, Decompose) else rule, Unset)
 
     def unset(self, slot: str) -> None:
-        """Take a rule away."""
+        """Remove a rule."""
         setattr(self, slot, Unset(self, slot))
 
     @property
     def lower(self) -> Any:
-        """What it is to the compiler: a record of `mpijax.extend.lowering`."""
+        """The lowering: a record of `mpijax.extend.lowering`."""
         return self._lower
 
     @lower.setter
     def lower(self, record: Any) -> None:
         self._lower = record
         if isinstance(getattr(self, "impl", None), Unset):
-            self.impl = None  # runs as a program
+            self.impl = None  # run it as a program
 
     def def_impl(self, impl: Callable) -> Callable:
-        """Say how it is computed outside of programs: `impl(*arrays, **params) -> array(s)`."""
+        """Set the evaluation outside programs: `impl(*arrays, **params) -> array(s)`."""
 
         def run(*args: Any, **params: Any) -> Any:
             if all(map(is_whole, args)):
                 return impl(*args, **params)
-            return tr.evaluate(self, args, params)  # of an array spread over ranks: on all of it
+            return tr.evaluate(self, args, params)  # a program on the whole of an array sharded over ranks
 
         self.impl = run
         return impl
 
     def def_abstract_eval(self, rule: Callable) -> Callable:
-        """Say of which type results are: `rule(*types, **params) -> type`, or a sequence with `multiple_results`."""
+        """Set the types of results: `rule(*types, **params) -> type`, or a sequence with `multiple_results`."""
         self.type_rule = rule
         self._effectful_rule = None
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
-        """The same, for a rule that returns the type(s) and a set of effects."""
+        """Like `def_abstract_eval`, for a rule that returns the type(s) and a set of effects."""
         self._effectful_rule = rule
 
         @functools.wraps(rule)

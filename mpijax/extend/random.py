@@ -1,4 +1,4 @@
-"""``mpijax.extend.random``: generators of random bits, those of mpijax and others that are defined here."""
+"""``mpijax.extend.random``: random number generators: mpijax's own, and user-defined ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ rbg_prng_impl, unsafe_rbg_prng_impl = prngs["rbg"], prngs["unsafe_rbg"]
 
 @dataclass(frozen=True)
 class _DefinedImpl(PRNGImpl):
-    """A generator of a user, whose keys lie in memory as a row of words. Two are equal where their functions are.
+    """A user-defined generator, whose keys are stored as rows of words. Equal if the functions are equal.
 
-    data_shape: the shape of a key's words to its functions.
+    data_shape: the shape of a key's words as its functions see it.
     """
 
     data_shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class _DefinedImpl(PRNGImpl):
 
     @property
     def generator(self) -> Generator:
-        """The functions, of rows of words."""
+        """The functions, on rows of words."""
         given, shape, words = self.functions, self.data_shape, self.key_shape
         return Generator(
             seed=lambda number: given.seed(number).reshape(words),
@@ -62,9 +62,9 @@ def define_prng_impl(
     name: str = "<unnamed>",
     tag: str = "?",
 ) -> PRNGSpec:
-    """A generator of random bits, to be passed as `impl` to `random.key` and `random.wrap_key_data`.
+    """A user-defined generator, to pass as `impl` to `random.key` and `random.wrap_key_data`.
 
-    Its functions are of the words of one key, uint32 [*key_shape]; they are traced, and mapped over arrays of keys.
+    Its functions take the words of one key, uint32 [*key_shape]. They are traced, and mapped over arrays of keys.
 
     Args:
       key_shape: shape of the words of a key.
@@ -97,14 +97,14 @@ def seed_with_impl(impl: PRNGImpl, seed: Any) -> Any:
 
 
 def threefry_2x32(keypair: Any, count: Any) -> Any:
-    """The threefry2x32 hashes of an array of counters, the first half of which pairs with the second.
+    """The threefry2x32 hashes of an array of counters; the first half is paired with the second.
 
     Args:
       keypair: the two words of a key, uint32.
       count: uint32 array of any shape; the result has its shape and dtype.
 
     Raises:
-      TypeError: another dtype.
+      TypeError: for any other dtype.
 
     >>> mpijax.extend.random.threefry_2x32((jnp.uint32(0), jnp.uint32(1)), jnp.arange(2, dtype="uint32")).dtype
     dtype('uint32')

@@ -1,4 +1,4 @@
-"""Tables of rules by primitive, as JAX has them: each is one slot of all primitives."""
+"""Tables of rules by primitive, as in JAX. Each table is one slot of all primitives."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mpijax.extend.primitive import Primitive
 
 
 class RuleTable(MutableMapping):
-    """The rules of one slot. Those of mpijax's own primitives can be read, and be set only where they have none.
+    """The rules of one slot. Rules of mpijax's own primitives can be read, and set only if the slot is empty.
 
-    store: from a rule as JAX has it to one as the slot has it; show: back, for rules that were not set here.
+    store: converts a rule from JAX's form to the slot's form; show: converts back, for rules that were not set here.
 
     >>> callable(mpijax.interpreters.ad.primitive_jvps[lax.sin_p])
     True
@@ -67,7 +67,7 @@ class RuleTable(MutableMapping):
 
 
 class OptionalRules(RuleTable):
-    """The rules of a slot that most primitives do without.
+    """The rules of an optional slot.
 
     >>> rules = mpijax.interpreters.partial_eval.dce_rules
     >>> lax.scan_p in rules, lax.sin_p in rules

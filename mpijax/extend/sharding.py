@@ -1,10 +1,10 @@
-"""``mpijax.extend.sharding``: how a primitive is done by ranks of which each has a part of its operands.
+"""``mpijax.extend.sharding``: rules for how ranks run a primitive on sharded operands.
 
-A rule is a function `(Operation) -> Plan or None`, a primitive's slot `sharding`. `elementwise`, `batched(ranks)`,
-`whole_along(parameter)` and `finished_over_ranks(op)` are ready rules; None, or no rule, means whole operands.
+A rule is a function `(Operation) -> Plan or None`, in a primitive's slot `sharding`. `elementwise`, `batched(ranks)`,
+`whole_along(parameter)` and `finished_over_ranks(op)` are predefined rules. None, or no rule, means whole operands.
 
-Over Explicit mesh axes the types of results follow from the same rule. The slot `sharding_type`, a function of a
-`TypedOperation`, is for primitives whose types differ from it.
+Over Explicit mesh axes, the same rule gives the types of results. If the types differ from it, set the slot
+`sharding_type`, a function of a `TypedOperation`.
 """
 
 from mpijax import missing as _missing

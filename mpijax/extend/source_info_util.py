@@ -1,4 +1,4 @@
-"""``mpijax.extend.source_info_util``: which lines of a program are said to be the user's."""
+"""``mpijax.extend.source_info_util``: source lines of operations."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["SourceInfo", "current", "register_exclusion", "summarize", "user_con
 
 
 def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
-    """`file:line (function)` of the innermost of the user's frames, which is the one that is kept.
+    """`file:line (function)` of the innermost user frame, the only one that is stored.
 
     >>> mpijax.extend.source_info_util.summarize(mpijax.extend.source_info_util.SourceInfo("model.py", 7, "step"))
     'model.py:7 (step)'
@@ -21,9 +21,9 @@ def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
 
 
 def user_context(traceback: SourceInfo | None, *, name_stack: Any = None) -> AbstractContextManager[None]:
-    """Operations inside are said to be of the line `traceback`; with None of the line that is being executed.
+    """Operations inside get the source line `traceback`; with None, the line being executed.
 
-    Evaluators of Jaxprs give `eqn.source_info.traceback`. `name_stack` changes nothing.
+    Evaluators of Jaxprs pass `eqn.source_info.traceback`. `name_stack` is ignored.
 
     >>> info = mpijax.extend.source_info_util
     >>> with info.user_context(info.SourceInfo("model.py", 7, "step").traceback):

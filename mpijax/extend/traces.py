@@ -1,4 +1,4 @@
-"""The current trace, for interpreters of one's own and for libraries that keep state between calls."""
+"""Access to the current trace, for user-defined interpreters and for libraries with state between calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijax.transforms.batching import BatchTrace
 
 
 class TraceTag:
-    """Says which tracers belong to one use of a transformation; all tags are equal, for memoized functions' sake.
+    """Identifies the tracers of one use of a transformation. All tags are equal, so they do not affect caches.
 
     >>> mpijax.extend.core.TraceTag() == mpijax.extend.core.TraceTag()
     True
@@ -26,7 +26,7 @@ class TraceTag:
 
 
 class OpaqueTraceState:
-    """The trace that was current; two are equal if it was the same one, which lives still."""
+    """The trace that was current. Two are equal if it was the same trace, which must still be alive."""
 
     __slots__ = ("_trace", "_name")
 
@@ -45,7 +45,7 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str | None = None) -> OpaqueTraceState:
-    """What can be compared to know whether a transformation was begun or ended in between.
+    """A value to compare later, to find out whether a transformation has started or ended.
 
     >>> mpijax.extend.core.get_opaque_trace_state() == mpijax.extend.core.get_opaque_trace_state()
     True
@@ -63,7 +63,7 @@ def find_top_trace(_values: Any = ()) -> Trace:
 
 
 def set_current_trace(trace: Trace):
-    """Inside, operations go to `trace`.
+    """Inside, `trace` processes operations.
 
     >>> with mpijax.extend.core.take_current_trace() as trace, mpijax.extend.core.set_current_trace(trace):
     ...     jnp.arange(3) + 1
@@ -74,7 +74,7 @@ def set_current_trace(trace: Trace):
 
 @contextmanager
 def take_current_trace() -> Iterator[Trace]:
-    """Gives the current trace; what is done inside goes to the trace that `set_current_trace` names there.
+    """Yields the current trace. Operations inside go to the trace that `set_current_trace` sets there.
 
     >>> with mpijax.extend.core.take_current_trace() as trace:
     ...     type(trace).__name__
@@ -86,7 +86,7 @@ def take_current_trace() -> Iterator[Trace]:
 
 
 def nonempty_axis_env() -> bool:
-    """Whether names of axes are in scope.
+    """Whether axis names are in scope.
 
     >>> mpijax.extend.core.nonempty_axis_env_DO_NOT_USE()
     False
@@ -95,7 +95,7 @@ def nonempty_axis_env() -> bool:
 
 
 def unsafe_get_axis_names() -> list[Any]:
-    """The names of axes in scope, outermost first.
+    """The axis names in scope, outermost first.
 
     >>> show = lambda x: print(mpijax.extend.core.unsafe_get_axis_names_DO_NOT_USE())
     >>> mpijax.vmap(show, axis_name="i")(jnp.arange(2))
@@ -112,7 +112,7 @@ def _stack() -> Iterator[Trace]:
 
 
 def unsafe_am_i_under_a_jit() -> bool:
-    """Whether operations are being written into a program.
+    """Whether operations are being recorded in a program.
 
     >>> mpijax.extend.core.unsafe_am_i_under_a_jit_DO_NOT_USE()
     False

@@ -1,4 +1,4 @@
-"""``mpijax.interpreters``: the rules of primitives, by the names of ``jax.interpreters``."""
+"""``mpijax.interpreters``: the rules of primitives, under the names of ``jax.interpreters``."""
 
 from mpijax import missing as _missing
 from mpijax.interpreters import ad as ad

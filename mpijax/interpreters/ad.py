@@ -3,8 +3,8 @@
     primitive_jvps[p] = rule           rule(primals, tangents, **params) -> (result, tangent)
     primitive_transposes[p] = rule     rule(cotangent, *args, **params) -> a cotangent, or None, for each argument
 
-`primals` and `tangents` are tuples. Tangents and cotangents may be `Zero`. Arguments of a transpose rule to which the
-operation is linear are `UndefinedPrimal`, which has a type alone.
+`primals` and `tangents` are tuples. Tangents and cotangents may be `Zero`. In a transpose rule, linear arguments are
+`UndefinedPrimal`, which have only a type.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def add_jaxvals(x: Any, y: Any) -> Any:
 
 
 def get_primitive_transpose(p: Primitive) -> Callable:
-    """The transpose rule of a primitive, which may be one that says why there is none.
+    """The transpose rule of a primitive, or a rule that raises an explanation if there is none.
 
     >>> callable(mpijax.interpreters.ad.get_primitive_transpose(lax.neg_p))
     True
@@ -73,7 +73,7 @@ def get_primitive_transpose(p: Primitive) -> Callable:
 
 
 def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
-    """Derivatives by operand: `rule(tangent, *primals, **params)`, or None for an operand without.
+    """Set derivatives by operand: `rule(tangent, *primals, **params)`, or None for an operand without derivative.
 
     >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half")
     >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
@@ -85,7 +85,7 @@ def defjvp(primitive: Primitive, *jvprules: Callable | None) -> None:
 
 
 def defjvp2(primitive: Primitive, *jvprules: Callable | None) -> None:
-    """Derivatives by operand that read the result: `rule(tangent, result, *primals, **params)`.
+    """Set derivatives by operand that use the result: `rule(tangent, result, *primals, **params)`.
 
     >>> ad, root_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("root")
     >>> implementation, types = root_p.def_impl(jnp.sqrt), root_p.def_abstract_eval(lambda x: x)
@@ -107,7 +107,7 @@ def _by_operand(primitive, rules, reads_result, primals, tangents, **params):
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
-    """A linear primitive; `transpose_rule(cotangent, **params) -> [cotangent of each operand]`.
+    """Declare a primitive linear; `transpose_rule(cotangent, **params) -> [cotangent of each operand]`.
 
     >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half_linear")
     >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
@@ -119,7 +119,7 @@ def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
 
 
 def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
-    """A linear primitive; `transpose_rule(cotangent, *args, **params) -> [cotangent of each operand]`.
+    """Declare a primitive linear; `transpose_rule(cotangent, *args, **params) -> [cotangent of each operand]`.
 
     >>> ad, half_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("half_linear2")
     >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
@@ -136,7 +136,7 @@ def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
 
 
 def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
-    """A primitive linear in each of two operands; `rule(cotangent, x, y, **params)` gives one operand's cotangent.
+    """Declare a primitive linear in each of two operands; `rule(cotangent, x, y, **params)` gives one cotangent.
 
     >>> ad, times_p = mpijax.interpreters.ad, mpijax.extend.core.Primitive("times")
     >>> implementation, types = times_p.def_impl(lambda x, y: x * y), times_p.def_abstract_eval(lambda x, y: x)

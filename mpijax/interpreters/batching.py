@@ -1,11 +1,11 @@
-"""``mpijax.interpreters.batching``: how primitives work on batches.
+"""``mpijax.interpreters.batching``: batching rules of primitives.
 
     primitive_batchers[p] = rule         rule(args, dims, **params) -> (result, dim)
     fancy_primitive_batchers[p] = rule   rule(axis, args, dims, **params) -> (result, dim); axis has `name` and `size`
     axis_primitive_batchers[p] = rule    rule(size, name, None, args, dims, **params) -> (result, dim)
 
-`args` and `dims` are tuples. `dims` says along which axis of each argument the examples lie (None: it has none), `dim`
-the same of the result; with several results both are lists.
+`args` and `dims` are tuples. `dims` has the batch axis of each argument (None: not batched), `dim` is the batch axis of
+the result. With several results both are lists.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def broadcast(x: Any, sz: int, axis: int) -> Any:
 
 
 def defvectorized(prim: Primitive) -> None:
-    """A primitive of one operand, or of operands of equal shape, that works on each element by itself.
+    """Declare that a primitive of one operand, or of operands of equal shape, works on each element separately.
 
     >>> half_p = mpijax.extend.core.Primitive("half_vectorized")
     >>> implementation, types = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda x: x)
@@ -104,7 +104,7 @@ def defvectorized(prim: Primitive) -> None:
 
 
 def defbroadcasting(prim: Primitive) -> None:
-    """A primitive that works element by element, and takes operands with axes of size 1, and scalars, with others.
+    """Declare that a primitive works elementwise, and broadcasts operands with axes of size 1 and scalars.
 
     >>> plus_p = mpijax.extend.core.Primitive("plus")
     >>> implementation, types = plus_p.def_impl(lambda x, y: x + y), plus_p.def_abstract_eval(lambda x, y: x)
@@ -128,7 +128,7 @@ def defbroadcasting(prim: Primitive) -> None:
 
 
 def defreducer(prim: Primitive) -> None:
-    """A primitive of one operand that takes away the axes in its parameter `axes`.
+    """Declare that a primitive of one operand removes the axes in its parameter `axes`.
 
     >>> total_p = mpijax.extend.core.Primitive("total")
     >>> implementation = total_p.def_impl(lambda x, *, axes: lax.reduce_sum(x, axes))

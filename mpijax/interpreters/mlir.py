@@ -1,8 +1,8 @@
-"""``mpijax.interpreters.mlir``: what primitives are to the compiler.
+"""``mpijax.interpreters.mlir``: lowerings of primitives.
 
     register_lowering(p, lower_fun(fun, multiple_results=False))
 
-There is no MLIR here. A lowering is a function of `mpijax.numpy` and `mpijax.lax` operations, which is traced and
+mpijax does not use MLIR. A lowering is a function of `mpijax.numpy` and `mpijax.lax` operations, which is traced and
 compiled in place of the primitive, or a record of `mpijax.extend.lowering`.
 """
 
@@ -27,7 +27,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True)
 class TraceableLowering:
-    """What `lower_fun` makes."""
+    """The result of `lower_fun`."""
 
     fun: Callable
     multiple_results: bool
@@ -37,7 +37,7 @@ class TraceableLowering:
 
 
 def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering:
-    """A lowering made of a function of traced arrays, `fun(*args, **params)`.
+    """A lowering from a function of traced arrays, `fun(*args, **params)`.
 
     Args:
       multiple_results: whether `fun` returns a sequence; False for one array.
@@ -53,16 +53,16 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering
 def register_lowering(
     prim: Primitive, rule: Any, platform: str | None = None, inline: bool = True, cacheable: bool = True
 ) -> Any:
-    """Say what a primitive is to the compiler.
+    """Set the lowering of a primitive.
 
     Args:
       prim: made by `mpijax.extend.core.Primitive`.
-      rule: what `lower_fun` returns, or a record of `mpijax.extend.lowering`.
+      rule: the result of `lower_fun`, or a record of `mpijax.extend.lowering`.
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    A rule `f(context, *operands, **params)` may return operands, as those of primitives do that mark values. One that
-    makes MLIR is accepted: what needs it raises NotImplementedError.
+    A rule `f(context, *operands, **params)` may return operands, as rules of primitives that mark values do. A rule
+    that builds MLIR is accepted, but running the primitive raises NotImplementedError.
 
     >>> from mpijax.extend.core import Primitive
     >>> double_p = Primitive("doubled_by_a_lowering")
@@ -92,7 +92,7 @@ def register_lowering(
 
 @dataclass(frozen=True)
 class LoweringRuleContext:
-    """What a lowering gets before its operands: the primitive, and the types of operands and results.
+    """The first argument of a lowering: the primitive, and the types of operands and results.
 
     >>> from mpijax.interpreters import mlir
     >>> aval = mpijax.typeof(jnp.ones(2))
@@ -106,7 +106,7 @@ class LoweringRuleContext:
 
 
 def _handed_on(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> Any:
-    """What a lowering that a library has for JAX returns, if that is operands: the primitive marks values."""
+    """The result of a lowering written for JAX, if it is operands: then the primitive only marks values."""
     declared = prim.type_rule(*map(typeof, args), **params)
     avals = list(declared) if prim.multiple_results else [declared]
     try:
@@ -125,7 +125,7 @@ def _makes_mlir(prim: Primitive, rule: Callable) -> NotImplementedError:
 
 
 def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
-    """The function, which must return what the abstract evaluation says."""
+    """The function; it must return the types that abstract evaluation gives."""
 
     @functools.wraps(rule.fun)
     def lowered(*args: Any, **params: Any) -> Any:

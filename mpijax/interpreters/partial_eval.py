@@ -1,4 +1,4 @@
-"""``mpijax.interpreters.partial_eval``: programs of functions, partial evaluation, and dead code."""
+"""``mpijax.interpreters.partial_eval``: traces functions to programs, partial evaluation, and dead code elimination."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,10 +42,10 @@ def trace_to_jaxpr_dynamic(
 def trace_to_jaxpr_nounits(
     fun: WrappedFun, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
-    """Run a wrapped function of flat arguments as far as they are known; the rest as a program.
+    """Run a wrapped function of flat arguments as far as they are known; records the rest as a program.
 
-    Returns the program of the unknown arguments that computes the unknown results, the results as `PartialVal`s, and
-    the values of the program's constants. instantiate: which results to make unknown in any case.
+    Returns the program from the unknown arguments to the unknown results, the results as `PartialVal`s, and the values
+    of the program's constants. instantiate: results to make unknown in any case.
 
     >>> from mpijax.extend import linear_util
     >>> pe = mpijax.interpreters.partial_eval
@@ -60,9 +60,9 @@ def trace_to_jaxpr_nounits(
 def dce_jaxpr(
     jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[bool]]:
-    """A Jaxpr with only the used results and what they need, and which arguments it still takes.
+    """A Jaxpr reduced to the used results and the equations they need, and flags for the arguments it still takes.
 
-    instantiate: which arguments to keep in any case.
+    instantiate: arguments to keep in any case.
 
     >>> closed = mpijax.make_jaxpr(lambda x, y: (jnp.sin(x), jnp.cos(y)))(1.0, 2.0)
     >>> mpijax.interpreters.partial_eval.dce_jaxpr(closed.jaxpr, [True, False])
@@ -77,9 +77,9 @@ def dce_jaxpr(
 def dce_jaxpr_consts(
     jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[bool], list[bool]]:
-    """`dce_jaxpr` that also takes out constants: the Jaxpr, which constants it still has, and which arguments.
+    """Like `dce_jaxpr`, but also removes constants: the Jaxpr, flags for its constants, and flags for its arguments.
 
-    instantiate: which of the constants and arguments, in this order, to keep in any case.
+    instantiate: constants and arguments, in this order, to keep in any case.
 
     >>> table = jnp.arange(3.0)
     >>> closed = mpijax.make_jaxpr(lambda x, y: (x, table * y))(1.0, 2.0)
@@ -94,7 +94,7 @@ def dce_jaxpr_consts(
 
 
 def _as_slot(rule: Callable) -> Callable:
-    """JAX's rules also return which operands are used; the equation tells."""
+    """Converts a rule in JAX's form, which also returns the used operands; these follow from the equation."""
 
     def call(used_outputs: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
         if not any(used_outputs) and not pins(eqn.effects):
@@ -110,7 +110,7 @@ def _as_slot(rule: Callable) -> Callable:
 
 
 def _as_jaxs(rule: Callable) -> Callable:
-    """A rule of a slot as one of JAX's: with which operands are used, by position."""
+    """Converts a slot's rule to JAX's form, which also returns flags for the used operands."""
 
     def call(used_outputs: Sequence[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
         new = rule(list(used_outputs), eqn)

@@ -1,4 +1,4 @@
-"""``mpijax.interpreters.xla``: how primitives run outside of programs."""
+"""``mpijax.interpreters.xla``: evaluation of primitives outside programs."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
 
 
 def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
-    """Run a primitive on arrays, as a program made of its lowering. `p.def_impl(partial(apply_primitive, p))`.
+    """Run a primitive on arrays, as a program from its lowering. `p.def_impl(partial(apply_primitive, p))`.
 
     >>> mpijax.interpreters.xla.apply_primitive(lax.sin_p, jnp.zeros(2), accuracy=None)
     Array([0., 0.], dtype=float32)

@@ -1,6 +1,6 @@
-"""`jax.lax`: the operations that everything else is made of.
+"""`jax.lax`: the basic operations on which everything else is built.
 
-Nothing is loaded until a name is first used; `_MODULES` says where each name lives.
+Nothing is imported until the first use of a name; `_MODULES` lists the module of each name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small functions of jax.lax about arrays: uninitialized ones, shapes as values, dtypes, shapes of others."""
+"""Small array functions of jax.lax: uninitialized arrays, shapes as values, dtypes, shapes of other arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpijax.ops.stacking import stack
 
 
 def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array whose values do not matter; they are zeros.
+    """An array with unspecified values, which are zeros here.
 
     >>> lax.empty((2, 3), jnp.float32).shape
     (2, 3)
@@ -27,9 +27,9 @@ def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` repeated to the shape of another array, and split over Explicit mesh axes as that one is.
+    """`arr` broadcast to the shape of another array, and split over Explicit mesh axes like that array.
 
-    Raises ValueError where it does not fit.
+    Raises ValueError if the shapes do not match.
 
     >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2)))
     Array([[1, 2],
@@ -41,7 +41,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """A shape as a vector of int32.
+    """A shape as an int32 vector.
 
     >>> lax.shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
@@ -52,7 +52,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
 
 
 def dtype(x: Any) -> np.dtype:
-    """The dtype that arrays made of x have: of an array, a Python number, or a dtype.
+    """The dtype of arrays made from x: an array, a Python number, or a dtype.
 
     >>> lax.dtype(1.0), lax.dtype("int8")
     (dtype('float32'), dtype('int8'))

@@ -1,4 +1,4 @@
-"""`cond`, `switch` and `platform_dependent`: one of several functions, chosen while the program runs."""
+"""Defines `cond`, `switch` and `platform_dependent`: run one of several functions, selected at run time."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _NO_OPERAND = object()
 
 
 def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any = _NO_OPERAND) -> Any:
-    """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; only that one runs.
+    """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; runs only the selected function.
 
-    Both functions are traced. Under `vmap` with a `pred` that differs between examples both run, and the
-    results are selected. Under `shard_map` with a `pred` that varies over a mesh axis neither may
-    communicate over that axis.
+    Both functions are traced. Under `vmap` with a batched `pred`, both run, and the results are selected.
+    Under `shard_map` with a `pred` that varies over a mesh axis, neither function may communicate over that
+    axis.
 
     Args:
-      pred: a scalar; a number counts as true unless it is 0.
+      pred: a scalar; a number is true unless it is 0.
       true_fun, false_fun: functions of `operands`, which are pytrees of arrays; their results have the same
         structure, shapes and dtypes.
-      operand: in place of one positional operand, as older programs pass it.
+      operand: replaces the positional operands, for older programs with one operand.
 
     Raises:
-      TypeError: `pred` is no scalar number, or the results differ; the message says where.
-      ValueError: ranks that decide differently would communicate.
+      TypeError: if `pred` is not a scalar number, or the results differ; the message says where.
+      ValueError: if ranks that take different branches would communicate.
 
     >>> halve_or_grow = lambda x: lax.cond(x % 2 == 0, lambda: x // 2, lambda: 3 * x + 1)
     >>> halve_or_grow(6), halve_or_grow(5)
@@ -58,7 +58,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any 
     """
     if not (callable(true_fun) and callable(false_fun)):
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
-            # The form cond(pred, x_true, true_fun, x_false, false_fun) of older programs.
+            # The older form cond(pred, x_true, true_fun, x_false, false_fun).
             x_true, f_true, x_false, f_false = true_fun, false_fun, *operands
             return cond(pred, lambda x, _: f_true(x), lambda _, x: f_false(x), x_true, x_false)
         raise TypeError(
@@ -73,13 +73,13 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand: Any 
 
 
 def switch(index, branches: Sequence[Callable], *operands, operand: Any = _NO_OPERAND) -> Any:
-    """`branches[index](*operands)`, with an index out of range replaced by the nearest one; only that one runs.
+    """`branches[index](*operands)`, with `index` clamped to the valid range; runs only the selected function.
 
     All branches are traced, and return the same structure, shapes and dtypes; see `cond`.
 
     Raises:
-      TypeError: `index` is no integer scalar, or results differ.
-      ValueError: there are no branches.
+      TypeError: if `index` is not an integer scalar, or results differ.
+      ValueError: if there are no branches.
 
     >>> lax.switch(2, [lambda x: x, lambda x: x + 1, lambda x: x**2], jnp.array([3, 4]))
     Array([ 9, 16], dtype=int32)
@@ -105,16 +105,16 @@ def switch(index, branches: Sequence[Callable], *operands, operand: Any = _NO_OP
 
 
 def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable) -> Any:
-    """The result of the function for the platform on which the program runs, which is always `cpu` here.
+    """The result of the function for the platform on which the program runs, which is always `cpu`.
 
     Args:
       args: pytrees of arrays, passed to the function.
-      per_platform: functions by the name of a platform: `cpu`, `cuda`, `rocm`, `tpu`.
-      default: the function for platforms not named.
+      per_platform: functions by platform name: `cpu`, `cuda`, `rocm`, `tpu`.
+      default: the function for all other platforms.
 
     Raises:
-      TypeError: for a branch that is not a function.
-      ValueError: for the platform "gpu", which has no such name.
+      TypeError: if a branch is not a function.
+      ValueError: for the platform "gpu", which is not a valid name.
       NotImplementedError: if there is neither a function for `cpu` nor a default.
 
     >>> lax.platform_dependent(jnp.arange(3), cpu=lambda x: x + 1, default=lambda x: x)
@@ -159,7 +159,7 @@ def _operands(operands: tuple, operand: Any) -> tuple:
 
 
 def _predicate(pred: Any) -> Any:
-    """A scalar of bool; raises TypeError for what cannot decide."""
+    """The predicate as a bool scalar; raises TypeError for an invalid one."""
     if pred is None:
         raise TypeError("cond predicate is None")
     if isinstance(pred, Sequence):
@@ -187,7 +187,7 @@ def _is_concrete(x: Any) -> bool:
 def _switch(index, branches: Sequence[Callable], operands: tuple, **params) -> Any:
     if config.disable_jit.value and _is_concrete(index):
         return branches[int(index)](*operands)
-    # JAX's names of them.
+    # JAX's names of the branches.
     labels = [(f"branch{i}" if i else "branch 0", branch) for i, branch in enumerate(branches)]
     return _choose("switch", lambda: index, labels, range(len(branches)), operands, **params)
 
@@ -197,8 +197,8 @@ def _choose(
 ) -> Any:
     """Trace the functions of `labels` in the given order, and bind `cond` with them as branches.
 
-    passed: the leaves that the user passes, where the operands have values of references: branches must not close over
-    those.
+    passed: the user's leaves, where `operands` contains the values of references; branches must not close over these
+    leaves.
     """
     leaves, in_tree = tree.tree_flatten(operands)
     if has_views(leaves):
@@ -221,7 +221,7 @@ def _choose(
     for i in order[1:]:
         _check_results(name, labels[order[0]], first, labels[i], bodies[i])
     branches = _join_axes(branches)
-    # What all branches return as it came does not go through the primitive.
+    # Results that are the same argument in all branches bypass the primitive.
     sources = [row[0] if len(set(row)) == 1 else None for row in zip(*map(forwarded, branches), strict=True)]
     keep = tuple(i is None for i in sources)
     given = [*consts, *leaves]
@@ -230,7 +230,7 @@ def _choose(
 
 
 def _choose_with_refs(name: str, index: Callable, labels, order: Sequence[int], operands: tuple, **params) -> Any:
-    """`_choose` with mutable array references among the operands: their values go in and come out."""
+    """`_choose` for operands with mutable array references: passes their values in and out."""
     leaves = tree.tree_leaves(operands)
     check_aliases((), leaves, lambda: debug_info(name, labels[0][1], operands, {}))
     values, refs = values_in(operands)
@@ -241,14 +241,14 @@ def _choose_with_refs(name: str, index: Callable, labels, order: Sequence[int], 
 
 
 def _join_axes(branches: list[ClosedJaxpr]) -> list[ClosedJaxpr]:
-    """Results of all branches vary over the mesh axes over which any branch's does."""
+    """Makes each result vary, in all branches, over the mesh axes over which it varies in any branch."""
     axes = [frozenset().union(*(a.vma for a in row)) for row in zip(*(b.out_avals for b in branches), strict=True)]
     none: list[frozenset] = [frozenset()] * len(branches[0].in_avals)
     return [vary_jaxpr(b, none, axes) for b in branches]
 
 
 def _check_results(name: str, label1, body1: Body, label2, body2: Body) -> None:
-    """Raise TypeError, leaf by leaf, unless two branches return the same."""
+    """Raise TypeError, with the differing leaves, unless two branches return the same types."""
     (name1, fun1), (name2, fun2) = label1, label2
     functions = f"{name1} is {callable_location(fun1)}\n{name2} is {callable_location(fun2)}\n\n"
     if body1.out_tree != body2.out_tree:
@@ -279,7 +279,7 @@ def _check_results(name: str, label1, body1: Body, label2, body2: Body) -> None:
 
 
 def _vary_alike(name1: str, body1: Body, name2: str, body2: Body, paths) -> str:
-    """The way out where one branch returns what differs from shard to shard, and the other does not."""
+    """A hint for a result that varies between shards in one branch only."""
     pairs = list(zip(paths, body1.out_avals, body2.out_avals, strict=True))
     casts = [
         f"applying {pcast_to(wanted, have)} to the output of {name}{_at(path)}"

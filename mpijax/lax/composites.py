@@ -1,4 +1,4 @@
-"""composite: a function under a name of its own in Jaxprs, for compilers that know the name."""
+"""Defines composite: a named function that stays one operation in Jaxprs, for compilers that know the name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mpijax.transforms.ref_state import values_of
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
     """The function `decomposition` as one operation `name` of the Jaxpr; programs compute the decomposition.
 
-    Positional arguments are operands, keyword arguments attributes: values and NumPy arrays known while tracing.
+    Positional arguments are operands, keyword arguments are attributes: values and NumPy arrays known during tracing.
 
     Raises:
-      UnexpectedTracerError: an attribute is traced. ValueError: it is differentiated; `custom_jvp` or `custom_vjp`
-        around it says how.
+      UnexpectedTracerError: if an attribute is traced. ValueError: if it is differentiated; use `custom_jvp` or
+        `custom_vjp` around it.
 
     >>> twice = lax.composite(lambda x: x + x, "my.twice")
     >>> twice(jnp.arange(3))

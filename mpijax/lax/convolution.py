@@ -1,4 +1,4 @@
-"""Convolutions by other signatures: plain, transposed, as patches, and with a kernel of its own at every position."""
+"""Variants of convolutions: plain, transposed, as patches, and with a separate kernel at every position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mpijax.ops.dot import Precision, canonicalize_precision, dot_general
 from mpijax.ops.shapes import broadcast_in_dim, reshape, rev, transpose
 from mpijax.ops.window_shapes import dilated
 
-# Layouts of transposed convolutions by rank.
+# Default layouts of transposed convolutions, by rank.
 _LAYOUTS = {
     2: ("NC", "IO", "NC"), 3: ("NHC", "HIO", "NHC"), 4: ("NHWC", "HWIO", "NHWC"), 5: ("NHWDC", "HWDIO", "NHWDC"),
 }  # fmt: skip
@@ -37,7 +37,7 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without gaps and groups.
+    """`conv_general_dilated` of [N, C, ...] and [O, I, ...] without dilation and groups.
 
     >>> lax.conv(jnp.arange(5.0).reshape(1, 1, 5), jnp.array([[[1.0, 1.0]]]), (1,), "VALID")
     Array([[[1., 3., 5., 7.]]], dtype=float32)
@@ -80,17 +80,17 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
-    """A convolution that enlarges: elements of lhs are put `strides` apart.
+    """A transposed convolution, which enlarges its input: elements of lhs are placed `strides` apart.
 
     Args:
-      lhs: [N, space ..., C]. rhs: [space ..., I, O]; other layouts by `dimension_numbers`.
-      strides: by how much every spatial axis grows.
-      padding: `SAME` or `VALID` of the convolution that this one undoes, or what to pad lhs with, before and after.
-      transpose_kernel: reverse the kernel's positions and exchange its features, as the gradient of a convolution does.
-      use_consistent_padding: numbers too are the padding of the convolution that this one undoes.
+      lhs: [N, space ..., C]. rhs: [space ..., I, O]; other layouts with `dimension_numbers`.
+      strides: the factor by which each spatial axis grows.
+      padding: `SAME` or `VALID` of the forward convolution, or numbers that pad lhs before and after.
+      transpose_kernel: reverse the kernel's positions and swap its features, as in the gradient of a convolution.
+      use_consistent_padding: numbers, too, are the padding of the forward convolution.
 
     Raises:
-      ValueError: more than three spatial axes and no `dimension_numbers`; an unknown name of padding.
+      ValueError: for more than three spatial axes without `dimension_numbers`, or an unknown padding name.
 
     >>> lax.conv_transpose(jnp.array([[[1.0], [2.0]]]), jnp.ones((2, 1, 1)), (2,), "VALID")[0, :, 0]
     Array([1., 1., 2., 2.], dtype=float32)
@@ -132,10 +132,11 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """What a kernel of `filter_shape` sees at every position.
+    """The patch that a kernel of `filter_shape` reads at every position.
 
     Returns:
-      Array as of `conv_general_dilated`, whose features are the elements of the patch: features of lhs, then positions.
+      An array like that of `conv_general_dilated`. Its features are the patch elements: features of lhs, then
+      positions.
 
     >>> lax.conv_general_dilated_patches(jnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
     Array([[[0., 1., 2.],
@@ -146,7 +147,7 @@ def conv_general_dilated_patches(
     numbers = conv_dimension_numbers(lhs.shape, (1, 1, *filter_shape), dimension_numbers)
     size, features = math.prod(filter_shape), lhs.shape[numbers.lhs_spec[1]]
     shape = (size, size)
-    rows = add(broadcasted_iota(np.int32, shape, 0), np.int32(0))  # as JAX writes an identity matrix
+    rows = add(broadcasted_iota(np.int32, shape, 0), np.int32(0))  # the identity matrix as in JAX's Jaxprs
     kernel = convert_element_type(eq(rows, broadcasted_iota(np.int32, shape, 1)), lhs.dtype)
     kernel = broadcast_in_dim(kernel, (features, size, size), (1, 2))
     kernel = reshape(kernel, (features * size, 1, *filter_shape))
@@ -172,7 +173,7 @@ def conv_general_dilated_local(
     dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     precision: Any = None,
 ) -> Any:
-    """A convolution whose kernel is another one at every position.
+    """A convolution with a separate kernel at every position.
 
     Args:
       rhs: its spatial axes are the positions of the result; its input features are the elements of a patch, in the

@@ -1,7 +1,7 @@
-"""Collectives whose results are asked for later: `future = lax.psum_start(x, "i")`, ..., `future.done()`.
+"""Collectives with deferred results: `future = lax.psum_start(x, "i")`, ..., `future.done()`.
 
-The compiler starts each exchange when its operands are ready, and waits where the result is first read. So these are
-the collectives themselves; a program may say with `done()` where it expects to wait.
+The compiler starts each exchange when its operands are ready, and waits at the first use of the result. So these are
+the ordinary collectives; `done()` documents where a program expects to wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpijax.ops.collectives import all_gather, all_to_all, ppermute, psum, psum_
 
 
 class Future:
-    """The result of a collective that has been started; a pytree.
+    """The result of a started collective; a pytree.
 
     >>> mpijax.vmap(lambda x: lax.psum_start(x, "i").done(), axis_name="i")(jnp.arange(3))
     Array([3, 3, 3], dtype=int32)
@@ -47,7 +47,7 @@ def _started(collective: Callable) -> Callable[..., Future]:
     return start
 
 
-# The arguments of each after its operand.
+# Further arguments of each function, after its operand.
 _EXAMPLES = {
     "all_gather": '"i"',
     "all_to_all": '"i", 0, 0',

@@ -1,4 +1,4 @@
-"""Solutions of equations, differentiated by the implicit function theorem: `custom_linear_solve`, `custom_root`."""
+"""Defines `custom_linear_solve` and `custom_root`: solutions with derivatives by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["custom_linear_solve", "custom_root"]
 
 
 def _traced(fun: Callable, what: str, *args: Any) -> tuple[ClosedJaxpr, list[Any], Any]:
-    """The Jaxpr of `fun`, what it closes over as leading arguments; these values; the result's structure."""
+    """The Jaxpr of `fun` with closed-over values as leading arguments; these values; the structure of the result."""
     flat = FlatFun(fun, tree.tree_structure((args, {})))
     avals = [typeof(x) for x in tree.tree_leaves(args)]
     jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info(what, fun, args, {}))
@@ -64,15 +64,15 @@ def custom_linear_solve(
     """`solve(matvec, b)`, the x with `matvec(x) == b`, differentiated as the solution of that equation.
 
     Args:
-      matvec: a linear function of pytrees like `b`; what it closes over is differentiated too.
+      matvec: a linear function of pytrees like `b`; the derivative includes the values it closes over.
       b: the right-hand side.
       solve: `(matvec, b) -> x`, or `(x, aux)` with `has_aux`; it need not be differentiable.
       transpose_solve: the same for the transpose of `matvec`; reverse mode needs it.
-      symmetric: `matvec` is its own transpose, and `solve` solves for both.
+      symmetric: `matvec` is its own transpose, and `solve` is used for both.
 
     Raises:
-      TypeError: when a function returns another structure than `b` has; in reverse mode without `transpose_solve`.
-      ValueError: when it returns other shapes.
+      TypeError: if a function returns another structure than that of `b`; in reverse mode without `transpose_solve`.
+      ValueError: if it returns other shapes.
 
     >>> halve = lambda matvec, b: b / 2
     >>> solve = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, halve, transpose_solve=halve)
@@ -122,7 +122,7 @@ def custom_linear_solve(
 
 
 class _RootTuple(NamedTuple):
-    """Something for each of the three functions of a root search."""
+    """One item for each of the three functions of a root search."""
 
     f: Any
     solve: Any
@@ -136,15 +136,15 @@ def custom_root(
     tangent_solve: Callable[[Callable, Any], Any],
     has_aux: bool = False,
 ) -> Any:
-    """`solve(f, initial_guess)`, an x with `f(x) == 0`, differentiated by what `f` closes over.
+    """`solve(f, initial_guess)`, an x with `f(x) == 0`, differentiable by the values that `f` closes over.
 
     Args:
-      f: a function of pytrees like `initial_guess`, returning the same.
+      f: a function of pytrees like `initial_guess`, which returns the same structure.
       solve: `(f, initial_guess) -> x`, or `(x, aux)` with `has_aux`; it need not be differentiable.
-      tangent_solve: `(g, y) -> x` with `g(x) == y`, for g the linearization of `f` at the root.
+      tangent_solve: `(g, y) -> x` with `g(x) == y`, where g is the linearization of `f` at the root.
 
     Raises:
-      TypeError: when a function returns another structure than `initial_guess` has.
+      TypeError: if a function returns another structure than that of `initial_guess`.
 
     >>> newton = lambda f, x: lax.fori_loop(0, 9, lambda i, x: x - f(x) / mpijax.grad(f)(x), x)
     >>> linear = lambda g, y: y / g(jnp.float32(1))

@@ -1,4 +1,4 @@
-"""`jax.lax.linalg`: factorizations, eigenvalues, triangular and tridiagonal systems. Loaded when first used."""
+"""`jax.lax.linalg`: factorizations, eigenvalues, triangular and tridiagonal systems. Imported at first use."""
 
 from __future__ import annotations
 

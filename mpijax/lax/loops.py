@@ -1,4 +1,4 @@
-"""`scan` and `map`: loops over the leading axis of arrays."""
+"""Defines `scan` and `map`: loops over the leading axis of arrays."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> tuple[Any, Any]:
-    """Apply a function to the slices of arrays one after the other, carrying a value along.
+    """Apply a function to the slices of arrays one after the other, carrying a value.
 
-    Like this loop, for pytrees, as one operation that is traced and compiled once:
+    Equivalent to this loop, for pytrees, as one operation that is traced and compiled once:
 
         carry, ys = init, []
         for x in xs:
@@ -54,19 +54,19 @@ def scan(
 
     Args:
       f: `(carry, x) -> (carry, y)`. The carry keeps its structure, shapes and dtypes.
-      init: the carry of the first turn.
-      xs: arrays with a common leading axis, of which each turn gets a slice; None if there are none.
-      length: number of turns, where `xs` does not say it.
-      reverse: go from the last slice to the first; results stay at the places of their slices.
-      unroll: how many turns the compiled loop takes at once; True or 0: all of them.
-      _split_transpose: accepted as in JAX; there is one way to transpose.
+      init: the carry of the first iteration.
+      xs: arrays with a common leading axis; each iteration gets a slice. None if there are none.
+      length: number of iterations, if `xs` does not determine it.
+      reverse: iterate from the last slice to the first; results keep the positions of their slices.
+      unroll: number of iterations in one iteration of the compiled loop; True or 0: all of them.
+      _split_transpose: accepted for compatibility with JAX, without effect.
 
     Returns:
       The last carry, and the `y`s stacked along a new leading axis of size `length`.
 
     Raises:
       TypeError: if `f` is not callable, does not return a pair, or changes the carry's type.
-      ValueError: if leading axes or `length` disagree, or neither gives the number of turns.
+      ValueError: if leading axes or `length` disagree, or neither gives the number of iterations.
 
     >>> lax.scan(lambda total, x: (total + x, total * x), 0, jnp.array([1, 2, 3]))
     (Array(6, dtype=int32), Array([0, 2, 9], dtype=int32))
@@ -113,7 +113,7 @@ def _sliced(aval: ShapedArray) -> ShapedArray:
 
 
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
-    """`scan` where `f` writes to references from outside: their values are carried."""
+    """`scan` for `f` that writes to outside references: carries their values."""
     explicit = state_passing(f, written)
     turn = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
     (values, carry), ys = scan(turn, (values_of(written), init), xs, length, reverse, unroll)
@@ -121,7 +121,7 @@ def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, re
     return carry, ys
 
 
-# The bodies of scans that carry the values of references, by function of values.
+# Bodies of scans that carry the values of references, by the function of values.
 _carrying: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
 
 
@@ -131,7 +131,7 @@ def _pair_carried(result):
 
 
 def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
-    """`scan` over the slices of references: what a turn leaves in its slice is stacked."""
+    """`scan` over the slices of references: stacks the final values of the slices."""
     check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
         raise ValueError(
@@ -151,7 +151,7 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
 
 
 def _carry_tree(body: Body) -> Any:
-    """The structure of the first of the pair that the body returns."""
+    """The structure of the first element of the pair that the body returns."""
     parts = tree.treedef_children(body.out_tree)
     if len(parts) != 2:
         got = tree.tree_unflatten(body.out_tree, body.out_avals)
@@ -196,7 +196,7 @@ def _scan_length(xs: list[Any], length: Any) -> int:
 
 
 def _turns_at_once(unroll: Any, length: int) -> int:
-    """The parameter `unroll`: True means all turns, False one; 0 is kept, and means all."""
+    """The parameter `unroll`: True means all iterations, False one; 0 is kept, and means all."""
     if isinstance(unroll, Tracer):
         raise errors.ConcretizationTypeError(
             unroll, "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."
@@ -229,7 +229,7 @@ def _python_scan(f, init, xs, length: int, reverse: bool):
 def _bind(body: Body, init: list[Any], xs: list[Any], length: int, reverse: bool, unroll: int):
     """The last carry and the stacked results.
 
-    A carry that every turn hands on as it is becomes a const, and an x that is returned as a y
+    A carry that every iteration returns unchanged becomes a const. An x that is returned as a y
     is not copied.
     """
     n = len(body.consts)
@@ -255,10 +255,10 @@ def _as_array(x: Any) -> Any:
 
 @memo_on_jaxpr
 def _without_forwarding(closed: ClosedJaxpr, num_consts: int, num_carry: int):
-    """The body without carries and ys that are arguments as they are.
+    """The body without carries and ys that are unchanged arguments.
 
-    Returns it, with those carries as leading consts; which carries they are; and for each y the
-    number of the x that it is, or None.
+    Returns it with those carries as leading consts, a flag for each carry, and for each y the number
+    of the x that it equals, or None.
     """
     jaxpr = closed.jaxpr
     consts, carry, xs = split(jaxpr.invars, num_consts, num_carry)
@@ -283,11 +283,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Args:
       f: a function of a slice along the leading axis of each array in `xs`.
       xs: arrays with a common leading axis.
-      batch_size: vectorize over this many slices in each turn; what remains at the end is done
-        by itself. 0: all at once, as `vmap` does.
+      batch_size: vectorize over this many slices in each iteration; the remainder is processed
+        separately. 0: all at once, as in `vmap`.
 
     Returns:
-      Results with a new leading axis of the size of that of `xs`.
+      Results with a new leading axis of the same size as that of `xs`.
 
     >>> lax.map(lambda x: x**2, jnp.arange(4))
     Array([0, 1, 4, 9], dtype=int32)
@@ -321,5 +321,5 @@ def _rows(x: Any, start: int, stop: int) -> Any:
 
 
 def _joined(x: Any) -> Any:
-    """The two leading axes as one."""
+    """Merges the two leading axes."""
     return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))

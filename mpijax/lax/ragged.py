@@ -1,4 +1,4 @@
-"""Products of ragged arrays: consecutive groups of rows, whose sizes are values."""
+"""Products of ragged arrays: consecutive groups of rows whose sizes are values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mpijax.ops.shapes import broadcast_in_dim, transpose
 
 @dataclasses.dataclass(frozen=True)
 class RaggedDotDimensionNumbers:
-    """Which axes a ragged product contracts, repeats and divides into groups.
+    """The axes that a ragged product contracts, batches and divides into groups.
 
     Attributes:
-      dot_dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, as of `dot_general`.
+      dot_dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, as in `dot_general`.
       lhs_ragged_dimensions: the one axis of the left operand that consists of groups.
-      rhs_group_dimensions: the axis of the right operand with an entry for each group, where there is one.
+      rhs_group_dimensions: the axis of the right operand with an entry for each group, if there is one.
 
     >>> rows = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
     >>> lax.ragged_dot_general(jnp.ones((3, 2)), jnp.ones((2, 2, 1)), jnp.array([1, 2]), rows)
@@ -52,7 +52,7 @@ _ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 
 
 class _Kind(enum.Enum):
-    """What the ragged axis of the left operand is in the product."""
+    """The role of the left operand's ragged axis in the product."""
 
     KEPT = "noncontracting"
     CONTRACTED = "contracting"
@@ -68,13 +68,13 @@ def ragged_dot(
     group_offset: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Multiply groups of rows by a matrix each: rows of group i by `rhs[i]`. Rows beyond the groups give zeros.
+    """Multiply groups of rows by one matrix each: rows of group i by `rhs[i]`. Rows beyond the groups give zeros.
 
     Args:
       lhs: (m, k).
       rhs: (g, k, n).
-      group_sizes: (g,) integers; the groups lie one after the other.
-      precision, preferred_element_type, out_sharding: as of `dot_general`.
+      group_sizes: (g,) integers; the groups are consecutive.
+      precision, preferred_element_type, out_sharding: as in `dot_general`.
 
     Returns:
       (m, n).
@@ -99,20 +99,20 @@ def ragged_dot_general(
     group_offset: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """A product of arrays one of whose axes consists of groups, of sizes that are values.
+    """A product of arrays in which one axis consists of groups, whose sizes are values.
 
     Batch axes b, contracted axes k, other axes m and n as in `dot_general`; g groups. The ragged axis of `lhs` is
 
-    - one of m: [b, m, k] x [g, b, k, n] -> [b, m, n], where `rhs_group_dimensions` says which axis g is;
+    - one of m: [b, m, k] x [g, b, k, n] -> [b, m, n], where `rhs_group_dimensions` is the axis g;
     - one of k: [b, m, k] x [b, k, n] -> [g, b, m, n], each group's sum of products;
-    - one of b: [b, m, k] x [b, k, n] -> [b, m, n], which is `dot_general`.
+    - one of b: [b, m, k] x [b, k, n] -> [b, m, n], the same as `dot_general`.
 
     Args:
-      group_sizes: (g,) integers, or with the axes of `lhs` that stand before the ragged one in front.
-      precision, preferred_element_type, out_sharding: as of `dot_general`.
+      group_sizes: (g,) integers, optionally with the axes of `lhs` before the ragged one as leading axes.
+      precision, preferred_element_type, out_sharding: as in `dot_general`.
 
     Raises:
-      TypeError: axes or shapes do not fit. NotImplementedError: `group_offset`, which JAX declares and refuses too.
+      TypeError: if axes or shapes do not match. NotImplementedError: for `group_offset`, which JAX also rejects.
 
     >>> rows = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
     >>> lax.ragged_dot_general(jnp.ones((3, 2)), jnp.ones((2, 2, 4)), jnp.array([1, 2]), rows).shape
@@ -167,7 +167,7 @@ def _kind(ndim: int, numbers: RaggedDotDimensionNumbers) -> tuple[_Kind, int]:
 def _axes_before(
     kind: _Kind, ragged: int, ndim: int, batch: Sequence[int], contract: Sequence[int]
 ) -> tuple[int, ...]:
-    """The axes that group sizes may depend on: those of the batch, and those of the ragged one's kind before it."""
+    """The axes that group sizes may depend on: batch axes, and axes of the ragged axis's kind before it."""
     if kind is _Kind.BATCH:
         return tuple(batch[: batch.index(ragged)])
     kept = [i for i in range(ndim) if i not in batch and i not in contract]
@@ -212,7 +212,7 @@ def _check_groups(groups: int, kind: _Kind, other: tuple[int, ...], numbers: Rag
 
 
 def _by_group(x: Any, sizes: Any, ragged: int, prefix: tuple[int, ...]) -> Any:
-    """(g, *x.shape): x for every group, with zeros outside of it."""
+    """(g, *x.shape): x for every group, with zeros outside the group."""
     ndim = typeof(sizes).ndim
     ends = cumsum(sizes, axis=ndim - 1)
     starts = sub(ends, sizes)

@@ -1,4 +1,4 @@
-"""Exchanges of ragged arrays: consecutive groups of rows, whose sizes are values."""
+"""Exchanges of ragged arrays: consecutive groups of rows whose sizes are values."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def ragged_all_to_all(
     axis_name: Any,
     axis_index_groups: Any = None,
 ) -> Any:
-    """Slices of rows of `operand` go to the shards, at places of `output` that the sender says.
+    """Sends slices of rows of `operand` to the shards, to positions in `output` that the sender chooses.
 
     Slice i, `operand[input_offsets[i]:][:send_sizes[i]]`, is written by shard `i // (N // size)` at its row
-    `output_offsets[i]`, N being the length of the four integer vectors. Rows nobody writes stay as in `output`.
+    `output_offsets[i]`, where N is the length of the four integer vectors. All other rows are those of `output`.
 
-    Sizes are values, so that no message can be shorter than the operand: communicates an allgather of `operand` and
-    of the vectors. Where sizes are known while tracing, `mpijax.mpi.alltoallv` sends just them.
+    Sizes are values, so no message can be shorter than the operand: communicates an allgather of `operand` and of the
+    vectors. If sizes are known during tracing, `mpijax.mpi.alltoallv` sends only the slices.
 
     Args:
       operand: (m, ...).
       output: (n, ...), of the same dtype and further axes.
-      recv_sizes: what the slices received measure; they follow from the senders' `send_sizes`, and are not read.
+      recv_sizes: the sizes of received slices; not read, because the senders' `send_sizes` determine them.
 
     Raises:
-      ValueError: shapes or dtypes do not fit.
+      ValueError: if shapes or dtypes do not match.
 
     >>> mesh, all_rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
     >>> move = lambda rows: lax.ragged_all_to_all(
@@ -73,13 +73,13 @@ def ragged_all_to_all(
 
 
 def _ranks(axis_index_groups: Any, axis_sizes: tuple) -> int:
-    """How many shards exchange."""
+    """The number of shards that exchange."""
     return math.prod(n for _, n in axis_sizes) if axis_index_groups is None else len(axis_index_groups[0])
 
 
 def _exchanged(operand, output, input_offsets, send_sizes, output_offsets, _recv_sizes, *, axis_name, axis_index_groups,
                axis_sizes):  # fmt: skip
-    """By gathering all rows and taking from them what is for this shard."""
+    """Gathers all rows and selects those for this shard."""
     size = _ranks(axis_index_groups, axis_sizes)
     count = typeof(input_offsets).shape[0]
     gather = lambda x: all_gather(x, axis_name, axis_index_groups=axis_index_groups)
@@ -99,7 +99,7 @@ def _exchanged(operand, output, input_offsets, send_sizes, output_offsets, _recv
 
 
 def _position(axis_name: Any, groups: Any) -> Any:
-    """This shard's place among those it exchanges with."""
+    """This shard's position among the shards it exchanges with."""
     if groups is None:
         return axis_index(axis_name)
     places = np.zeros(axis_size(axis_name), np.int32)
@@ -109,7 +109,7 @@ def _position(axis_name: Any, groups: Any) -> Any:
 
 
 def _check_exchange(operand: Any, output: Any, vectors: list[Any], size: int) -> int:
-    """The length of the vectors."""
+    """The length of the vectors. Raises ValueError for operands that do not match."""
     if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
         raise ValueError(
             "ragged_all_to_all: operand and output must have the same dtype and the same axes after the first, got "
@@ -131,7 +131,7 @@ def _check_exchange(operand: Any, output: Any, vectors: list[Any], size: int) ->
 
 
 def _written(result: Any, rows: Any, start: Any, length: Any, target: Any) -> Any:
-    """`result` with `length` of the rows from `start` at its row `target`."""
+    """`result` with `length` rows from `start` written at row `target`."""
     shape, available = typeof(result).shape, typeof(rows).shape[0]
     if not available:
         return result
@@ -148,12 +148,12 @@ def _written(result: Any, rows: Any, start: Any, length: Any, target: Any) -> An
 
 def _type(operand, output, *vectors, axis_name, axis_index_groups, axis_sizes):
     for name in axis_name:
-        axis_size(name)  # raises where it is not in scope
+        axis_size(name)  # raises if it is not in scope
     return ShapedArray(output.shape, output.dtype)
 
 
 def _jvp(primals, tangents, **params):
-    """Linear in the rows sent and in those that stay."""
+    """Linear in the sent rows and in the rows of `output` that remain."""
     out = ragged_all_to_all_p.bind(*primals, **params)
     if all(type(t) is Zero for t in tangents[:2]):
         return out, Zero.of_primal(out)
@@ -161,7 +161,7 @@ def _jvp(primals, tangents, **params):
 
 
 def _transpose(ct, *args, **params):
-    """Rows go back to where they came from, in sums; those that nobody wrote keep their cotangent."""
+    """Returns the cotangents of sent rows to their senders, summed. Rows that nobody wrote keep their cotangent."""
     if type(ct) is Zero:
         return [Zero(x.aval) if is_linear(x) else None for x in args]
     avals = [x.aval if is_linear(x) else typeof(x) for x in args]
@@ -170,13 +170,13 @@ def _transpose(ct, *args, **params):
 
 
 def _batch(axis, args, dims, **params):
-    """Example by example where the vectors differ, else at once: as the exchange of all examples' rows."""
+    """Batches the gathers and writes that define the exchange."""
     [out], [d] = batch_flat(lambda *xs: [_exchanged(*xs, **params)], axis, args, dims)
     return out, d
 
 
 def _pretty(eqn, _names):
-    """The sizes are those of the axes in scope."""
+    """Omits the sizes, which are those of the axes in scope."""
     return sorted((k, v) for k, v in eqn.params.items() if k != "axis_sizes")
 
 

@@ -1,4 +1,4 @@
-"""scaled_dot: products of narrow floats with a scale for each block of the contracted axes."""
+"""Defines scaled_dot: products of narrow floats with a scale for each block of the contracted axes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def scaled_dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`dot_general` of `lhs * lhs_scale` and `rhs * rhs_scale`, computed in float32 (float64 where asked for).
+    """`dot_general` of `lhs * lhs_scale` and `rhs * rhs_scale`, computed in float32 (float64 on request).
 
     Args:
       lhs, rhs: of equal rank, at least 2.
-      lhs_scale, rhs_scale: the operand's shape, but a divisor of its size, at most half of it, along contracted axes:
-        each scale is for a block of elements. None: no scale.
-      dimension_numbers: as of `dot_general`; a product of (stacks of) matrices if None.
+      lhs_scale, rhs_scale: have the operand's shape, but along contracted axes a divisor of its size, at most half of
+        it: each scale applies to a block of elements. None: no scale.
+      dimension_numbers: as in `dot_general`; a product of (batches of) matrices if None.
       preferred_element_type: dtype of the result; bfloat16 if None.
 
     Raises:
-      TypeError: ranks or shapes do not fit.
+      TypeError: if ranks or shapes do not match.
 
     >>> x, scales = jnp.ones((2, 8)), jnp.array([[1.0, 3.0], [2.0, 0.0]])
     >>> lax.scaled_dot(x, jnp.ones((8, 1)), lhs_scale=scales, preferred_element_type=jnp.float32)

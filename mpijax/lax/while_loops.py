@@ -1,4 +1,4 @@
-"""`while_loop` and `fori_loop`: a function applied again and again to what it returns."""
+"""Defines `while_loop` and `fori_loop`: apply a function repeatedly to its own result."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ from mpijax.transforms.ref_state import has_refs, made_of, state_passing, values
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
-    """Apply `body_fun` as long as `cond_fun` holds.
+    """Apply `body_fun` while `cond_fun` holds.
 
-    Like this loop, for pytrees, as one operation that is traced and compiled once:
+    Equivalent to this loop, for pytrees, as one operation that is traced and compiled once:
 
         val = init_val
         while cond_fun(val):
             val = body_fun(val)
         return val
 
-    Under `vmap` with a condition that differs between examples the loop runs until it is false for all
-    of them; examples that are done keep their values. Under `shard_map` with a condition that varies
-    over a mesh axis the loop may not communicate over that axis. There is no reverse-mode derivative,
-    because the number of turns is not known; `fori_loop` with Python integers, and `scan`, have one.
+    Under `vmap` with a condition that differs between examples, the loop runs until the condition is false
+    for all of them; finished examples keep their values. Under `shard_map` with a condition that varies over
+    a mesh axis, the loop may not communicate over that axis. There is no reverse-mode derivative, because the
+    number of iterations is unknown; `fori_loop` with Python integers, and `scan`, have one.
 
     Args:
       cond_fun: `val -> bool scalar`.
       body_fun: `val -> val`, of the same structure, shapes and dtypes.
-      init_val: the first value.
+      init_val: the initial value.
 
     Raises:
-      TypeError: a function is none, `cond_fun` returns no bool scalar, or `body_fun` changes the type.
+      TypeError: if a function is not callable, `cond_fun` does not return a bool scalar, or `body_fun` changes the
+      type.
 
     >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, 1)
     Array(128, dtype=int32, weak_type=True)
@@ -60,7 +61,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         try:
             return _python_while(cond_fun, body_fun, init_val)
         except errors.ConcretizationTypeError:
-            pass  # vmap's values, say, cannot decide in Python: the primitive does it
+            pass  # Python cannot decide traced conditions, as under vmap: the primitive does
     leaves, in_tree = tree.tree_flatten(init_val)
     if has_refs(leaves):
         raise ValueError(
@@ -75,14 +76,14 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
 
 def _written(cond_fun, body_fun, types) -> tuple[Ref, ...]:
-    """The mutable array references from outside that the loop writes to."""
+    """The outside mutable array references that the loop writes."""
     if trace_body(cond_fun, (types,), "while_cond").written:
         raise NotImplementedError("while_loop: cond_fun writes to a mutable array reference: write in body_fun.")
     return trace_body(body_fun, (types,), "while_body").written
 
 
 def _while_writing(cond_fun, body_fun, written: Sequence[Ref], init_val: Any) -> Any:
-    """`while_loop` where `body_fun` writes to references from outside: their values are carried."""
+    """`while_loop` for `body_fun` that writes to outside references: carries their values."""
     cond, body = state_passing(cond_fun, written), state_passing(body_fun, written)
     going = made_of(cond, _conditions, lambda fun: lambda carry: fun()(*carry)[1])
     turn = made_of(body, _turns, lambda fun: lambda carry: fun()(*carry))
@@ -103,7 +104,7 @@ def _python_while(cond_fun, body_fun, init_val):
 
 
 def _traced(cond_fun, body_fun, leaves: list[Any], in_tree) -> tuple[list[Any], Body, Body]:
-    """The carry, promoted to what the loop makes of it, and the traced functions."""
+    """The carry, promoted to the types that the loop gives, and the traced functions."""
     leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
     if len(body.out_avals) == len(leaves):
         leaves, changed = promote_weak(leaves, body.out_avals)
@@ -127,7 +128,7 @@ def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[list[Any], Body, B
 
 
 def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
-    """Make carries vary over the mesh axes over which they come out, and over which the number of turns varies."""
+    """Make carries vary over the mesh axes over which the body's results, and the number of iterations, vary."""
     while True:
         turns = cond.out_avals[0].vma
         axes = [typeof(x).vma | a.vma | turns for x, a in zip(leaves, body.out_avals, strict=True)]
@@ -139,7 +140,7 @@ def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
 
 
 def _bind(cond: Body, body: Body, init: list[Any]) -> list[Any]:
-    """The last carry. What the body hands on as it is, and the condition does not read, becomes a constant of it."""
+    """The last carry. Carries that the body returns unchanged, and the condition does not read, become constants."""
     n = len(body.consts)
     changing = [source != n + i for i, source in enumerate(forwarded(body.jaxpr))]
     cond_jaxpr, body_jaxpr, body_consts = cond.jaxpr, body.jaxpr, body.consts
@@ -167,18 +168,18 @@ def fori_loop(
 ) -> Any:
     """Apply `body_fun(i, val)` for i from `lower` up to, but not including, `upper`.
 
-    With bounds that are known while tracing this is a `scan`, which has a reverse-mode derivative; with
-    traced bounds it is a `while_loop`, which has none. No turn if `upper <= lower`.
+    If the bounds are known during tracing, this is a `scan`, which has a reverse-mode derivative; with
+    traced bounds it is a `while_loop`, which has none. No iterations if `upper <= lower`.
 
     Args:
       lower, upper: integers of one dtype, or one of them a Python integer.
       body_fun: `(i, val) -> val`, of the same structure, shapes and dtypes.
-      init_val: the first value.
-      unroll: how many turns the compiled loop takes at once, True for all of them; for known bounds only.
+      init_val: the initial value.
+      unroll: number of iterations in one iteration of the compiled loop, True for all; for known bounds only.
 
     Raises:
-      TypeError: bounds of two dtypes, `body_fun` is not a function, or changes the type.
-      ValueError: `unroll` with traced bounds.
+      TypeError: if the bounds have two dtypes, or `body_fun` is not a function or changes the type.
+      ValueError: for `unroll` with traced bounds.
 
     >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int32, weak_type=True)
@@ -201,7 +202,7 @@ def fori_loop(
 
 
 def _bounds_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
-    """The loop counter's dtype; raises TypeError when the bounds do not go together."""
+    """The loop counter's dtype; raises TypeError if the bounds have incompatible dtypes."""
     if lower.dtype == upper.dtype:
         return lower.dtype
     signed = all(dtypes.issubdtype(a.dtype, np.signedinteger) for a in (lower, upper))
@@ -229,7 +230,7 @@ def _below(carry):
     return lt(i, upper)
 
 
-# The functions made of a loop's body, kept as long as it lives: so its second loop is traced no more.
+# Functions derived from a loop's body, cached while the body lives, so that a second loop is not traced again.
 _scan_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
 _while_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
 

@@ -1,6 +1,6 @@
-"""The operations: each module defines primitives with their rules, and the functions of `mpijax.lax`.
+"""Defines the operations. Each module has primitives with their rules, and functions of `mpijax.lax`.
 
-Rules may refer to primitives of other modules by name: `core.registry` loads all of them where one is missing.
+A rule may refer to primitives of other modules by name: if one is missing, `core.registry` imports all modules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """The functions of `jax.ops`, which lie above: sums, products and extrema by groups."""
+    """The functions of `jax.ops`, from an upper layer: segment sums, products, maxima and minima."""
     if name not in __all__:
         raise AttributeError(f"module 'mpijax.ops' has no attribute {name!r}")
     return getattr(importlib.import_module("mpijax.numpy.segments"), name)

@@ -1,4 +1,4 @@
-"""How exact a transcendental function is asked to be."""
+"""Options for the accuracy of transcendental functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class AccuracyMode(enum.Enum):
-    """HIGHEST: as exact as there is; DEFAULT: as fast. mpijax has one implementation of each function.
+    """HIGHEST: the most accurate implementation; DEFAULT: the fastest. mpijax has one implementation of each function.
 
     >>> lax.sin(jnp.array([0.0]), accuracy=lax.AccuracyMode.HIGHEST)
     Array([0.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Operations that differentiation itself uses: sums of tangents, and the stop of derivatives."""
+"""Operations of differentiation itself: sums of tangents, and `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _add_any_batch(axis, args, dims):
     return add_any_p.bind(x, y), dim
 
 
-# Tangents and cotangents that reach one value by several ways are added with this, so that Jaxprs tell
-# such sums from the program's own.
+# Adds tangents or cotangents of one value that come from several uses. A separate primitive, so that Jaxprs
+# distinguish these sums from the program's own.
 add_any_p = elementwise(
     "add_any",
     ANY,
@@ -45,7 +45,7 @@ add_any_p = elementwise(
 
 
 def stop_gradient(x: Any) -> Any:
-    """The identity, with derivative zero. Works on trees.
+    """The identity, with derivative zero. Works on pytrees.
 
     >>> mpijax.grad(lambda x: x * lax.stop_gradient(x))(jnp.float32(3))
     Array(3., dtype=float32)

@@ -1,4 +1,4 @@
-"""approx_max_k, approx_min_k: on CPUs the exact largest and smallest elements, as in JAX."""
+"""Defines approx_max_k and approx_min_k. On CPUs, as in JAX, they return the exact largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def approx_max_k(
 ) -> tuple[Any, Any]:
     """The k largest floats along an axis, in descending order, and their positions (int32).
 
-    `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here nothing is missed. With
-    `aggregate_to_topk=False` there are as many as a TPU would leave, k or more, the k largest first.
+    `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here the result is exact. With
+    `aggregate_to_topk=False` the result has the number of elements that a TPU would return: k or more, the k largest
+    first.
 
     Raises:
-      ValueError: k is not between 1 and the axis' size, or the operand has no floats, or a recall target outside of
-        (0, 1], or a `reduction_input_size_override` below the axis' size.
+      ValueError: k is not between 1 and the axis' size, the operand is not floating-point, the recall target is outside
+        (0, 1], or `reduction_input_size_override` is below the axis' size.
 
     >>> lax.approx_max_k(jnp.array([3.0, 9.0, 5.0]), 2)
     (Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32))
@@ -76,7 +77,7 @@ def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_overrid
 def _count(
     shape, *, k, reduction_dimension, aggregate_to_topk, recall_target, reduction_input_size_override, **_params
 ) -> int:
-    """How many elements are left: k, or what a TPU's windows leave (Chern et al., arXiv:2206.14286)."""
+    """The number of results: k, or the number that a TPU's windows give (Chern et al., arXiv:2206.14286)."""
     n, tile = shape[reduction_dimension], 1024 if len(shape) == 1 else 128
     if aggregate_to_topk:
         return k

@@ -1,4 +1,4 @@
-"""`lax.associative_scan`: running combinations of trees of arrays by any associative function."""
+"""Defines `lax.associative_scan`: prefix combinations of pytrees of arrays with any associative function."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mpijax.ops.slicing import concatenate, slice_p
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Combine the elements along an axis with all those before them; with all those after them if `reverse`.
+    """Combine each element along an axis with all elements before it; with all elements after it if `reverse`.
 
     Args:
-      fn: `(tree, tree) -> tree` of arrays like `elems`, of any size along `axis`; it combines element by element
-        along that axis (`vmap` makes such a function of one for single elements), and must be associative. It is
-        called about 2 log2(n) times.
+      fn: an associative function `(tree, tree) -> tree` of arrays like `elems`, of any size along `axis`. It combines
+        element by element along that axis; `vmap` makes such a function from one for single elements. It is called
+        about 2 log2(n) times.
       elems: a tree of arrays with the same size n along `axis`.
 
     Returns:
@@ -60,10 +60,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 
 def prefixes(combine: Callable[[list, list], list], xs: list, axis: int) -> list:
-    """Running combinations of lists of arrays in O(log n) steps.
+    """Prefix combinations of lists of arrays in O(log n) steps.
 
-    Neighbours are combined, the scan of these pairs gives the odd results, and one more combination each the
-    even ones.
+    Combines neighbours; the scan of these pairs gives the odd results. Each even result takes one more
+    combination.
     """
     n = shape_of(xs[0])[axis]
     if isinstance(n, DimExpr):
@@ -86,7 +86,7 @@ def _along(x: Any, axis: int, start: int, limit: int, stride: int) -> Any:
 
 
 def _interleaved(even: Any, odd: Any, axis: int, tail: int) -> Any:
-    """Elements of both in turn; `even` has `tail` elements more."""
+    """Alternating elements of both; `even` has `tail` elements more."""
 
     def spread(v, before, after):
         config = [(before, after, 1) if d == axis else (0, 0, 0) for d in range(len(shape_of(v)))]

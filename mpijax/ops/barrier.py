@@ -1,4 +1,4 @@
-"""optimization_barrier: the identity on a tree, which keeps its values apart from equal ones computed elsewhere."""
+"""Defines optimization_barrier: the identity on a pytree, which the compiler does not merge with equal values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mpijax.transforms.zeros import instantiate
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """The same tree of values. In a Jaxpr what uses the result is seen to depend on all of them.
+    """The same pytree. In a Jaxpr, every user of the result depends on all of its values.
 
-    The order of communication and callbacks never depends on it: that is the order of the source.
+    It does not affect the order of communication and callbacks, which is always the order of the source.
 
     >>> lax.optimization_barrier((jnp.arange(2), jnp.ones(1)))
     (Array([0, 1], dtype=int32), Array([1.], dtype=float32))

@@ -1,4 +1,4 @@
-"""Arithmetic of two operands of one dtype; shapes are equal, or one is a scalar, or sizes are 1."""
+"""Binary arithmetic on operands of one dtype. Shapes are equal, or one operand is a scalar, or sizes are 1."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mpijax.ops.rules import broadcast_shapes, broadcast_to, full_like, is_linea
 from mpijax.ops.select import select
 from mpijax.transforms.zeros import Zero, instantiate
 
-# In this module `max`, `min` and `complex` are the operations.
+# In this module `max`, `min` and `complex` are operations, not Python's builtins.
 
 
 def _shape(*args) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ def _operand_ct(x, ct):
 
 
 def _add_jvp(bind, negate):
-    """The derivative of x + y or x - y, one equation where both operands vary."""
+    """The derivative of x + y or x - y; a single equation if both operands have tangents."""
 
     def jvp(primals, tangents):
         x, y = primals
@@ -138,7 +138,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     and dtype. TypeError for others.
 
     Args:
-      out_dtype: dtype that the operands are brought to first, and of the result; theirs may differ then.
+      out_dtype: dtype of the result, to which the operands are converted first; their dtypes may then differ.
 
     >>> lax.mul(jnp.array([1.0, 2.0]), 10.0)
     Array([10., 20.], dtype=float32)
@@ -231,7 +231,7 @@ def _remainder(x, y):
 
 
 def _apply(name: str, x):
-    """An operation of one operand of a module that builds on this one."""
+    """Apply a unary operation of a module that imports this one."""
     return registry[name].bind(x)
 
 
@@ -274,7 +274,7 @@ def min(x: Any, y: Any) -> Any:
 
 
 def _share(x, ans, y):
-    """How much of the derivative x gets: 1 if it is the result, 1/2 if both are, else 0."""
+    """The fraction of the derivative for x: 1 if x is the result, 1/2 if both are, else 0."""
     is_x = select(eq(x, ans), full_like(ans, 1), full_like(ans, 0))
     among = select(eq(y, ans), full_like(ans, 2), full_like(ans, 1))
     return div(is_x, among)

@@ -1,7 +1,7 @@
-"""Random bits below `mpijax.random`: rng_bit_generator, from a state of words, and rng_uniform, from no state at all.
+"""Generators of random bits below `mpijax.random`: rng_bit_generator, with a state, and rng_uniform, without one.
 
-Philox and Threefry are those of Salmon and others ("Parallel random numbers: as easy as 1, 2, 3", 2011), with
-XLA's arrangement of key, counter and words, so that the bits are JAX's.
+Philox and Threefry follow Salmon and others ("Parallel random numbers: as easy as 1, 2, 3", 2011). Key, counter and
+words are arranged as in XLA, so the bits equal JAX's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HALF = np.uint64(32)
 
 
 class RandomAlgorithm(enum.IntEnum):
-    """How `rng_bit_generator` makes bits; the default is Philox, as XLA's on CPUs.
+    """The generator of `rng_bit_generator`; the default is Philox, as in XLA on CPUs.
 
     >>> state = jnp.array([1, 2, 3, 4], dtype="uint32")
     >>> lax.rng_bit_generator(state, (3,), algorithm=lax.RandomAlgorithm.RNG_THREE_FRY)[1].dtype
@@ -61,19 +61,19 @@ def rng_bit_generator(
     *,
     out_sharding: Any = None,
 ) -> tuple[Any, Any]:
-    """Random bits from a state, and the state after them. `mpijax.random` is the better choice for most programs.
+    """Random bits from a state, and the next state. Most programs should use `mpijax.random` instead.
 
     Args:
-      key: uint32[4] or uint64[2]: a key of 64 bits and a counter of 64 bits, low words first.
+      key: uint32[4] or uint64[2]: a 64-bit key and a 64-bit counter, low words first.
       shape: of the result.
       dtype: uint8, uint16, uint32 or uint64.
-      out_sharding: the layout of the bits.
+      out_sharding: the sharding of the bits.
 
     Returns:
-      (the state, with a counter that has moved on; bits of the shape).
+      (the state with an advanced counter, the bits).
 
     Raises:
-      TypeError: another dtype, or a state that is not of those.
+      TypeError: for any other dtype or type of state.
 
     >>> state, bits = lax.rng_bit_generator(jnp.zeros(4, "uint32"), (2, 3))
     >>> bits.shape, bits.dtype
@@ -82,7 +82,7 @@ def rng_bit_generator(
     dtype = dtypes.check_user_dtype_supported(dtype, "rng_bit_generator")
     if np.dtype(dtype).name not in ("uint8", "uint16", "uint32", "uint64"):
         raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}; give uint8, uint16, uint32 or uint64.")
-    explicit_layout(out_sharding, "rng_bit_generator")  # raises where it does not fit the mesh in context
+    explicit_layout(out_sharding, "rng_bit_generator")  # raises if it does not match the mesh in context
     state, bits = rng_bit_generator_p.bind(
         key, shape=canonical_shape(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None
     )
@@ -105,7 +105,7 @@ def _bits(key: np.ndarray, *, shape, dtype, algorithm, **_) -> list[np.ndarray]:
 
 
 def _philox(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[np.ndarray, int]:
-    """(words, blocks): 4 words from each counter; the key stands in the counter's upper half too."""
+    """(words, blocks): 4 words from each counter. The upper half of the counter contains the key."""
     words = math.prod(shape) * (2 if paired else 1)
     blocks = -(-words // 4)
     with np.errstate(over="ignore"):
@@ -122,7 +122,7 @@ def _philox(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[np
 
 
 def _halved(shape: tuple[int, ...], paired: bool) -> tuple[tuple[int, ...], int]:
-    """(how many counters Threefry takes along each axis, the axis along which the two words of one lie)."""
+    """(the number of Threefry counters along each axis, the axis along which the two words of a counter are placed)."""
     if paired:
         return shape, len(shape)
     shape = shape or (1,)
@@ -132,7 +132,7 @@ def _halved(shape: tuple[int, ...], paired: bool) -> tuple[tuple[int, ...], int]
 
 
 def _threefry(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[np.ndarray, int]:
-    """(words, blocks): 2 words from each counter, for one element of 64 bits or for two along an axis."""
+    """(words, blocks): 2 words from each counter, for one 64-bit element or for two elements along an axis."""
     half, axis = _halved(shape, paired)
     blocks = math.prod(half)
     with np.errstate(over="ignore"):
@@ -149,7 +149,7 @@ def _threefry(state: np.ndarray, shape: tuple[int, ...], paired: bool) -> tuple[
 
 
 def _program(key: Any, *, shape, dtype, algorithm, **_) -> list:
-    """What `_bits` computes, in operations on words of 32 bits."""
+    """Computes the same as `_bits` with operations on 32-bit words."""
     words = key if key.dtype == UINT32 else reshape(bitcast_convert_type(key, UINT32), (4,))
     words = [index_in_dim(words, i, keepdims=False) for i in range(4)]
     block = _threefry_program if algorithm == RandomAlgorithm.RNG_THREE_FRY else _philox_program
@@ -165,7 +165,7 @@ def _program(key: Any, *, shape, dtype, algorithm, **_) -> list:
 
 
 def _counters(words: list, blocks: int) -> tuple[Any, Any, Any]:
-    """(low and high word of the counters, whether they have begun again at 0)."""
+    """(low and high word of the counters, whether they have wrapped around to 0)."""
     if blocks > 2**32:
         raise NotImplementedError(f"rng_bit_generator: an array takes {blocks} counters, more than 2**32: draw parts.")
     low = words[2] + broadcasted_iota(UINT32, (blocks,), 0)
@@ -206,7 +206,7 @@ def _bits_jvp(primals, _tangents, **params):
 
 
 def _bits_batch(axis, args, dims, *, shape, **params):
-    """Of a batch of states the first one is used, for a result that is larger by an axis; the others stay."""
+    """Uses the first state of a batch to generate bits with one more axis. The other states do not change."""
     [states], [dim] = args, dims
     states = move_dim(states, dim, 0)
     state, bits = rng_bit_generator_p.bind(index_in_dim(states, 0, keepdims=False), shape=(axis.size, *shape), **params)
@@ -228,14 +228,14 @@ rng_bit_generator_p = Primitive(
 
 
 def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
-    """Numbers in [a, b), of an order that no seed decides: others in each run and on each rank.
+    """Numbers in [a, b) without a seed: different in each run and on each rank.
 
     Args:
       a, b: scalars of one dtype.
       shape: of the result.
 
     Raises:
-      ValueError: a or b is no scalar, or the dtypes differ.
+      ValueError: a or b is not a scalar, or the dtypes differ.
 
     >>> lax.rng_uniform(0.0, 1.0, (2, 3)).shape
     (2, 3)

@@ -1,4 +1,4 @@
-"""Operations on the bits of integers, and logic of bools."""
+"""Bitwise operations on integers, and logic on bools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpijax.ops.families import BITS, CONSTANT, INTEGER, elementwise
 
 
 def bitwise_not(x: Any) -> Any:
-    """All bits flipped; for bool the negation.
+    """Flips all bits; the negation for bool.
 
     Elementwise on bool or integers; the result has the same shape and dtype. TypeError for others.
 
@@ -21,7 +21,7 @@ def bitwise_not(x: Any) -> Any:
 
 
 def bitwise_and(x: Any, y: Any) -> Any:
-    """Bits set in both.
+    """Bits that are set in both operands.
 
     Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
     TypeError for others.
@@ -33,7 +33,7 @@ def bitwise_and(x: Any, y: Any) -> Any:
 
 
 def bitwise_or(x: Any, y: Any) -> Any:
-    """Bits set in either.
+    """Bits that are set in at least one operand.
 
     Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
     TypeError for others.
@@ -45,7 +45,7 @@ def bitwise_or(x: Any, y: Any) -> Any:
 
 
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """Bits set in one of both.
+    """Bits that are set in exactly one operand.
 
     Elementwise on bool or integers of one shape and dtype, or scalars; the result has the same shape and dtype.
     TypeError for others.
@@ -81,7 +81,7 @@ def shift_right_logical(x: Any, y: Any) -> Any:
 
 
 def shift_right_arithmetic(x: Any, y: Any) -> Any:
-    """x >> y, filled with the sign; all sign where y is negative or at least the number of bits.
+    """x >> y, filled with the sign; the sign in every bit where y is negative or at least the number of bits.
 
     Elementwise on integers of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
     others.
@@ -123,7 +123,7 @@ def _unsigned(x: np.ndarray) -> np.ndarray:
 
 
 def _shift(x, y, shift, outside):
-    """`shift` by counts in range; elsewhere `outside`."""
+    """`shift` for valid counts; `outside` for others."""
     valid = _unsigned(y) < _width(x)
     safe = np.where(valid, _unsigned(y), 0).astype(x.dtype)
     return np.where(valid, shift(x, safe), outside).astype(x.dtype)

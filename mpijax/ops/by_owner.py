@@ -1,8 +1,8 @@
-"""Sharding rules of gathers and scatters along split axes: indices go to the ranks that own what they name.
+"""Sharding rules of gathers and scatters along split axes: each rank handles the indices of the elements it owns.
 
-Each rank reads or writes the positions that fall into its part. What several ranks contribute to is combined by one
-allreduce: of the result of a gather, and of the sums of a scatter whose updates are split. Where indices of a gather
-are split as the array is, so is its result: a reduce-scatter then sends half as much.
+Each rank reads or writes the positions inside its part. One allreduce combines the contributions of several ranks: to
+the result of a gather, and to the sums of a scatter with split updates. If the indices of a gather are split like the
+array, so is the result: a reduce-scatter then sends half as much.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mpijax.ops.select import select
 from mpijax.ops.shapes import broadcast_in_dim
 from mpijax.ops.slicing import concatenate, slice_in_dim
 
-# How ranks combine what each has scattered into neutral elements: the collective, and how the operand takes it in.
+# How ranks combine their scattered contributions: the collective, and the operation that adds them to the operand.
 _COMBINE: dict[str, tuple[Callable, Callable]] = {
     "add": (psum, add),
     "sub": (psum, add),
@@ -41,7 +41,7 @@ _COMBINE: dict[str, tuple[Callable, Callable]] = {
 
 
 def gather(primitive_of: Callable[[], Any]) -> Rule:
-    """The rule of `gather`: by owner along an axis of single positions, where that sends less than the array."""
+    """The rule of `gather`: by owner along an axis that indices address, if that sends less than the array."""
 
     def rule(s: Operation) -> Plan | None:
         plain, asked = shape_rules.gather(s), s.cuts[1]
@@ -49,7 +49,7 @@ def gather(primitive_of: Callable[[], Any]) -> Rule:
         if not s.numeric:
             return plain
         if dim is None and any(c is not None for c in s.cuts[1]):
-            # Split indices are sent to all, if rows then need not be.
+            # Send split indices to all ranks if the rows then need not be sent.
             known = replace(s, cuts=[s.cuts[0], uncut(s.shapes[1])])
             dim = _indexed(known, shape_rules.gather(known))
             s, plain = (s, plain) if dim is None else (known, shape_rules.gather(known))
@@ -70,7 +70,7 @@ def gather(primitive_of: Callable[[], Any]) -> Rule:
 
 
 def _indexed(s: Operation, plain: Plan) -> int | None:
-    """The operand's axis that is split and of which single positions are read, if going by owner pays."""
+    """The split operand axis that indices address with single positions, if reading by owner is cheaper."""
     numbers, sizes = s.params["dimension_numbers"], s.params["slice_sizes"]
     used = {a for cuts in (*plain.operands, *plain.results) for c in cuts if c is not None for a in c.axes}
     for dim in numbers.start_index_map:
@@ -83,7 +83,7 @@ def _indexed(s: Operation, plain: Plan) -> int | None:
 
 
 def _split_alike(s: Operation, indices: Cuts, cut: Cut) -> tuple[int, int] | None:
-    """The axis of the indices that is split over the mesh axes of `cut`, and that of the result which it becomes."""
+    """The axis of the indices that is split over the mesh axes of `cut`, and the result axis that it becomes."""
     offsets = s.params["dimension_numbers"].offset_dims
     batch = [d for d in range(len(s.results[0])) if d not in offsets]
     split = enumerate(zip(batch, indices, strict=False))
@@ -134,13 +134,13 @@ def _local_sizes(s: Operation, plain: Plan, dim: int) -> tuple[int, ...]:
 
 
 def _column(indices: Any, column: int) -> Any:
-    """The indices along one axis of the operand, without the last axis."""
+    """The indices along one axis of the operand, with the last axis removed."""
     part = slice_in_dim(indices, column, column + 1, axis=indices.ndim - 1)
     return part.reshape(part.shape[:-1])
 
 
 def _with_column(indices: Any, column: int, values: Any) -> Any:
-    """Indices with others along one axis of the operand."""
+    """Indices with the values along one operand axis replaced."""
     last = indices.ndim - 1
     parts = [slice_in_dim(indices, 0, column, axis=last), values.reshape((*values.shape, 1))]
     parts.append(slice_in_dim(indices, column + 1, indices.shape[last], axis=last))
@@ -152,7 +152,7 @@ def _inside(at: Any, low: int, high: int) -> Any:
 
 
 def _over_windows(flags: Any, shape: Sequence[int], offsets: Sequence[int]) -> Any:
-    """Flags, one for each index, for each element of the result."""
+    """Flags, one for each index, broadcast to the elements of the result."""
     return broadcast_in_dim(flags, tuple(shape), tuple(d for d in range(len(shape)) if d not in offsets))
 
 
@@ -160,7 +160,7 @@ def _over_windows(flags: Any, shape: Sequence[int], offsets: Sequence[int]) -> A
 
 
 def scatter(primitive_of: Callable[[], Any], op: str | None) -> Rule:
-    """The rule of a scatter that combines by `op` (None: the update itself)."""
+    """The rule of a scatter that combines with `op` (None: overwrites)."""
 
     def rule(s: Operation) -> Plan | None:
         return _partial_sums(s, op, primitive_of) or _at_owner(s, primitive_of) or shape_rules.scatter(s)
@@ -169,7 +169,7 @@ def scatter(primitive_of: Callable[[], Any], op: str | None) -> Rule:
 
 
 def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
-    """The operand is split along an axis of single positions: each rank writes those in its part."""
+    """For an operand split along an axis that indices address: each rank writes the positions in its part."""
     n, (shape, *_), (operand, *_) = s.params["dimension_numbers"], s.shapes, s.cuts
     found = [d for d in n.scatter_dims_to_operand_dims if operand[d] is not None and d in n.inserted_window_dims]
     if len(found) != 1 or n.operand_batching_dims:
@@ -185,7 +185,7 @@ def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
             return x
         at = _column(indices, column)
         at = min(max(at, full_like(at, 0)), full_like(at, shape[dim] - 1)) if clips else at
-        # What is not in this rank's part lies outside of it, and is dropped.
+        # Positions outside this rank's part become out of bounds, and are dropped.
         mine = _inside(at, low, high)
         local = select(mine, sub(at, full_like(at, low)), full_like(at, high - low))
         params = {**s.params, "mode": type(s.params["mode"]).FILL_OR_DROP}
@@ -195,7 +195,7 @@ def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
 
 
 def _partial_sums(s: Operation, op: str | None, primitive_of: Callable[[], Any]) -> Plan | None:
-    """The updates are split: each rank combines its own, and the operand takes in all of them."""
+    """For split updates: each rank combines its own updates, and the operand receives the total."""
     n, (operand, indices, updates) = s.params["dimension_numbers"], s.cuts
     if op not in _COMBINE or n.operand_batching_dims or any(c is not None for c in operand):
         return None

@@ -1,7 +1,7 @@
-"""Python functions called while a program runs: `pure_callback` and `io_callback`.
+"""Calls Python functions from a running program: `pure_callback` and `io_callback`.
 
-The program hands the function arrays and takes arrays of the declared types back. Every rank calls its own
-function with its own values; nothing is communicated, except that an array spread over ranks is gathered first.
+The program passes arrays to the function, and gets arrays of the declared types. Every rank calls its own function
+with its own values. Nothing is communicated, except that an array sharded over ranks is gathered first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 
 @dataclass(frozen=True)
 class FlatCallback:
-    """A Python function of flat arguments; two of the same function and structure are equal."""
+    """A Python function of flat arguments. Two are equal if their function and structure are equal."""
 
     callback_func: Callable
     in_tree: Any
@@ -50,12 +50,12 @@ class FlatCallback:
 
 
 def as_arrays(values: Sequence[Any]) -> list[Any]:
-    """Arrays with the elements of `values`, which may be views that do not outlive the call."""
+    """Arrays with the elements of `values`, which may be views that are invalid after the call."""
     return [stage(v) for v in values]
 
 
 def call_python(callback: Callable, values: Sequence[Any]) -> Any:
-    """Call a function on arrays, outside of every transformation."""
+    """Call a function on arrays, outside all transformations."""
     with current_trace(EVAL):
         return callback(*as_arrays(values))
 
@@ -84,7 +84,7 @@ def location(callback: Callable) -> str:
 
 
 def _host_call(*values: Any, callback: FlatCallback, result_avals, **_: Any) -> list[np.ndarray]:
-    """Results as ndarrays of exactly the declared types."""
+    """The results of the callback as ndarrays of exactly the declared types."""
 
     def run():
         return _checked(callback, call_python(callback, values), result_avals)
@@ -113,7 +113,7 @@ def _checked(callback: FlatCallback, outs: Sequence[Any], result_avals: Sequence
 
 
 def run_directly(primitive: Primitive, run: Callable) -> Callable:
-    """How a callback runs outside of programs: at once, unless an argument is one rank's shard of a larger array."""
+    """How a callback runs outside programs: directly, unless an argument is a shard of a larger array."""
 
     def impl(*args, **params):
         if all(map(is_whole, args)):
@@ -131,7 +131,7 @@ def _call_now(*args: Any, **params: Any) -> list[Any]:
 
 
 def _sequentially(primitive: Primitive, args, dims, unroll: bool, params) -> list[Any]:
-    """One call per example, in a loop: the results stacked."""
+    """One call per example, in a loop, with stacked results."""
     def call(_, examples):
         each = iter(examples)
         return (), primitive.bind(*(x if d is None else next(each) for x, d in zip(args, dims, strict=True)), **params)
@@ -146,7 +146,7 @@ def example(args: Sequence[Any], dims: Sequence[int | None], i: int) -> list[Any
 
 
 def batch_call(primitive, axis, args, dims, *, result_avals, vmap_method, **params):
-    """A call on a batch, by its `vmap_method`; other parameters stay as they are."""
+    """A call on a batch, by its `vmap_method`; passes other parameters through."""
     if vmap_method is None:
         methods = ", ".join(repr(m) for m in VMAP_METHODS[:4])
         raise NotImplementedError(
@@ -230,7 +230,7 @@ def _result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], An
 
 
 def canonical_results(leaves: Sequence[Any], error: type[Exception] = TypeError) -> tuple[ShapedArray, ...]:
-    """Declared results as types. Raises `error` for what has no shape and dtype, ValueError for 64 bits without x64."""
+    """Declared results as types. Raises `error` for one without shape and dtype, ValueError for 64 bits without x64."""
     for leaf in leaves:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise error(
@@ -262,18 +262,18 @@ def pure_callback(
     """Call a Python function without side effects from inside a program.
 
     Args:
-      callback: gets arrays in the structure of `args` and `kwargs`; returns arrays (or NumPy arrays, or numbers).
-      result_shape_dtypes: a pytree of `ShapeDtypeStruct`, what `callback` returns.
-      sharding: accepted; every rank calls the function for itself.
+      callback: receives arrays in the structure of `args` and `kwargs`; returns arrays (or NumPy arrays, or numbers).
+      result_shape_dtypes: a pytree of `ShapeDtypeStruct`: the types that `callback` returns.
+      sharding: accepted without effect: every rank calls its own function.
       vmap_method: what `vmap` does. "sequential": one call per example, in a loop; "sequential_unrolled": the same
-        without the loop; "expand_dims": one call, arguments that have no batch axis get one of size 1;
-        "broadcast_all": they are repeated; "legacy_vectorized": they stay as they are.
+        without the loop; "expand_dims": one call, arguments without a batch axis get one of size 1;
+        "broadcast_all": these are repeated; "legacy_vectorized": these are passed unchanged.
 
-    Calls whose results nobody reads are dropped, equal ones are merged. There is no derivative: wrap the call
+    Calls with unused results are dropped, and equal calls are merged. There is no derivative: wrap the call
     in `custom_jvp` or `custom_vjp`.
 
     Raises:
-      JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
+      JaxRuntimeError: when the program runs, if the function raises or returns other types than declared.
       NotImplementedError: under `vmap` without `vmap_method`.
 
     >>> f = mpijax.jit(lambda x: mpijax.pure_callback(np.cumsum, mpijax.typeof(x), x))
@@ -295,16 +295,16 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a Python function for its side effects from inside a program; exactly once for each time it is reached.
+    """Call a Python function for its side effects from inside a program, exactly once each time it is reached.
 
     Args:
-      callback: gets arrays in the structure of `args` and `kwargs`, and returns what `result_shape_dtypes` says.
-      ordered: keep the order of the program among all ordered callbacks.
+      callback: receives arrays in the structure of `args` and `kwargs`; returns values of `result_shape_dtypes`.
+      ordered: keep program order among all ordered callbacks.
 
-    There is no derivative. `vmap` calls once per example, and refuses ordered callbacks.
+    There is no derivative. `vmap` calls the function once per example, and rejects ordered callbacks.
 
     Raises:
-      JaxRuntimeError: where the program runs, if the function raises or returns other types than declared.
+      JaxRuntimeError: when the program runs, if the function raises or returns other types than declared.
 
     >>> mpijax.jit(lambda x: mpijax.experimental.io_callback(print, None, x))(jnp.arange(3))
     [0 1 2]

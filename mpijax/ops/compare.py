@@ -1,4 +1,4 @@
-"""Comparisons: two operands of one dtype, a bool result, no derivative."""
+"""Comparisons of two operands of one dtype. The result is bool and has no derivative."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpijax.core.lowering import Zeros
 from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
 from mpijax.transforms import key_reuse
 
-# Keys of random numbers can be compared for equality.
+# PRNG keys can be compared for equality.
 _EQUALITY = (*ANY, dtypes.extended)
 
 
@@ -105,7 +105,7 @@ le_p = comparison("le", ORDERED, np.less_equal)
 gt_p = comparison("gt", ORDERED, np.greater)
 ge_p = comparison("ge", ORDERED, np.greater_equal)
 
-# Comparisons in the total order of floats, in which both zeros and all NaNs have a place.
+# Comparisons in the total order of floats, which orders both zeros and all NaNs.
 eq_to_p = comparison("eq_to", FLOATING, _by_total_order(np.equal), zeros=Zeros.SHOWN)
 le_to_p = comparison("le_to", FLOATING, _by_total_order(np.less_equal), zeros=Zeros.SHOWN)
 lt_to_p = comparison("lt_to", FLOATING, _by_total_order(np.less), zeros=Zeros.SHOWN)

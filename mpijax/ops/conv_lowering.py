@@ -1,4 +1,4 @@
-"""How convolutions are computed: types of a machine, then one call of machine code that reads any layout."""
+"""Lowers convolutions: converts to machine types, then makes one call of machine code that reads any layout."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mpijax.ops.rules import const_like
 from mpijax.ops.stacking import stack
 from mpijax.ops.window_shapes import dilated
 
-# The types that the machine code knows, in the order of its table.
+# The types that the machine code supports, in the order of its table.
 _TYPES = [np.dtype(t) for t in ("f4", "f8", "c8", "c16", "u1", "u2", "u4", "u8")]
-# Gaps in lhs are left out if they make at most this many interleaved convolutions.
+# Dilation of lhs is removed if that takes at most this many interleaved convolutions.
 PHASES = 16
-# Kernels of at most this many elements that have one input feature each are sums of shifted arrays.
+# Depthwise kernels with at most this many elements become sums of shifted arrays.
 SHIFTED_UP_TO = 32
 
 
 def lowered(lhs: Any, rhs: Any, *, preferred_element_type, precision, out_sharding, **params) -> Any:
-    """A convolution in a type of the machine: narrow floats in float32, rounded once."""
+    """A convolution in a machine type; narrow floats are computed in float32 and rounded once."""
     dtype = typeof(lhs).dtype if preferred_element_type is None else np.dtype(preferred_element_type)
     wide = _computed_in(dtype)
     out = _computed(convert_element_type(lhs, wide), convert_element_type(rhs, wide), **params)
@@ -52,7 +52,7 @@ def _computed(
     lhs: Any, rhs: Any, *, padding, lhs_dilation, window_strides, rhs_dilation, dimension_numbers, feature_group_count,
     batch_group_count,
 ) -> Any:  # fmt: skip
-    """Padding and gaps are made by the operation for it, which the compiler joins with what makes lhs."""
+    """Uses `pad` for padding and dilation of lhs, so that the compiler fuses it with the producer of lhs."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     groups = {"feature_group_count": feature_group_count, "batch_group_count": batch_group_count}
     if 1 < math.prod(lhs_dilation) <= PHASES and all(s == 1 for s in window_strides):
@@ -75,10 +75,10 @@ def _computed(
 
 @dataclass(frozen=True)
 class Phase:
-    """Along one axis, the outputs `first`, `first + k`, ... of a convolution over an operand with gaps of k - 1 zeros.
+    """One axis of outputs `first`, `first + k`, ... of a convolution over an operand dilated by k.
 
-    They meet the elements `tap`, `tap + step`, ... of the kernel, `taps` of them, as a convolution without gaps does
-    that has this padding and these gaps in its kernel.
+    These outputs use `taps` elements of the kernel: `tap`, `tap + step`, ... They are a convolution without lhs
+    dilation, with this padding and this kernel dilation.
     """
 
     tap: int
@@ -89,7 +89,7 @@ class Phase:
 
 
 def _phases(size: int, outputs: int, kernel: int, k: int, dilation: int, low: int) -> list[Phase]:
-    """The phases of an axis: output `first + k q` meets element t at `(first + t dilation - low) / k + q`, if whole."""
+    """The phases of an axis: output `first + k q` reads element t at `(first + t dilation - low) / k + q`, if whole."""
     common = math.gcd(k, dilation)
     step = k // common
     found = []
@@ -103,9 +103,9 @@ def _phases(size: int, outputs: int, kernel: int, k: int, dilation: int, low: in
 
 
 def _by_phases(lhs, rhs, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups) -> Any:
-    """A convolution over an operand with gaps as several without, whose results are interleaved.
+    """A convolution over a dilated operand as several convolutions without dilation, whose results are interleaved.
 
-    Such are the derivatives of convolutions with strides and `conv_transpose`: most products there are with zeros.
+    Gradients of strided convolutions and `conv_transpose` have this form; most of their products are with zeros.
     """
     bind = registry.__getitem__
     lhs_spec, rhs_spec, out_spec = dimension_numbers
@@ -139,7 +139,7 @@ def _by_phases(lhs, rhs, padding, lhs_dilation, rhs_dilation, dimension_numbers,
 
 
 def _interleaved(parts: list[Any], dilation, out_spec, whole: tuple[int, ...]) -> Any:
-    """Element `q k + f` along each axis of space is element q of the part of phase f."""
+    """Element `q k + f` along each spatial axis is element q of the part for phase f."""
     bind = registry.__getitem__
     for k, axis in zip(reversed(dilation), reversed(out_spec[2:]), strict=True):
         shape = typeof(parts[0]).shape
@@ -155,9 +155,9 @@ def _interleaved(parts: list[Any], dilation, out_spec, whole: tuple[int, ...]) -
 
 
 def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
-    """Each feature has kernels of its own: a sum over the kernel's elements, which the compiler makes one loop of.
+    """A depthwise convolution as a sum over the kernel's elements, which the compiler fuses to one loop.
 
-    Axes are (batch, feature, kernel, space ...) until the end.
+    Axes are (batch, feature, kernel, space ...) until the last transpose.
     """
     bind = registry.__getitem__
     lhs_spec, rhs_spec, out_spec = dimension_numbers
@@ -194,13 +194,13 @@ def _shifted(x, w, *, window_strides, rhs_dilation, dimension_numbers) -> Any:
 
 @dataclass(frozen=True)
 class ConvCode:
-    """A call of the compiled convolution in `mpijax._ext`, which is loaded with the first one."""
+    """A call of the compiled convolution in `mpijax._ext`, which is imported at the first call."""
 
     words: tuple[int, ...]
     label: str = "conv"
 
     def address(self) -> int:
-        from mpijax._ext import convolution  # few programs convolve
+        from mpijax._ext import convolution  # deferred: few programs use convolutions
 
         return convolution.address(provided.blas_addresses())
 
@@ -209,7 +209,7 @@ class ConvCode:
 
 
 def _strides(shape: tuple[int, ...]) -> list[int]:
-    """Of a row-major array, in elements."""
+    """Strides of a row-major array, in elements."""
     return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
@@ -217,7 +217,7 @@ def _words(
     lhs: ShapedArray, rhs: ShapedArray, *, window_strides, rhs_dilation, dimension_numbers, feature_group_count,
     batch_group_count,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The type, and what `conv_read` in convolution.h reads."""
+    """The type, and the words that `conv_read` in convolution.h reads."""
     out = _shape(lhs, rhs, window_strides, rhs_dilation, dimension_numbers, batch_group_count)
     groups = max(feature_group_count, batch_group_count)
     shapes = [permuted(s, spec) for s, spec in zip((lhs.shape, rhs.shape, out), dimension_numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""Convolutions: which axis of each array means what, sizes of results, and the padding of gradients."""
+"""Computes shapes of convolutions: the meaning of axes, sizes of results, and the padding of gradients."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ROLES = (("N", "C"), ("O", "I"), ("N", "C"))
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: ConvGeneralDilatedDimensionNumbers
 ) -> ConvDimensionNumbers:
-    """`dimension_numbers` as numbers of axes.
+    """`dimension_numbers` as axis numbers.
 
     Args:
       dimension_numbers: three strings with a letter for each axis, such as `("NHWC", "HWIO", "NHWC")`: N batch, C
         feature, O and I output and input feature, any other letters for spatial axes; None: N or O first, C or I next.
 
     Raises:
-      TypeError: letters that do not fit, or arrays of different rank.
+      TypeError: if letters do not match, or arrays have different ranks.
 
     >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ("NHWC", "HWIO", "NHWC"))
     ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
@@ -72,7 +72,7 @@ def conv_dimension_numbers(
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """For each of three strings its axes: first the two with a role, then the spatial ones as rhs has them.
+    """The axes in each of three strings: first the two named axes, then the spatial axes in the order of rhs.
 
     >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
@@ -137,7 +137,7 @@ def conv_shape_tuple(
 
 
 def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> tuple[int, ...]:
-    """The result's shape, the layouts given as three strings.
+    """The result's shape for layouts given as three strings.
 
     >>> layouts = ("NHWC", "HWIO", "NHWC")
     >>> lax.conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 16), (2, 2), "SAME", layouts)
@@ -149,7 +149,7 @@ def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dime
 
 
 def conv_transpose_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> tuple[int, ...]:
-    """The shape of the result of `conv_transpose`, the layouts given as three strings.
+    """The shape of the result of `conv_transpose` for layouts given as three strings.
 
     >>> layouts = ("NHC", "HIO", "NHC")
     >>> lax.conv_transpose_shape_tuple((1, 4, 3), (2, 3, 5), (2,), "VALID", layouts)
@@ -167,7 +167,7 @@ def conv_transpose_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, di
 
 
 def conv_transpose_padding(size: int, stride: int, padding: str | tuple[int, int]) -> tuple[int, int]:
-    """What to pad the operand of a transposed convolution with, for the padding of the forward one.
+    """The padding of the operand of a transposed convolution, from the padding of the forward one.
 
     Raises:
       ValueError: for a name other than SAME and VALID.
@@ -187,7 +187,7 @@ def conv_transpose_padding(size: int, stride: int, padding: str | tuple[int, int
 
 
 def explicit_padding(lhs_shape, rhs_shape, strides, rhs_dilation, padding: Any) -> tuple[tuple[int, int], ...]:
-    """Padding by name or numbers, as pairs; the shapes are of the spatial axes."""
+    """Padding, given by name or as numbers, as pairs. The shapes are those of the spatial axes."""
     if isinstance(padding, str):
         return tuple(padtype_to_pads(lhs_shape, dilated(rhs_shape, rhs_dilation), strides, padding))
     try:
@@ -203,7 +203,7 @@ def explicit_padding(lhs_shape, rhs_shape, strides, rhs_dilation, padding: Any) 
 
 
 def lhs_gradient_padding(in_shape, window, strides, out_shape, padding, lhs_dilation, rhs_dilation):
-    """The padding with which the convolution of the cotangent has the size of lhs."""
+    """The padding with which the convolution of the cotangent gives the size of lhs."""
     inner, outer = dilated(in_shape, lhs_dilation), dilated(out_shape, strides)
     widths = dilated(window, rhs_dilation)
     pads = []
@@ -214,7 +214,7 @@ def lhs_gradient_padding(in_shape, window, strides, out_shape, padding, lhs_dila
 
 
 def rhs_gradient_padding(in_shape, window, strides, out_shape, padding, lhs_dilation, rhs_dilation):
-    """The padding with which the convolution of lhs with the cotangent has the size of rhs."""
+    """The padding with which the convolution of lhs with the cotangent gives the size of rhs."""
     inner, outer = dilated(in_shape, lhs_dilation), dilated(out_shape, strides)
     widths = dilated(window, rhs_dilation)
     return [(lo, o - i + w - lo - 1) for i, o, w, (lo, _) in zip(inner, outer, widths, padding, strict=True)]

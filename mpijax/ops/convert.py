@@ -1,4 +1,4 @@
-"""Changing dtypes: by value, and by reading the same bits as another type."""
+"""Converts dtypes: by value, and by reinterpreting bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mpijax.transforms.zeros import Zero
 
 
 def stage(x: Any, /) -> Any:
-    """A Python scalar or NumPy array as a value of what is being traced; outside of traces, as an array.
+    """A Python scalar or NumPy array as a value of the current trace; outside traces, as an array.
 
     >>> lax.stage(np.arange(3))
     Array([0, 1, 2], dtype=int32)
@@ -47,7 +47,7 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     if aval.dtype != dtypes.canonicalize_dtype(aval.dtype):
         return trace.lift(provided.from_host(value, aval))
     if aval.shape or aval.weak_type:
-        # The weak type of a scalar is that of the Python number.
+        # A weakly typed scalar is a Python number.
         return trace.lift(
             value if aval.shape else x if type(x) in dtypes.python_scalar_dtypes else value.item()
         )
@@ -55,7 +55,7 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
 
 
 class _Stage(Primitive):
-    """What is applied to a value makes it one of the program being traced, which takes no equation."""
+    """Makes its operand a value of the program being traced, without an equation."""
 
     def bind(self, x: Any) -> Any:  # type: ignore[override]
         return stage(x)
@@ -76,10 +76,10 @@ stage_p = _Stage(
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """`operand` with values converted to `new_dtype`; itself if it has it.
+    """`operand` with values converted to `new_dtype`; unchanged if it already has that dtype.
 
-    Floats are truncated towards zero to integers, values out of range become the nearest
-    representable one, NaN becomes 0; anything but 0 becomes True.
+    Floats are truncated towards zero to integers. Values out of range become the nearest representable one,
+    and NaN becomes 0. Conversion to bool gives True for all values but 0.
 
     >>> lax.convert_element_type(jnp.array([-1.7, 2.9]), jnp.int32)
     Array([-1,  2], dtype=int32)
@@ -88,7 +88,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, sharding: Any = None) -> Any:
-    """`convert_element_type`, which can also keep or give a weak type; no dtype means the operand's."""
+    """Like `convert_element_type`, but can keep or set a weak type. Without dtype, keeps the operand's."""
     operand = operand.__jax_array__() if hasattr(operand, "__jax_array__") else operand
     if new_dtype is None:
         new_dtype = typeof(operand).dtype
@@ -98,9 +98,9 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
         new_dtype = dtypes.dtype(new_dtype)
     new_dtype = dtypes.granted_dtype(new_dtype)
     if type(operand) is int and dtypes.issubdtype(new_dtype, np.inexact):
-        operand = float(operand)  # which may be more than any integer dtype holds
+        operand = float(operand)  # may exceed every integer dtype
     elif type(operand) is int and dtypes.issubdtype(new_dtype, np.integer) and not -(2**31) <= operand < 2**31:
-        operand = np.asarray(operand).astype(new_dtype)  # which wraps around, as in NumPy
+        operand = np.asarray(operand).astype(new_dtype)  # wraps around, as in NumPy
     old = typeof(operand)
     if old.dtype == new_dtype and old.weak_type == bool(weak_type):
         return stage(operand)
@@ -124,13 +124,13 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
 
 
 def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Conversion by value, saturating from floats to integers."""
+    """Converts values, saturating from floats to integers."""
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
     if dtypes.issubdtype(dtype, np.integer) and dtypes.issubdtype(x.dtype, np.floating):
         limits = dtypes.iinfo(dtype)
         whole = np.trunc(x.astype(np.float64))
-        # Comparisons, not a clip: the largest int64 is no float64.
+        # Comparisons instead of a clip: the largest int64 is not representable as float64.
         safe = np.where((whole >= limits.min) & (whole < float(limits.max)), whole, 0).astype(dtype)
         return np.where(
             whole >= float(limits.max), limits.max, np.where(whole < limits.min, limits.min, safe)
@@ -168,7 +168,7 @@ def _convert_batch(axis, args, dims, *, sharding=None, **params):
 
 
 class _Convert(Primitive):
-    """A number that is known while tracing is converted there."""
+    """The conversion primitive. A number that is known during tracing is converted immediately."""
 
     def bind(self, operand, *, new_dtype, weak_type, sharding=None):
         known = operand if isinstance(operand, (int, float, complex, np.generic)) else literal_value(operand)
@@ -201,9 +201,9 @@ convert_element_type_p = _Convert(
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of `operand` read as `new_dtype`.
+    """The bits of `operand` reinterpreted as `new_dtype`.
 
-    A dtype that is k times narrower adds a last axis of size k; one that is k times wider
+    A dtype that is k times narrower adds a last axis of size k; a dtype that is k times wider
     consumes a last axis of size k.
 
     >>> lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
@@ -248,7 +248,7 @@ def _bitcast_reference(x, *, new_dtype):
 
 
 def _bitcast_narrow_reference(x: np.ndarray, new_dtype: Any, old: int, new: int) -> np.ndarray:
-    """To or from elements of less than a byte, of which NumPy has each in a byte of its own."""
+    """To or from elements of less than a byte. NumPy stores each of these in its own byte."""
     wide = _unsigned(max(old, new, 8))
     if old > new:
         places = new * np.arange(old // new, dtype=wide)
@@ -260,19 +260,19 @@ def _bitcast_narrow_reference(x: np.ndarray, new_dtype: Any, old: int, new: int)
 
 
 def _unsigned(bits: int) -> np.dtype:
-    """The unsigned integers of so many bits."""
+    """The unsigned integer dtype with this number of bits."""
     return np.dtype(f"u{bits // 8}") if bits >= 8 else np.dtype(getattr(ml_dtypes, f"uint{bits}"))
 
 
 def _bitcast_pieces(x, *, new_dtype):
-    """Bitcasts between widths by shifts of unsigned integers; the lowest bits come first."""
+    """Bitcasts between widths by shifting unsigned integers; the lowest bits come first."""
     aval = typeof(x)
     old, new = map(dtypes.itemsize_bits, (aval.dtype, new_dtype))
     bits = bitcast_same_width_p.bind
     if old == new:
         return x if aval.dtype == new_dtype else bits(x, new_dtype=new_dtype)
     iota = registry["iota"].bind
-    # Elements of less than a byte are shifted in bytes.
+    # Elements of less than a byte are shifted as bytes.
     wide = _unsigned(max(old, new, 8))
     x = convert(bits(x, new_dtype=_unsigned(old)), wide)
     if old > new:
@@ -310,7 +310,7 @@ bitcast_convert_type_p = Primitive(
     transpose=NOT_LINEAR,
     batch=_bitcast_batch,
 )
-# What programs are compiled from.
+# The primitive that the compiler lowers.
 bitcast_same_width_p = Primitive(
     "bitcast_same_width",
     type_rule=_bitcast_type,

@@ -1,4 +1,4 @@
-"""conv_general_dilated: convolutions of any rank and layout, with strides, gaps, padding and groups."""
+"""Defines conv_general_dilated: convolutions of any rank and layout, with strides, dilation, padding and groups."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ def conv_general_dilated(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Sums of products of an array with a kernel that moves over it.
+    """Convolution: sums of products of an array with a moving kernel.
 
     Args:
       lhs: array of n spatial axes, a batch and a feature axis.
       rhs: kernel of n spatial axes, output and input features.
-      window_strides: how far positions of the kernel are apart, for each of the kernel's spatial axes.
-      padding: `SAME`, `SAME_LOWER`, `VALID`, or for each axis how many zeros to put before and after; negative numbers
-        take elements off.
-      lhs_dilation, rhs_dilation: elements of lhs, or of the kernel, lie so far apart (1), with zeros between them.
+      window_strides: the stride of the kernel along each spatial axis.
+      padding: `SAME`, `SAME_LOWER`, `VALID`, or for each axis the number of zeros before and after; negative numbers
+        remove elements.
+      lhs_dilation, rhs_dilation: distance between elements of lhs, or of the kernel (1), with zeros between them.
       dimension_numbers: layouts, see `conv_dimension_numbers`; None: batch and features first.
-      feature_group_count: features of lhs and of the result are in so many groups, convolved separately.
-      batch_group_count: the batch is in so many groups, each of which goes to a group of the result's features.
-      precision: how precise products are on accelerators.
+      feature_group_count: number of groups of features of lhs and of the result, which are convolved separately.
+      batch_group_count: number of groups of the batch; each gives one group of the result's features.
+      precision: precision of products on accelerators.
       preferred_element_type: dtype of sums and result.
 
     Returns:
       Array of n spatial axes with a batch and a feature axis. Nothing is communicated.
 
     Raises:
-      TypeError: ranks, dtypes or layouts do not fit. ValueError: sizes, groups, padding do not.
+      TypeError: for ranks, dtypes or layouts that do not match. ValueError: for invalid sizes, groups or padding.
 
     >>> image, edges = jnp.eye(4).reshape(1, 1, 4, 4), jnp.array([[[[1.0, -1.0]]]])
     >>> lax.conv_general_dilated(image, edges, window_strides=(1, 1), padding="VALID")[0, 0]
@@ -116,7 +116,7 @@ def conv_general_dilated(
 
 
 def _check_number(name: str, values: Sequence[int], spatial: int) -> None:
-    """Raise ValueError unless there is a value for each spatial axis."""
+    """Raise ValueError unless there is one value for each spatial axis."""
     if len(values) != spatial:
         raise ValueError(
             f"conv_general_dilated window and {name} must have the same number of dimensions, but got {spatial} and "
@@ -215,7 +215,7 @@ def _conv_reference(
     lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
     batch_group_count, precision, preferred_element_type, out_sharding,
 ):  # fmt: skip
-    """One product of matrices for each element of the kernel and each group."""
+    """One matrix product for each element of the kernel and each group."""
     dtype = lhs.dtype if preferred_element_type is None else np.dtype(preferred_element_type)
     narrow = dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
     wide = np.dtype(np.float32) if narrow else np.dtype(np.int32) if dtype == np.bool_ else dtype
@@ -273,9 +273,9 @@ def _in_dtype(x: Any, dtype: Any) -> Any:
     return x if typeof(x).dtype == dtype else convert_element_type(x, dtype)
 
 
-# The cotangent of lhs is a convolution of the result's with the reversed kernel, input and output features exchanged;
-# that of rhs is one of lhs with the result's, batch and features exchanged. Ignoring positions, with m for the batch, j
-# and k for features, and g groups:
+# The cotangent of lhs is a convolution of the result's cotangent with the reversed kernel, with input and output
+# features exchanged. The cotangent of rhs is a convolution of lhs with the result's cotangent, with batch and features
+# exchanged. Ignoring positions, with m for the batch, j and k for features, and g groups:
 #   forward [m, gj] [j, gk] -> [m, gk]   lhs: [m, gk] [k, gj] -> [m, gj]   rhs: [gj, m] [m, gk] -> [j, gk]
 
 
@@ -330,7 +330,7 @@ def _rhs_cotangent(
 
 
 def axis_into(source: int, target: int, x: Any) -> Any:
-    """Axis `source` as the slower part of the axis that is `target` without it."""
+    """Merges axis `source` into axis `target` (counted without it) as the slower part."""
     shape = typeof(x).shape
     order = [i for i in range(len(shape)) if i != source]
     sizes = [shape[i] for i in order]
@@ -340,7 +340,7 @@ def axis_into(source: int, target: int, x: Any) -> Any:
 
 
 def axis_out_of(axis: int, size: int, x: Any) -> Any:
-    """An axis as two, the slower one of `size`."""
+    """Splits an axis in two; the slower one has `size`."""
     shape = typeof(x).shape
     return reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
 
@@ -374,7 +374,7 @@ def _no_examples(args, dims, params):
 
 
 def _batched_lhs(lhs, rhs, dim: int, params):
-    """Examples are one more part of the batch, within its groups."""
+    """Merges the examples into the batch, within its groups."""
     lhs_spec, _, out_spec = params["dimension_numbers"]
     size = typeof(lhs).shape[dim]
     lhs = _into_groups(lhs, dim, lhs_spec[0], params["batch_group_count"])
@@ -383,7 +383,7 @@ def _batched_lhs(lhs, rhs, dim: int, params):
 
 
 def _batched_rhs(lhs, rhs, dim: int, params):
-    """Kernels give more output features, within their groups."""
+    """Merges a batch of kernels into the output features, within their groups."""
     _, rhs_spec, out_spec = params["dimension_numbers"]
     size = typeof(rhs).shape[dim]
     groups = max(params["feature_group_count"], params["batch_group_count"])
@@ -398,7 +398,7 @@ def _batched_rhs(lhs, rhs, dim: int, params):
 
 
 def _into_groups(x: Any, dim: int, axis: int, groups: int) -> Any:
-    """The batch axis at `dim` as part of `axis` of an example, faster than the groups there."""
+    """Merges the batch axis at `dim` into `axis` of an example, as a faster part than the groups there."""
     if groups == 1:
         return axis_into(dim, axis, x)
     x = axis_out_of(axis + (dim <= axis), groups, x)
@@ -407,7 +407,7 @@ def _into_groups(x: Any, dim: int, axis: int, groups: int) -> Any:
 
 
 def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
-    """The examples may be split, and their space; the kernel and what it sums over may not."""
+    """Examples and space may be split. The kernel and the contracted features may not."""
     left, numbers, shape = s.axes(0), s.params["dimension_numbers"], s.results[0].shape
     if any(s.axes(1)) or left[numbers.lhs_spec[1]]:
         raise ShardingTypeError(

@@ -1,4 +1,4 @@
-"""Arrays from nothing: full, full_like, iota."""
+"""Creates arrays: full, full_like, iota."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NUMERIC = (np.integer, np.floating, np.complexfloating)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> Any:
-    """An array filled with a scalar, of its dtype unless another one is given.
+    """An array filled with a scalar. Its dtype is the scalar's unless another one is given.
 
     Args:
-      sharding: where the array is to lie.
+      sharding: the sharding of the array.
 
     >>> lax.full((2, 2), 7)
     Array([[7, 7],
@@ -47,7 +47,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> An
 
 
 def _check_scalar(fill_value: Any) -> None:
-    # An int has no type where it is more than the default integer type holds.
+    # An int beyond the default integer type has no type.
     if type(fill_value) is not int and shape_of(fill_value):
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {shape_of(fill_value)}.")
 
@@ -74,8 +74,8 @@ def _full_of_keys(shape, fill_value, dtype):
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
     """An array filled with a scalar, with the shape and dtype of x unless others are given.
 
-    It lies where `sharding` says, or else as `x` does if that was laid out on purpose, over one device if another shape
-    is given.
+    Its sharding is `sharding`, or else that of `x` if the user set it; with another shape, only if `x` is on one
+    device.
     Inside `shard_map` it varies over the mesh axes that `x` varies over.
 
     >>> lax.full_like(jnp.zeros(3), 7)
@@ -107,7 +107,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding=None) -> Any:
-    """An array whose elements are their position along one axis.
+    """An array whose elements are their positions along one axis.
 
     >>> lax.broadcasted_iota(jnp.int32, (2, 3), 1)
     Array([[0, 1, 2],

@@ -1,4 +1,4 @@
-"""Running sums, products, extremes and log-sum-exps along an axis."""
+"""Cumulative sums, products, extremes and log-sum-exps along an axis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mpijax.transforms.jvp import jvp_flat
 
 
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Sums of the elements up to each one along an axis; from each one on if `reverse`.
+    """Cumulative sums along an axis; from each element to the end if `reverse`.
 
     The result has the operand's shape and dtype; `axis` counts from the front.
 
@@ -38,7 +38,7 @@ def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Products of the elements up to each one along an axis; from each one on if `reverse`.
+    """Cumulative products along an axis; from each element to the end if `reverse`.
 
     The result has the operand's shape and dtype; `axis` counts from the front.
 
@@ -49,7 +49,7 @@ def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Maxima of the elements up to each one along an axis; from each one on if `reverse`.
+    """Cumulative maxima along an axis; from each element to the end if `reverse`.
 
     The result has the operand's shape and dtype; `axis` counts from the front.
 
@@ -60,7 +60,7 @@ def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Minima of the elements up to each one along an axis; from each one on if `reverse`.
+    """Cumulative minima along an axis; from each element to the end if `reverse`.
 
     The result has the operand's shape and dtype; `axis` counts from the front.
 
@@ -71,7 +71,7 @@ def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """log(sum(exp(x))) of the elements up to each one along an axis; from each one on if `reverse`.
+    """Cumulative log(sum(exp(x))) along an axis; from each element to the end if `reverse`.
 
     The result has the operand's shape and dtype; `axis` counts from the front.
 
@@ -91,7 +91,7 @@ def logaddexp(x, y):
     if dtypes.issubdtype(x.dtype, np.complexfloating):
         return _complex_logaddexp(x, y, high)
     delta = registry["sub"].bind(x, y)
-    # Equal infinities have no difference; their sum is the answer, and NaN for NaN.
+    # The difference of equal infinities is NaN; their sum is the result, and NaN for NaN.
     undefined = registry["ne"].bind(delta, delta)
     total = registry["add"].bind(x, y)
     small = registry["exp"].bind(registry["neg"].bind(registry["abs"].bind(delta)))
@@ -100,7 +100,7 @@ def logaddexp(x, y):
 
 
 def _complex_logaddexp(x, y, larger):
-    """The same of complex numbers, its imaginary part in [-pi, pi)."""
+    """`logaddexp` of complex numbers, with the imaginary part in [-pi, pi)."""
     delta = registry["sub"].bind(registry["add"].bind(x, y), registry["add"].bind(larger, larger))
     out = registry["add"].bind(larger, registry["log1p"].bind(registry["exp"].bind(delta)))
     imaginary = registry["imag"].bind(out)
@@ -147,7 +147,7 @@ def _type(name: str) -> Callable:
 
 
 def _reference(accumulate: Callable) -> Callable:
-    """Floats narrower than float32 accumulate in float32 and are rounded at the end."""
+    """Accumulates floats narrower than float32 in float32, and rounds at the end."""
 
     def reference(x, *, axis, reverse):
         narrow = dtypes.issubdtype(x.dtype, np.floating) and x.dtype.itemsize < 4
@@ -182,9 +182,9 @@ _NOT_LINEAR = Unsupported(
 
 
 def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callable) -> rules.Rule:
-    """Along a split axis each rank accumulates its part, and combines it with the totals of the parts before.
+    """Along a split axis, each rank accumulates its part and combines it with the totals of the parts before.
 
-    Sends one element along the axis for each rank.
+    Sends one element along the axis per rank.
     """
 
     def rule(s: rules.Operation) -> rules.Plan:
@@ -236,7 +236,7 @@ def _define(
 
 
 def _same_bits(combine: Callable) -> Callable:
-    """The rule of running products and the like: a tree of combinations that depends on the length alone."""
+    """For cumulative products and others: a tree of combinations that depends on the length only."""
 
     def rule(x: Any, *, axis: int, reverse: bool) -> Any:
         return associative_scan(combine, x, reverse, axis) if same_bits.adds_floats(x) else None

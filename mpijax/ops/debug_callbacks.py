@@ -1,7 +1,7 @@
-"""Looking at values while a program runs: the primitives behind `mpijax.debug`.
+"""Defines the primitives behind `mpijax.debug`, which show values while a program runs.
 
-They have no results. A program keeps them although nobody reads anything of them, and calls each as often as it is
-reached; the ordered ones in the order of the program.
+They have no results. A program keeps them nevertheless, and calls each one as often as it is reached; ordered ones in
+program order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNORDERED, ORDERED = DebugEffect(), OrderedDebugEffect()
 
 @dataclass(frozen=True)
 class SplitCall:
-    """A function of a pytree of arguments of which only some are arrays: `static` holds the others by position."""
+    """A function of a pytree with some leaves that are not arrays: `static` has these by position."""
 
     callback: Callable
     in_tree: Any
@@ -55,7 +55,7 @@ class SplitCall:
 
 
 def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
-    """Arrays among the leaves, the structure, and the leaves that are not arrays with their positions."""
+    """The arrays among the leaves, the structure, and the other leaves with their positions."""
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     dynamic, static = [], []
     for i, leaf in enumerate(leaves):
@@ -67,7 +67,7 @@ def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any
 
 
 def _is_value(leaf: Any) -> bool:
-    """Whether it can be an operand; `ShapeDtypeStruct`s and variables have types too, but no values."""
+    """Whether a leaf can be an operand; `ShapeDtypeStruct`s and variables have types, but no values."""
     if not isinstance(leaf, (Array, np.ndarray, np.generic, int, float, complex)):
         return hasattr(leaf, "__jax_array__") and not isinstance(leaf, type)
     try:
@@ -88,7 +88,7 @@ def _jvp(name: str) -> Callable:
 
 
 def _batch(name: str) -> Callable:
-    """Once per example, one after the other."""
+    """Calls once per example, in order."""
 
     def batch(axis, args, dims, **params):
         for i in range(axis.size):
@@ -99,7 +99,7 @@ def _batch(name: str) -> Callable:
 
 
 def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | None = None) -> Primitive:
-    """A primitive without results; `run(*arrays, **params)` looks at its operands."""
+    """A primitive without results; `run(*arrays, **params)` receives its operands."""
 
     def host_call(*arrays, **params):
         who = location(params["callback"]) if "callback" in params else f"of {name}"
@@ -141,7 +141,7 @@ debug_callback_p.keys = key_reuse.NOTHING
 
 
 class _FormatChecker(string.Formatter):
-    """Formats nothing; raises for arguments that the format does not use or does not have."""
+    """Formats nothing; raises for arguments that the format does not use, and for missing ones."""
 
     def format_field(self, value, format_spec):
         return ""
@@ -162,7 +162,7 @@ class _FormatChecker(string.Formatter):
 
 
 def check_format(fmt: str, *args: Any, **kwargs: Any) -> str:
-    """Raise ValueError, IndexError or KeyError for a format that does not fit its values."""
+    """Raise ValueError, IndexError or KeyError for a format that does not match its values."""
     try:
         return _FormatChecker().format(fmt, *args, **kwargs)
     except KeyError as error:
@@ -192,7 +192,7 @@ def _rank() -> int:
 
 
 def _emit(text: str, logging_record) -> None:
-    """One write per message, at once: lines of several ranks do not mix, and none is lost if a rank fails."""
+    """One write per message, then a flush: lines of ranks do not mix, and none is lost if a rank fails."""
     if logging_record is not None:
         logger.handle(logging.makeLogRecord({**logging_record.__dict__, "msg": text}))
         return
@@ -201,7 +201,7 @@ def _emit(text: str, logging_record) -> None:
 
 
 def _pretty_print(eqn, _names):
-    """JAX's parameters; the one that it does not have only where it is set."""
+    """JAX's parameters, and `show_rank` only if it is set."""
     return sorted((k, v) for k, v in eqn.params.items() if k != "show_rank" or v)
 
 
@@ -211,7 +211,7 @@ debug_print_p = _observer(
 
 
 def shows_rank(show_rank: bool | None) -> bool:
-    """Whether a message begins with the rank: as the call says, else as the option `mpijax_debug_print_rank` says."""
+    """Whether a message begins with the rank: as the call says, else as the option `mpijax_debug_print_rank`."""
     return config.debug_print_rank.value if show_rank is None else show_rank
 
 
@@ -224,11 +224,11 @@ def _sharding_now(x: Any, *, callback: Callable) -> list:
 
 
 def _batch_inspection(_axis, args, _dims, **params):
-    """Once for all examples."""
+    """Calls once for all examples."""
     return inspect_sharding_p.bind(*args, **params), []
 
 
-# In a program the function is called when that is compiled.
+# In a program, the function is called at compile time.
 inspect_sharding_p = Primitive(
     "inspect_sharding",
     type_rule=lambda x, **_: [],

@@ -1,8 +1,9 @@
-"""`debug_nans` and `debug_infs`: programs that look at their results, and find the operation that spoilt them.
+"""Implements `debug_nans` and `debug_infs`: programs check their results, and find the operation that made a NaN.
 
-A program ends with one more equation, which reads the results. Where they hold a NaN, the program is run again from
-the same arguments, operation by operation, each of them checked in the same way, so that the first one to yield a NaN
-is named with the user's line. A program that communicates is not run again, since other ranks may be past it.
+A program ends with one more equation, which reads the results. If they contain a NaN, the program runs again with the
+same arguments, operation by operation, with the same check after each operation. The error names the first operation
+that gives a NaN, with the user's line. A program that communicates does not run again, because other ranks may have
+continued.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _EFFECTS = frozenset({CallbackEffect("Debug")})
 
 
 def wanted() -> bool:
-    """Whether programs are to be checked."""
+    """Whether programs must be checked."""
     return config.values.jax_debug_nans or config.values.jax_debug_infs
 
 
 def checked(closed: ClosedJaxpr, name: str) -> ClosedJaxpr:
-    """The program `name` with a check of its floating-point results in the end."""
+    """The program `name` with a check of its floating-point results at the end."""
     jaxpr = closed.jaxpr
     inexact = [v for v in dict.fromkeys(jaxpr.outvars) if dtypes.issubdtype(v.aval.dtype, np.inexact)]
     outputs = [v for v in inexact if type(v) is not Literal or not np.isfinite(v.val)]

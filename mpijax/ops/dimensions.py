@@ -1,4 +1,4 @@
-"""Sizes with names as values: what an exported program computes with ``x.shape[0]``."""
+"""Symbolic dimensions as values, for exported programs that compute with ``x.shape[0]``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OF_NO_VALUES = Unsupported("a size has no operands, so there is nothing to diff
 
 
 def dim_as_value(dim: DimExpr) -> Any:
-    """The value of a size while a function is traced for export, as an integer scalar."""
+    """The value of a symbolic dimension as an integer scalar, while a function is traced for export."""
     return dim_as_value_p.bind(dim=dim)
 
 
 class _DimAsValue(Primitive):
-    """A size that is known is a number."""
+    """A known size becomes a number."""
 
     def bind(self, *, dim):
         return super().bind(dim=dim) if isinstance(dim, DimExpr) else dim

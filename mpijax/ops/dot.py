@@ -1,4 +1,4 @@
-"""dot_general: sums of products over axes of two arrays, batched over others; and what is made of it."""
+"""Defines dot_general (contraction of two arrays with batch axes) and functions built on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[
 
 
 class Precision(enum.Enum):
-    """How precisely float32 products are computed on accelerators. On CPUs all are the same.
+    """The precision of float32 products on accelerators. On CPUs all are equal.
 
     >>> lax.dot(jnp.ones((2, 3)), jnp.ones(3), precision=lax.Precision.HIGHEST)
     Array([3., 3.], dtype=float32)
@@ -61,7 +61,7 @@ _PRECISIONS = {
 
 
 def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None:
-    """A precision for each operand, from one for both, a pair, or their names; or ValueError."""
+    """A precision for each operand, from one for both, a pair, or names. ValueError for others."""
     if precision is None:
         default = options.jax_default_matmul_precision
         return None if default is None else canonicalize_precision(default)
@@ -121,13 +121,13 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding=None,
 ) -> Any:
-    """Sum products over the contracted axes, for each index of the batch axes.
+    """Contracts axes of two arrays, for each index of the batch axes.
 
     Args:
       dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`; the last axis of
         lhs with the first of rhs if None, for operands of one or two axes.
       preferred_element_type: dtype of the result.
-      out_sharding: the layout of the result.
+      out_sharding: the sharding of the result.
 
     Returns:
       An array with the batch axes, then the other axes of lhs, then those of rhs.
@@ -162,7 +162,7 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Products of matrices, which are the last two axes of the operands.
+    """Products of matrices, which are in the last two axes of the operands.
 
     >>> lax.batch_matmul(jnp.ones((2, 1, 3)), jnp.ones((2, 3, 1))).shape
     (2, 1, 1)
@@ -233,7 +233,7 @@ def _dot_shape(lhs, rhs, dimension_numbers):
 
 
 def _rank_of(dtype) -> tuple:
-    """Of two operand types the one that ranks higher is the type of the product: XLA's order."""
+    """The order of dtypes: the product of two operand types has the higher one. This is XLA's order."""
     is_complex = dtype.kind == "c"
     real = np.dtype(f"f{dtype.itemsize // 2}") if is_complex else dtype
     if dtypes.issubdtype(real, np.floating):
@@ -319,7 +319,7 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
     order = [*x_batch, *x_free, *(x_contract[i] for i in np.argsort(y_contract))]
     result = transpose(product, np.argsort(order).tolist()) if order else product
     if typeof(result).dtype != x.aval.dtype:
-        # of a real operand beside a complex one: the real part, without the warning of `convert`
+        # for a real operand combined with a complex one: the real part, without the warning of `convert`
         result = registry["convert_element_type"].bind(result, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type)
     return result
 
@@ -332,7 +332,7 @@ def _dot_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_
 
 
 def _dot_batch(axis, args, dims, *, dimension_numbers, precision, preferred_element_type, out_sharding):
-    """Two batched operands get one more batch axis; the batch axis of a single one is one more free axis."""
+    """Two batched operands get one more batch axis; the batch axis of one batched operand becomes a free axis."""
     (x, y), (xd, yd) = args, dims
     (xc, yc), (xb, yb) = dimension_numbers
 
@@ -364,7 +364,7 @@ def _dot_pretty(eqn, _names):
 
 
 def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
-    """Batch axes, rows and columns stay split. Of a contracted axis one operand may be split."""
+    """Batch axes, rows and columns stay split. Only one operand may be split along a contracted axis."""
     (lc, rc), (lb, rb) = s.params["dimension_numbers"]
     left, right = s.axes(0), s.axes(1)
 

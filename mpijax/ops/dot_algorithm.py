@@ -1,4 +1,4 @@
-"""Algorithms of products by name, as other devices offer them. Here all are exact to the accumulator's rounding."""
+"""Names of matrix product algorithms of other devices. mpijax's products are as precise as any of these."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 
 class DotAlgorithm(NamedTuple):
-    """How a product rounds its operands and in which dtype it adds; a wish, as `Precision` is.
+    """The rounding of operands and the dtype of sums of a product. It is a hint, as `Precision` is.
 
-    On CPUs operands are not rounded, float16 and bfloat16 are added in float32, and others in their own dtype, which
-    is at least as precise as any of these.
+    On CPUs operands are not rounded. Sums of float16 and bfloat16 are computed in float32, others in their own dtype.
+    This is at least as precise as any of these.
 
     >>> whole = lax.DotAlgorithm(np.float32, np.float32, np.float32)
     >>> lax.dot(jnp.arange(3.0), jnp.arange(3.0), precision=whole)
@@ -27,7 +27,7 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Algorithms by name, `LHS_RHS_ACCUMULATOR`; accepted wherever a `precision` is, also as a string.
+    """Algorithms by name, `LHS_RHS_ACCUMULATOR`; accepted wherever `precision` is, also as a string.
 
     >>> lax.dot(jnp.arange(3.0), jnp.arange(3.0), precision=lax.DotAlgorithmPreset.F32_F32_F32)
     Array(5., dtype=float32)

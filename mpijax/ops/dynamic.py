@@ -1,4 +1,4 @@
-"""Slices that start where computed integers say: dynamic_slice, dynamic_update_slice and their kin."""
+"""Defines slices with computed starts: dynamic_slice, dynamic_update_slice and variants."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def dynamic_slice(
 ) -> Any:
     """A slice of `slice_sizes` from `start_indices`, which may be computed.
 
-    Starts are moved so that the slice lies in the array. Negative ones count from the end, unless
-    `allow_negative_indices` (for all axes or for each) says that there are none.
+    Starts are clamped so that the slice is inside the array. Negative starts count from the end;
+    `allow_negative_indices=False` (for all axes or for each) promises that there are none.
 
     >>> mpijax.jit(lambda i: lax.dynamic_slice(jnp.arange(6), (i,), (3,)))(2)
     Array([2, 3, 4], dtype=int32)
@@ -93,7 +93,7 @@ def dynamic_update_slice_in_dim(
 def _dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`operand[index]` along one axis, which stays with size 1 if `keepdims`.
+    """`operand[index]` along one axis; the axis stays with size 1 if `keepdims`.
 
     >>> lax.dynamic_index_in_dim(jnp.array([[1, 2], [3, 4]]), 1, axis=1, keepdims=False)
     Array([2, 4], dtype=int32)
@@ -143,7 +143,7 @@ def _along(start: Any, axis: int, ndim: int, allow_negative: bool) -> tuple[list
 
 
 def _starts(operand: Any, start_indices: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
-    """One start for each axis, negative ones counted from the end."""
+    """One start for each axis; negative starts count from the end."""
     shape = shape_of(operand)
     if not isinstance(start_indices, (list, tuple)):
         aval = typeof(start_indices)
@@ -175,7 +175,7 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
     if not allow_negative or not dtypes.issubdtype(aval.dtype, np.integer):
         return index
     negative = registry["lt"].bind(index, const_like(index, 0))
-    # The sum is not weakly typed, as in JAX.
+    # As in JAX, the sum is not weakly typed.
     strong = convert_element_type(index, aval.dtype)
     wrapped = registry["add"].bind(strong, _scalar(size, aval.dtype))
     return registry["select_n"].bind(negative, index, wrapped)
@@ -218,7 +218,7 @@ def _slice_type(operand, *starts, slice_sizes):
 
 
 def _window(shape, starts, sizes) -> tuple[slice, ...]:
-    """The slice of the given sizes, moved into the array."""
+    """The slice of the given sizes, clamped to the array."""
     firsts = [min(max(int(i), 0), full - size) for i, full, size in zip(starts, shape, sizes, strict=False)]
     return tuple(slice(first, first + size) for first, size in zip(firsts, sizes, strict=True))
 
@@ -242,7 +242,7 @@ def _slice_transpose(ct, operand, *starts, slice_sizes):
 
 
 def _index_vectors(axis, starts, dims):
-    """Starts as the vectors that gather and scatter take, with a batch axis in front if any has one."""
+    """Starts as the index vectors of gather and scatter; the batch axis, if any, comes first."""
     if not starts:
         return np.zeros(0, np.int32), None
     if all(d is None for d in dims):
@@ -294,7 +294,7 @@ def _slice_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], kno
 def _known_start(
     known: Callable, first: int, shape: Sequence[int], sizes: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Where a window lies whose start the operands from number `first` say, moved into the array."""
+    """The start of a window, clamped to the array, from operands `first` and following; None if it is unknown."""
     start = []
     for k, (full, part) in enumerate(zip(shape, sizes, strict=True), start=first):
         at = 0 if full == part else known(k)

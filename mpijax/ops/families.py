@@ -1,7 +1,7 @@
-"""Constructors of primitives: elementwise ones of any number of operands, comparisons, reductions.
+"""Constructors of primitives: elementwise operations, comparisons, reductions.
 
-An operation states which dtypes it accepts, its meaning in NumPy, and its derivative by each
-operand; types, batching, broadcasting and lowering are the same for the whole family.
+An operation states the dtypes it accepts, its definition in NumPy, and its derivative by each operand. The whole family
+shares the rules for types, batching, broadcasting and lowering.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 NOT_LINEAR = Unsupported(
     "this operation is not linear, so it has no transpose, which reverse mode needs of linear ones only"
 )
-# Until the rule is attached, which needs the primitive.
+# Fills the slot until the rule is attached: the rule needs the primitive.
 ATTACHED = Unsupported("the rule is made for the primitive, and is not attached yet")
 
 # ---------------------------------------------------------------- types
@@ -59,7 +59,7 @@ def check_dtype(name: str, dtype: Any, kinds: Sequence[type], where: str = "") -
         )
 
 
-# The jax.numpy function to point to, where its name is not the primitive's.
+# The jax.numpy function that errors mention, if its name differs from the primitive's.
 _NUMPY_NAMES = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum", "min": "minimum",
     "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal",
@@ -101,7 +101,7 @@ def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
 def elementwise_type(
     name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True, weak: bool = True
 ) -> Callable:
-    """The type rule of an elementwise operation, remembered by operand types."""
+    """The type rule of an elementwise operation, cached by operand types."""
     known: dict[tuple, ShapedArray] = {}
 
     def infer(avals):
@@ -126,7 +126,7 @@ def to_bool(_dtype) -> np.dtype:
 
 
 def to_real(dtype) -> np.dtype:
-    """The dtype of the parts of a complex number; other dtypes unchanged."""
+    """The dtype of the real and imaginary parts of a complex number; other dtypes unchanged."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
@@ -140,7 +140,7 @@ _NARROW = 4
 
 
 def wide(fun: Callable, result: Callable | None = None) -> Callable:
-    """A NumPy function that computes float16 and narrower floats in float32 and rounds once."""
+    """A NumPy function that computes floats of at most 16 bits in float32 and rounds once."""
 
     def reference(*args, **params):
         params.pop("accuracy", None)
@@ -177,7 +177,7 @@ class PerOperand:
 
 
 class _Linear:
-    """The derivative of a linear operation of one operand: itself."""
+    """The derivative of a linear operation of one operand: the operation itself."""
 
     def attach(self, primitive: Primitive) -> Callable:
         def jvp(primals, tangents, **params):
@@ -206,7 +206,7 @@ CONSTANT = _Constant()
 
 
 def batch_elementwise(primitive: Primitive) -> Callable:
-    """Batch an operation whose operands broadcast: batch axes come together, at the front if they differ."""
+    """The batching rule for operands that broadcast. Differing batch axes are moved to the front."""
 
     def batch(axis, args, dims, **params):
         shapes = [typeof(x).shape for x in args]
@@ -228,7 +228,7 @@ def batch_elementwise(primitive: Primitive) -> Callable:
 
 
 def hide_unset(*names: str) -> Callable:
-    """Print parameters by name, leaving out those of `names` that are None."""
+    """Print parameters by name, except those of `names` that are None."""
 
     def pretty(eqn, _names):
         return [(k, v) for k, v in sorted(eqn.params.items()) if v is not None or k not in names]
@@ -240,7 +240,7 @@ def hide_unset(*names: str) -> Callable:
 
 
 def scalar_rule(name: str, ignored: Sequence[str] = ()) -> Callable:
-    """The rule `name` of the scalar layer, looked up when needed; it does not get `ignored` parameters."""
+    """The rule `name` of the scalar layer, looked up at the first use, and called without the `ignored` parameters."""
 
     def rule(builder, *operands, **params):
         for key in ignored:
@@ -270,16 +270,16 @@ def elementwise(
     """An elementwise primitive.
 
     Args:
-      accepts: for each operand the kinds of dtype it may have.
+      accepts: for each operand the accepted kinds of dtypes.
       reference: NumPy function of arrays; floats narrower than float32 are computed in float32.
       jvp: LINEAR, CONSTANT, `PerOperand(...)`, or a jvp rule.
       transpose, batch: rules; batching is derived unless given.
       result: dtype of the result from the first operand's dtype; the same if None.
-      cost: about half the machine instructions for one vector.
-      lower: instead of the scalar rule of the same name.
-      accuracy: whether it has the parameter `accuracy`, printed only when given.
-      weak: whether the result's type is weak where the operands' are.
-      zeros: what becomes of the sign of a zero, unless `lower` says it.
+      cost: about half the number of machine instructions for one vector.
+      lower: replaces the scalar rule of the same name.
+      accuracy: whether it has the parameter `accuracy`, printed only if given.
+      weak: whether weakly typed operands give a weakly typed result.
+      zeros: how the result depends on the sign of a zero, unless `lower` says it.
     """
     primitive = Primitive(
         name,
@@ -299,5 +299,5 @@ def elementwise(
 
 
 def comparison(name: str, accepts: Sequence[type], reference: Callable, zeros: Zeros = Zeros.EQUAL) -> Primitive:
-    """A comparison of two operands: bool, without derivative."""
+    """A comparison of two operands; the result is bool, without derivative."""
     return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, zeros=zeros)

@@ -1,4 +1,4 @@
-"""`ffi_call`: a C function called from a program, without Python in between."""
+"""Defines `ffi_call`: calls a C function from a program, without Python in between."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mpijax.core.trace import typeof
 from mpijax.ops.callbacks import VMAP_METHODS, batch_call, canonical_results
 from mpijax.ops.ffi_words import attributes_of, words
 
-# Addresses of C functions by name; those of other platforms are known, and never called.
+# Addresses of C functions by name. Functions of other platforms are registered too, and never called.
 targets: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
 class FfiCode:
-    """A call of a registered function; where that is, is known where the program is loaded."""
+    """A call of a registered function. Its address is looked up when the program is loaded."""
 
     label: str
     words: tuple[int, ...]
@@ -98,26 +98,26 @@ def ffi_call(
     custom_call_api_version: int = 4,
     legacy_backend_config: str | None = None,
 ) -> Callable[..., Any]:
-    """A function that calls a registered C function, from traced code and outside of it, without Python's lock.
+    """A function that calls a registered C function without the GIL, in traced code and outside of it.
 
     Args:
-      target_name: the name given to `register_ffi_target`, at the latest before the program is compiled.
-      result_shape_dtypes: a `ShapeDtypeStruct`, or a list or tuple of them: what the C function writes.
-      has_side_effect: calls are neither dropped nor merged, and keep the order of the program.
+      target_name: the name given to `register_ffi_target` before the program is compiled.
+      result_shape_dtypes: a `ShapeDtypeStruct`, or a list or tuple of them: the arrays that the C function writes.
+      has_side_effect: calls are neither dropped nor merged, and keep program order.
       vmap_method: what `vmap` does, as in `pure_callback`; "sequential" is a loop of calls.
-      input_layouts, output_layouts: None, or row-major: the only layout that arrays have here.
-      input_output_aliases: `{argument: result}`, of equal types: the result begins with the argument's elements, and
-        lies in its memory if nothing else reads that.
-      custom_call_api_version, legacy_backend_config: as they are by default; others are of XLA's interface.
+      input_layouts, output_layouts: None, or row-major, which is the only layout of arrays.
+      input_output_aliases: `{argument: result}`, of equal types: the result starts with the argument's elements, and
+        uses its memory if nothing else reads the argument.
+      custom_call_api_version, legacy_backend_config: must have their default values; others belong to XLA's interface.
 
-    The function returned takes the arguments, and as keywords the attributes: numbers, strings and NumPy arrays that
-    are known while tracing. There is no derivative: wrap it in `custom_jvp` or `custom_vjp`. Nothing is communicated:
+    The returned function takes the arguments, and as keywords the attributes: numbers, strings and NumPy arrays that
+    are known during tracing. There is no derivative: wrap it in `custom_jvp` or `custom_vjp`. Nothing is communicated:
     under `shard_map` each rank calls its own function on its own shard.
 
     Raises:
-      JaxRuntimeError: for a name that is not registered when the program is compiled; where the program runs, if the
-        C function reports an error by `mpijax_fail`.
-      ValueError: for results that are no types, aliases that do not fit, an unknown `vmap_method`; under `grad`.
+      JaxRuntimeError: for a name that is not registered when the program is compiled; when the program runs, if the
+        C function reports an error with `mpijax_fail`.
+      ValueError: for results that are not types, aliases that do not match, an unknown `vmap_method`; under `grad`.
       TypeError: for attributes of other types.
 
     >>> scale = mpijax.ffi.ffi_call("scale", mpijax.ShapeDtypeStruct((3,), jnp.float32))
@@ -159,7 +159,7 @@ def _per_result(layouts: Any, several: bool) -> Any:
 
 
 def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | None) -> tuple[tuple[int, ...], ...]:
-    """Row-major layouts, from the fastest axis to the slowest, as JAX prints them."""
+    """Row-major layouts, from the fastest to the slowest axis, as JAX prints them."""
     if given is not None and len(given) != len(avals):
         raise ValueError(f"ffi_call: {len(given)} {which}_layouts for {len(avals)} {which}s")
     for i, (a, layout) in enumerate(zip(avals, given or (), strict=False)):

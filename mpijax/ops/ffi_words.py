@@ -1,4 +1,4 @@
-"""What a C function gets to know about a call: types and attributes as int64 words, as `mpijax/ffi.h` reads them."""
+"""Encodes the types and attributes of a C call as int64 words, which `mpijax/ffi.h` reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES = {
 
 @dataclass(frozen=True, repr=False)
 class HashableArray:
-    """An array among the attributes, compared by its elements."""
+    """An array attribute, compared by its elements."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class HashableArray:
 
 
 def attributes_of(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Attributes in the order of their names, hashable. Raises TypeError for what C gets no value of."""
+    """Attributes, hashable and sorted by name. Raises TypeError for a value that C cannot receive."""
     found = []
     for name, value in sorted(given.items()):
         if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""fft: discrete Fourier transforms over the last axes, by pocketfft."""
+"""Defines fft: discrete Fourier transforms over the last axes, computed by pocketfft."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mpijax.transforms.jit import jit
 
 
 class FftType(enum.IntEnum):
-    """What is transformed into what.
+    """Kinds of Fourier transforms.
 
     >>> lax.fft(jnp.ones(4), lax.FftType.RFFT, (4,))
     Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
@@ -57,12 +57,12 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
 
     Args:
       x: real array for RFFT, else an array that becomes complex.
-      fft_type: FFT; IFFT, its inverse; RFFT, the FFT of reals, of which the first half of the last axis is kept; IRFFT,
-        the inverse of that. Or the name of one of them.
+      fft_type: FFT; IFFT, its inverse; RFFT, the FFT of reals, which keeps the first half of the last axis; IRFFT,
+        its inverse. Or one of these names as a string.
       fft_lengths: sizes of the transformed axes; for IRFFT those of the result.
 
     Raises:
-      ValueError: complex input for RFFT, sizes that do not fit. TypeError: an unknown kind of transform.
+      ValueError: for complex input of RFFT, or sizes that do not match. TypeError: for an unknown kind of transform.
 
     >>> lax.fft(jnp.array([1.0, 2.0, 3.0, 4.0]), "RFFT", (4,))
     Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
@@ -131,8 +131,8 @@ def _fft_transpose(ct, x, *, fft_type: FftType, fft_lengths: tuple[int, ...]):
 
 
 def _halves(dtype: Any, count: int, whole: int) -> Any:
-    """How often each of `count` kept coefficients stands in the spectrum of a real signal of `whole` elements: twice,
-    but for the mean and, where the size is even, the highest frequency."""
+    """How often each of `count` kept coefficients occurs in the spectrum of a real signal of `whole` elements: twice,
+    except the mean and, for an even size, the highest frequency."""
     weights = full((count,), 2, dtype)
     for at in (0,) if whole % 2 else (0, count - 1):
         weights = dynamic_update_slice(weights, full((1,), 1, dtype), (at,))

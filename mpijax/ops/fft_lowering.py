@@ -1,4 +1,4 @@
-"""How programs transform: by the loops of NumPy's transforms as machine code, or by SciPy; both are pocketfft."""
+"""Lowers Fourier transforms to NumPy's transform loops as machine code, or to SciPy; both are pocketfft."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _INNER = Unsupported("fft becomes this where a program is compiled; transformati
 
 @functools.cache
 def _ufuncs() -> tuple[np.ufunc, ...] | None:
-    """NumPy's transforms as ufuncs, which are not part of its interface; None where it has none."""
+    """NumPy's transforms as ufuncs, which are private; None if NumPy does not have them."""
     try:
-        loops = importlib.import_module("numpy.fft._pocketfft_umath")  # few programs transform
+        loops = importlib.import_module("numpy.fft._pocketfft_umath")  # deferred: few programs use transforms
         return tuple(getattr(loops, name) for name in _NAMES)
     except (ImportError, AttributeError):
         return None
@@ -33,17 +33,17 @@ def _ufuncs() -> tuple[np.ufunc, ...] | None:
 
 @functools.cache
 def _address() -> int:
-    from mpijax._ext import fft  # what lies above; few programs need it
+    from mpijax._ext import fft  # deferred: an upper layer, which few programs need
 
     loops = _ufuncs()
-    assert loops is not None  # transforms without them are the host's
+    assert loops is not None  # without them, transforms are host calls
     fft.install(loops)
     return fft.address()
 
 
 @dataclass(frozen=True)
 class FftCode:
-    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+    """A call of the kernel in `mpijax._ext`, which is imported at the first call."""
 
     words: tuple[int, ...]
     label: str = "fft"
@@ -56,7 +56,7 @@ class FftCode:
 
 
 def transform(x: Any, out: ShapedArray, fft_type: int, fft_lengths: tuple[int, ...]) -> Any:
-    """The transform of kind `fft_type`, as `FftType` numbers them, which is of type `out`."""
+    """The transform of kind `fft_type`, as a number of `FftType`, with a result of type `out`."""
     some = 0 not in (*typeof(x).shape, *out.shape)
     primitive = fft_native_p if some and _ufuncs() is not None else fft_hosted_p
     return primitive.bind(x, fft_type=int(fft_type), fft_lengths=fft_lengths, shape=out.shape, dtype=out.dtype)
@@ -65,10 +65,10 @@ def transform(x: Any, out: ShapedArray, fft_type: int, fft_lengths: tuple[int, .
 def by_scipy(
     x: np.ndarray, *, fft_type: int, fft_lengths: tuple[int, ...], shape: tuple[int, ...], dtype: Any
 ) -> np.ndarray:
-    """By pocketfft; of nothing it is nothing, or zeros."""
+    """Transforms with SciPy's pocketfft; without elements the result is empty or zeros."""
     if 0 in x.shape or 0 in shape:
         return np.zeros(shape, dtype)
-    from scipy import fft as scipy_fft  # takes a tenth of a second to load
+    from scipy import fft as scipy_fft  # deferred: importing takes a tenth of a second
 
     axes = tuple(range(-len(fft_lengths), 0))
     if fft_type == 3:

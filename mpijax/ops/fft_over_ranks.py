@@ -1,8 +1,8 @@
-"""Fourier transforms of arrays of which each rank has a part.
+"""Fourier transforms of arrays that are sharded over ranks.
 
-A transformed axis that is split becomes whole on each rank, and another axis is split in its place: one alltoall, which
-sends `(n - 1) / n` of a part. Where all axes are transformed, it is done one axis after the other. A long line, which
-has no other axis, takes three alltoalls (Bailey, "FFTs in external or hierarchical memory", 1990).
+A split axis that is transformed becomes whole on each rank, and another axis is split instead: one alltoall, which
+sends `(n - 1) / n` of a shard. If all axes are transformed, they are transformed one after the other. A long line
+without another axis takes three alltoalls (Bailey, "FFTs in external or hierarchical memory", 1990).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mpijax.ops.shapes import reshape, transpose
 from mpijax.ops.transcendental import cos, sin
 from mpijax.transforms.batching import move_dim
 
-# As `fft.FftType` numbers them.
+# The numbers of `fft.FftType`.
 _FFT, _IFFT, _RFFT, _IRFFT = range(4)
 
 
 def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `fft`."""
+    """The sharding rule of `fft`."""
     [shape], [cuts], [out] = s.shapes, s.cuts, s.results
     kind, count = int(s.params["fft_type"]), len(s.params["fft_lengths"])
     first = len(shape) - count
@@ -53,7 +53,7 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
 
 
 def _axis_by_axis(params: Any, cuts: tuple[Cut | None, ...]) -> Callable[..., Any]:
-    """One axis after the other, those that are split last: of reals the last one is the first, or the last."""
+    """Transforms one axis after the other, split axes last. For real data the last axis is the first, or the last."""
     kind, lengths = params["fft_type"], params["fft_lengths"]
     count = len(lengths)
     order = sorted(range(count), key=lambda d: (cuts[d] is not None, -d))
@@ -76,7 +76,7 @@ def _axis_by_axis(params: Any, cuts: tuple[Cut | None, ...]) -> Callable[..., An
 
 
 def _long_lines(s: rules.Operation, kind: int, cut: Cut) -> Callable[..., Any]:
-    """Lines as matrices of a row a rank: transforms of columns, then of rows, whose results are interleaved."""
+    """Treats lines as matrices with one row a rank: transforms columns, then rows, and interleaves the results."""
     ranks = cut.parts
     n = cut.size
     me = s.span(cut)[0] * ranks // n
@@ -104,7 +104,7 @@ def _line(x: Any, kind: int) -> Any:
 
 
 def _twiddles(aval: Any, kind: int, shape: tuple[int, int], start: int, n: int) -> Any:
-    """exp(-+2 pi i j k / n) for rows j and columns k from `start` on, against axes of `aval` before them."""
+    """exp(-+2 pi i j k / n) for rows j and columns k from `start` on, with leading axes of size 1 to match `aval`."""
     real = dtypes.finfo(aval.dtype).dtype
     j, k = (broadcasted_iota(np.dtype(np.int32), shape, d) for d in (0, 1))
     turns = binary.rem(binary.mul(j, binary.add(k, const_like(k, start))), const_like(k, n))

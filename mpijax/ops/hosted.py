@@ -1,4 +1,4 @@
-"""Elementwise operations whose meaning is a SciPy function: compiled ones, and those that the program calls there."""
+"""Constructors for elementwise operations defined by a SciPy function: compiled, or called on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpijax.ops.families import FLOATING, elementwise, wide
 
 
 def scipy_function(name: str) -> Callable:
-    """A function of scipy.special, which is slow to import and therefore loaded at the first call."""
+    """A function of scipy.special. The import is slow, so it is deferred to the first call."""
 
     def call(*args):
         return getattr(importlib.import_module("scipy.special"), name)(*args)
@@ -23,7 +23,7 @@ def scipy_function(name: str) -> Callable:
 
 
 def in_double(function: Callable) -> Callable:
-    """A function that gets its arguments in double precision, whatever their own; see `hosted` for results."""
+    """A function that receives its arguments in double precision; the result has the first argument's dtype."""
 
     def call(*args, **params):
         doubles = [np.asarray(a, np.complex128 if a.dtype.kind == "c" else np.float64) for a in args]
@@ -33,12 +33,12 @@ def in_double(function: Callable) -> Callable:
 
 
 def compiled(name: str, operands: int, function: Callable, jvp: Any, cost: int, weak: bool = True) -> Primitive:
-    """An elementwise primitive of floats with the rule of its name in `mpijax.scalar`.
+    """An elementwise primitive of floats, compiled from the rule with its name in `mpijax.scalar`.
 
     Args:
-      name, operands, jvp, weak: as of `hosted`.
-      function: its reference, of NumPy arrays that broadcast.
-      cost: about half the machine instructions for one vector.
+      name, operands, jvp, weak: as for `hosted`.
+      function: its reference, on NumPy arrays that broadcast.
+      cost: about half the number of machine instructions for one vector.
     """
     return elementwise(name, *[FLOATING] * operands, reference=function, jvp=jvp, cost=cost, weak=weak)
 
@@ -46,22 +46,22 @@ def compiled(name: str, operands: int, function: Callable, jvp: Any, cost: int, 
 def hosted(
     name: str, operands: int, function: Callable, jvp: Any, kinds: Any = FLOATING, weak: bool = True
 ) -> Primitive:
-    """An elementwise primitive whose value is a NumPy function's.
+    """An elementwise primitive that calls a NumPy function on the host.
 
     Args:
       name: of the primitive.
-      operands: how many; all have one dtype, which is the result's.
-      function: of arrays that broadcast.
+      operands: their number; all have one dtype, which is also the result's.
+      function: takes arrays that broadcast.
       jvp: as in `families.elementwise`.
-      kinds: dtypes it accepts.
-      weak: whether the result's type is weak where the operands' are.
+      kinds: accepted dtypes.
+      weak: whether weakly typed operands give a weakly typed result.
     """
     lower = HostCall(_broadcast(wide(function)))
     return elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp, weak=weak)
 
 
 def _broadcast(function: Callable) -> Callable:
-    """For programs, whose buffers have the shape of the result."""
+    """Broadcasts the arguments, because buffers of programs have the shape of the result."""
 
     def call(*args, **params):
         return np.asarray(function(*np.broadcast_arrays(*args), **params), order="C")

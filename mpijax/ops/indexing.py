@@ -1,4 +1,4 @@
-"""gather: windows of an array at computed positions; `index_take`."""
+"""Defines gather (windows of an array at computed positions) and `index_take`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mpijax.transforms.zeros import Zero
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """What the axes of a gather mean. Indices are vectors along the last axis of `start_indices`.
+    """The roles of the axes of a gather. Indices are vectors along the last axis of `start_indices`.
 
     Attributes:
-      offset_dims: axes of the result that lie in the window, ascending.
+      offset_dims: axes of the result that belong to the window, ascending.
       collapsed_slice_dims: axes of the operand whose window has size 1 and no axis in the result, ascending.
-      start_index_map: the axis of the operand that each component of an index is for.
-      operand_batching_dims: axes of the operand that run along with axes of `start_indices`, ascending.
+      start_index_map: the operand axis of each component of an index.
+      operand_batching_dims: axes of the operand that are batched with axes of `start_indices`, ascending.
       start_indices_batching_dims: those axes of `start_indices`.
 
     >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
@@ -51,10 +51,10 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to windows that do not lie in the array.
+    """How to handle windows that are not inside the array.
 
-    CLIP moves them into it. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS says there
-    are none. ONE_HOT is a hint for accelerators, taken as CLIP.
+    CLIP clamps them. FILL_OR_DROP reads a fill value, and drops updates. PROMISE_IN_BOUNDS promises that there
+    are none. ONE_HOT is a hint for accelerators, treated as CLIP.
 
     >>> points = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
     >>> lax.gather(jnp.arange(3), jnp.array([[1], [7]]), points, (1,), mode=lax.GatherScatterMode.CLIP)
@@ -102,12 +102,12 @@ def gather(
 
     Args:
       start_indices: integers of shape `(..., number of components)`.
-      mode: for windows outside of the operand, by default a promise that there are none.
-      fill_value: what they read in mode "fill": NaN, the least signed or greatest unsigned integer,
-        or True, if None.
+      mode: for windows outside the operand; by default a promise that there are none.
+      fill_value: the value that they read in mode "fill"; if None, NaN, the least signed or greatest unsigned
+        integer, or True.
 
     Returns:
-      An array with the axes of `start_indices` but the last, and the window's at `offset_dims`.
+      An array with the axes of `start_indices` except the last, and the window's axes at `offset_dims`.
 
     >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
     >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, slice_sizes=(1, 2))
@@ -132,7 +132,7 @@ def gather(
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """`src[idxs]` where `idxs` are 1-D arrays of integers for the given axes; indices wrap around.
+    """`src[idxs]` for 1-D integer arrays `idxs` that index the given axes; indices wrap around.
 
     >>> lax.index_take(jnp.arange(6).reshape(3, 2), (jnp.array([2, 0]),), axes=(0,))
     Array([[4, 5],
@@ -179,7 +179,7 @@ def check_disjoint(op: str, name: str, dims, other: str, others) -> None:
 
 
 def check_batching(op: str, what: str, operand, indices, operand_dims, index_dims) -> None:
-    """Raise TypeError unless batching axes of operand and indices fit; `what` names their parameter."""
+    """Raise TypeError unless batching axes of operand and indices match; `what` names their parameter."""
     title = op.capitalize()
     check_distinct(op, what, index_dims)
     check_in_range(op, what, index_dims, indices.ndim)
@@ -203,7 +203,7 @@ def check_batching(op: str, what: str, operand, indices, operand_dims, index_dim
 
 
 def check_index_map(op: str, name: str, dims, operand, indices) -> None:
-    """Each component of an index is for one axis of the operand."""
+    """Check that each component of an index is for one axis of the operand."""
     index_vector_dim = indices.ndim - 1
     title = op.capitalize()
     if index_vector_dim < 0:
@@ -319,7 +319,7 @@ def _gather_transpose(
 def _gather_batch(
     axis, args, dims, *, dimension_numbers, slice_sizes, unique_indices, indices_are_sorted, **params
 ):
-    """A batched operand alone adds an axis to the window; batched indices add batch axes."""
+    """A batched operand with unbatched indices adds an axis to the window; batched indices add batch axes."""
     (x, indices), (x_dim, index_dim) = args, dims
     dn = dimension_numbers
     if x_dim is not None:
@@ -394,13 +394,13 @@ def _gather_element(r: Elements, index: Index, avals: Sequence[Any], params: dic
 
 
 def _within(r: Elements, raw: Any, last: int) -> Any:
-    """0 <= raw <= last."""
+    """Whether 0 <= raw <= last."""
     wide = r.convert(raw, INT64)
     return r.op("and", r.op("ge", wide, r.const(0, INT64)), r.op("le", wide, r.const(last, INT64)))
 
 
 def _fill(r: Elements, dtype: Any, params: dict[str, Any]) -> Any:
-    """What out-of-bounds positions read."""
+    """The value that out-of-bounds positions read."""
     given = params["fill_value"]
     value = dtypes.out_of_bounds(dtype) if given is None else given
     return r.const(value, dtype if isinstance(dtype, np.dtype) else UINT32)

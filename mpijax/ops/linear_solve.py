@@ -1,4 +1,4 @@
-"""`custom_linear_solve`: solutions of linear systems, differentiated by solving once more, not through the solver.
+"""Defines `custom_linear_solve`: linear systems whose derivative solves again, and does not go through the solver.
 
 With A x = b: the tangent of x solves A dx = db - dA x, and the cotangent of b solves A^T cb = cx.
 """
@@ -21,7 +21,7 @@ from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
 class _LinearSolveTuple(NamedTuple):
-    """Something for each of the four functions of a solve."""
+    """One item for each of the four functions of a solve."""
 
     matvec: Any
     vecmat: Any
@@ -32,11 +32,11 @@ class _LinearSolveTuple(NamedTuple):
         return _LinearSolveTuple(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
-LinearSolveTuple = _LinearSolveTuple  # the class keeps the name by which JAX's Jaxprs print it
+LinearSolveTuple = _LinearSolveTuple  # the class name is what JAX's Jaxprs print
 
 
 def _split(args: Sequence[Any], lengths: _LinearSolveTuple) -> tuple[_LinearSolveTuple, list[Any]]:
-    """What each function closes over, and the right-hand side."""
+    """The values that each function closes over, and the right-hand side."""
     parts, at = [], 0
     for n in lengths:
         parts.append(list(args[at : at + n]))
@@ -104,7 +104,7 @@ def _batch(axis, args, dims, *, const_lengths, jaxprs):
     def of(closed, flags, force):
         return batch_jaxpr(closed, axis, tuple(flags), tuple(force))
 
-    # What is batched of x and of b has to agree among the four: grow both until it does.
+    # All four functions must agree on which leaves of x and b are batched: add batched leaves until they do.
     while True:
         new_solve, found = of(solve, batched.solve + b_bat, x_bat)
         new_vecmat, x_new = None, found

@@ -1,6 +1,6 @@
-"""How far a compiled loop has come: a mark at its begin and its end, and a number in memory while it runs.
+"""Tracks the progress of a compiled loop: marks at its start and end, and a counter in memory while it runs.
 
-A mark calls Python. A note of a part is a store of machine code, so a loop may have many parts at no cost.
+A mark calls Python. A note of a part is a single store in machine code, so a loop may have many parts at no cost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that shows how far it has come. Equal ones are one to the compiler; the first of them has the number.
+    """A loop that reports its progress. Equal loops are one loop to the compiler, with the number of the first.
 
-    watch: called with the loop, its number of turns, and whether that is its end.
+    watch: called with the loop, its number of iterations, and whether the loop ends.
     """
 
     desc: str
-    turns: int | None  # None: known when it runs
+    turns: int | None  # None: known at run time
     watch: Callable[[Loop, int, bool], None]
     number: int = field(default_factory=lambda: next(_numbers), compare=False)
 
@@ -54,7 +54,7 @@ class _NotePart:
 
 
 def _observer(name: str, **slots: Any) -> Primitive:
-    """Without results. Under `vmap` all examples are in the same turn, so the first one tells."""
+    """A primitive without results. Under `vmap` all examples are in the same iteration, so the first one reports."""
 
     def batch(_axis, args, dims, **params):
         return registry[name].bind(*example(args, dims, 0), **params), []

@@ -1,8 +1,7 @@
-"""What the operations that move elements share: shapes as users give them, and the record of such an
-operation.
+"""Shared parts of operations that move elements: shapes given by users, and the constructor of these primitives.
 
-Keys: an array of PRNG keys of shape S lies in memory as uint32 of shape S + (2,). References get that array;
-the parameters of an operation speak of S only, so references leave axes beyond those alone.
+PRNG keys: an array of keys of shape S is stored as uint32 of shape S + (2,). References receive that array.
+Parameters of an operation refer to S only, so references leave the additional axes unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from mpijax.transforms import key_reuse
 
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of ints; a single int is a shape of one axis. Raises TypeError for anything else."""
+    """A shape as a tuple of ints; a single int is a shape with one axis. Raises TypeError for anything else."""
     if type(shape) is tuple and all(type(d) is int for d in shape):
         return shape
     if isinstance(shape, (int, np.integer, DimExpr)):
@@ -62,7 +61,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 class NumpyInt(int):
-    """An int that prints as NumPy's do: JAX's Jaxprs show so which axes and sizes were computed by NumPy."""
+    """An int that prints as a NumPy int. JAX's Jaxprs show axes and sizes computed by NumPy in this way."""
 
     __slots__ = ()
 
@@ -88,7 +87,7 @@ def numpy_ints(values: Iterable[int]) -> tuple[NumpyInt, ...]:
 
 
 def shifted(dims: Iterable[int]) -> tuple[NumpyInt, ...]:
-    """Axes one further, making room for a batch axis in front."""
+    """Axis numbers plus one, for a new batch axis at the front."""
     return tuple(NumpyInt(d + 1) for d in dims)
 
 
@@ -110,10 +109,10 @@ def movement(
     sharding_type: Callable | None = None,
     keys: Any = key_reuse.SAME,
 ) -> Primitive:
-    """An operation of one operand that moves elements: linear, its dtype unchanged.
+    """An operation of one operand that moves elements: linear, and keeps the dtype.
 
     Args:
-      shape: `(aval, **params) -> shape of the result`; raises for parameters that do not fit.
+      shape: `(aval, **params) -> shape of the result`; raises for invalid parameters.
       batch: `(axis, operand, dim, **params) -> (out, dim)`.
     """
 

@@ -1,4 +1,4 @@
-"""Names for values, which the policies of `checkpoint` refer to."""
+"""Names for values, which policies of `checkpoint` refer to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijax.transforms import key_reuse
 def checkpoint_name(x: Any, name: str) -> Any:
     """The identity on a pytree of arrays; policies such as `save_only_these_names(name)` see the name.
 
-    Tangents and cotangents pass without a name. Costs nothing in a compiled program.
+    Tangents and cotangents get no name. The operation is free in a compiled program.
 
     >>> keep = mpijax.checkpoint_policies.save_only_these_names("angle")
     >>> f = mpijax.checkpoint(lambda x: jnp.sin(mpijax.ad_checkpoint.checkpoint_name(x * 2, "angle")), policy=keep)

@@ -1,4 +1,4 @@
-"""`numba_call`: a numba kernel called from a program, without Python in between."""
+"""Defines `numba_call`: calls a numba kernel from a program, without Python in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpijax.ops.numba_kernels import NumbaCode, compiled, kinds, make_kernel
 
 
 def _type_rule(*avals, kernel, result_avals, **_):
-    """The declared types; compiles the kernel, so that the user's line is there when it does not fit."""
+    """The declared types. Compiles the kernel now, so that a type error shows the user's line."""
     compiled(kernel, kinds(avals), kinds(result_avals))
     return list(result_avals)
 
@@ -53,31 +53,31 @@ def numba_call(
     vmap_method: str | None = None,
     check_bounds: bool = False,
 ) -> Callable[..., Any]:
-    """A function that calls a numba kernel, from traced code and outside of it, without Python in between.
+    """A function that calls a numba kernel, in traced code and outside of it, without Python in between.
 
     Args:
-      kernel: a function compiled by numba, of the arguments and then the results:
-        `@numba.njit` with a parameter for each argument and each result: fills the results, which are not initialised;
+      kernel: a function compiled by numba, of the arguments followed by the results:
+        `@numba.njit` with a parameter for each argument and each result: fills the results, which are uninitialized;
         `@numba.njit` with a parameter for each argument, or `@numba.vectorize`: returns the result, or a tuple of them;
         `@numba.guvectorize`: fills the results;
         `@numba.cfunc`: takes a pointer for each argument and each result, and then, if it has more parameters, the
         number of elements of each.
         Arrays are C-contiguous; arguments must not be written. Arguments without axes are passed as numbers.
-      result_shape_dtypes: a pytree of `ShapeDtypeStruct`, what the kernel fills or returns; or a function that makes
-        one of the arguments' types, given as `ShapeDtypeStruct`s.
-      has_side_effect: calls are neither dropped nor merged, and keep the order of the program.
+      result_shape_dtypes: a pytree of `ShapeDtypeStruct`: the arrays that the kernel fills or returns; or a function
+        that returns this pytree from the types of the arguments, which are `ShapeDtypeStruct`s.
+      has_side_effect: calls are neither dropped nor merged, and keep program order.
       vmap_method: what `vmap` does, as in `pure_callback`; "sequential" is a loop of calls.
-      check_bounds: compile an `njit` kernel again with numba's checks of indices. Without them a kernel that writes
-        beyond a result, because that is declared too small, destroys other data.
+      check_bounds: compile an `njit` kernel again with numba's index checks. Without them, a kernel that writes
+        beyond a result, because the declared result is too small, corrupts other data.
 
-    The kernel is compiled for dtypes and numbers of axes while tracing, once; other sizes use the same code. It runs
-    without Python's lock, and may be compiled with `parallel=True`. There is no derivative: wrap the call in
+    The kernel is compiled once for dtypes and numbers of axes, during tracing; other sizes use the same code. It runs
+    without the GIL, and may be compiled with `parallel=True`. There is no derivative: wrap the call in
     `custom_jvp` or `custom_vjp`. Nothing is communicated.
 
     Raises:
-      TypeError: while tracing, if the kernel takes another number of arguments, or does not compile for these types
+      TypeError: during tracing, if the kernel takes another number of arguments, or does not compile for these types
         (with numba's message).
-      JaxRuntimeError: where the program runs, if the kernel raises, or returns another shape than declared.
+      JaxRuntimeError: when the program runs, if the kernel raises, or returns another shape than declared.
       NotImplementedError: under `vmap` without `vmap_method`. ValueError: under `grad` and `jvp`.
 
     >>> import numba

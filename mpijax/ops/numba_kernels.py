@@ -1,7 +1,7 @@
-"""Users' numba kernels as functions the executor calls: compiled once for each combination of types.
+"""Wraps users' numba kernels as functions for the executor, compiled once for each combination of types.
 
-The function around a kernel makes numba arrays over the buffers, of the shapes it is given, and calls it. numba is
-loaded here, when the first kernel is used.
+The wrapper of a kernel makes numba arrays over the buffers, with the shapes it receives, and calls the kernel. numba is
+imported at the first use of a kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RAISED, WRONG_SHAPE = 1, 2
 class Kernel:
     """A numba function, and how it takes arrays.
 
-    style: "fills" its last arguments, the results; "returns" them; or takes "pointers" (a `cfunc`).
+    style: "fills" its last arguments, the results; "returns" the results; or takes "pointers" (a `cfunc`).
     """
 
     function: Any
@@ -47,7 +47,7 @@ class Kernel:
 
 
 def python_function(function: Any) -> Any:
-    """The Python function that a numba function was made of."""
+    """The Python function from which a numba function was made."""
     for name in ("py_func", "_pyfunc", "__wrapped__"):
         found = getattr(function, name, None)
         if found is not None:
@@ -56,7 +56,7 @@ def python_function(function: Any) -> Any:
 
 
 def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: bool) -> Kernel:
-    """The kernel with the style that its number of parameters tells. Raises TypeError for what is none."""
+    """The kernel, with its style from its number of parameters. Raises TypeError for an unsupported function."""
     from numba.core.ccallback import CFunc
     from numba.core.registry import CPUDispatcher
     from numba.np.ufunc.dufunc import DUFunc
@@ -91,7 +91,7 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
 
 @functools.cache
 def _with_checks(function: Any) -> Any:
-    """The same function with numba's checks of indices."""
+    """The same function with numba's index checks."""
     import numba
 
     options = {k: v for k, v in function.targetoptions.items() if k != "nopython"}
@@ -103,9 +103,9 @@ def _with_checks(function: Any) -> Any:
 
 @functools.cache
 def compiled(kernel: Kernel, in_types: tuple, out_types: tuple) -> Any:
-    """The compiled function around a kernel, for (dtype, number of axes) of arguments and results.
+    """The compiled wrapper of a kernel, for (dtype, number of axes) of arguments and results.
 
-    Raises TypeError for types that numba does not know or the kernel does not take, with numba's message.
+    Raises TypeError for types that numba or the kernel does not support, with numba's message.
     """
     import numba
 
@@ -136,7 +136,7 @@ def compiled(kernel: Kernel, in_types: tuple, out_types: tuple) -> Any:
 
 
 def _check_returned(kernel: Kernel, in_types, out_types) -> None:
-    """Whether what a kernel returns goes with what is declared: number, axes, and no loss of kind of a dtype."""
+    """Raise TypeError unless a kernel's results match the declared number, axes and kinds of dtypes."""
     import numba
     from numba.np.numpy_support import as_dtype
 
@@ -187,7 +187,7 @@ def _described(kernel: Kernel, in_types, out_types) -> str:
 
 
 def _source(kernel: Kernel, in_types, out_types) -> list[str]:
-    """Python text of the function around a kernel; the words are the sizes of all axes, arguments' first."""
+    """The Python source of a kernel's wrapper. `words` are the sizes of all axes, arguments' first."""
     count, words = len(in_types) + len(out_types), 0
     lines = ["def call(buffers, words, begin, end):", f"    status = carray(pointer(buffers, {count}, i4), (48,))"]
     shapes = []
@@ -213,7 +213,7 @@ def _source(kernel: Kernel, in_types, out_types) -> list[str]:
 
 
 def _stored(part: str, number: int, array: int, ndim: int, shape: str) -> list[str]:
-    """Store a returned array, if it has the declared shape; else say which one it has."""
+    """Source that stores a returned array if it has the declared shape, and else stores its shape in the status."""
     if not ndim:
         return [f"        a{array}[0] = {part}"]
     wrong = [f"            status[0] = {WRONG_SHAPE}", f"            status[1] = {number}"]
@@ -229,7 +229,7 @@ def _call_pointers(kernel: Kernel, count: int, shapes: Sequence[str]) -> list[st
 
 
 def _check_pointers(kernel: Kernel, in_types, out_types) -> None:
-    """Whether a `cfunc` takes a pointer for each array, and perhaps their numbers of elements."""
+    """Raise TypeError unless a `cfunc` takes a pointer for each array, and optionally their numbers of elements."""
     import numba
 
     wanted = [numba.types.CPointer(numba.from_dtype(dtype)) for dtype, _ in (*in_types, *out_types)]
@@ -246,7 +246,7 @@ def _check_pointers(kernel: Kernel, in_types, out_types) -> None:
 
 @functools.cache
 def _pointer() -> Callable[..., Any]:
-    """In numba code, `pointer(buffers, i, type)`: the i-th pointer of a table, to elements of a type."""
+    """In numba code, `pointer(buffers, i, type)`: the i-th pointer of a table, typed."""
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
@@ -268,7 +268,7 @@ def _pointer() -> Callable[..., Any]:
 
 
 class NumbaCode:
-    """A call of a kernel on arrays of given types, as the compiler takes it."""
+    """A call of a kernel on arrays of given types, in the compiler's format."""
 
     def __init__(self, kernel: Kernel, in_types: Sequence[ShapedArray], out_types: Sequence[ShapedArray]):
         self.kernel = kernel
@@ -281,8 +281,8 @@ class NumbaCode:
         return self.function.address
 
     def failed(self, *arrays: np.ndarray) -> NoReturn:
-        """Raise which shape the kernel returned, or what it raised: machine code keeps only that it did, so it is
-        called again from Python."""
+        """Raise an error with the wrong shape that the kernel returned, or with its exception. Machine code only
+        records that there was an exception, so the kernel is called again from Python."""
         *inputs, status = arrays
         code, number, *shape = status[: 4 * 48].view(np.int32).tolist()
         who = f"INTERNAL: the numba kernel {self.kernel.where}"
@@ -306,5 +306,5 @@ class NumbaCode:
 
 
 def kinds(types: Sequence[ShapedArray]) -> tuple:
-    """What machine code depends on: dtypes and numbers of axes."""
+    """The part of types that machine code depends on: dtypes and numbers of axes."""
     return tuple((t.dtype, t.ndim) for t in types)

@@ -1,6 +1,6 @@
-"""Elements that one rank has, and for which all others have zeros, as what ranks can add up.
+"""Encodes elements that one rank has, and that are zero on all others, so that a sum over ranks transfers them.
 
-They arrive as they are: -0.0, NaN and truth values too.
+The encoding is exact, also for -0.0, NaN and bools.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpijax.ops.shapes import expand_dims, squeeze
 
 
 def bits(x: Any) -> Any:
-    """Whole numbers of the same bits; those of complex numbers with a last axis of two."""
+    """Integers with the same bits; complex numbers get a last axis of two."""
     dtype = typeof(x).dtype
     if dtype == np.bool_:
         return convert_element_type(x, np.uint8)
@@ -31,7 +31,7 @@ def bits(x: Any) -> Any:
 
 
 def of_bits(x: Any, dtype: Any) -> Any:
-    """The elements whose `bits` these are."""
+    """The inverse of `bits`."""
     if dtypes.issubdtype(dtype, np.complexfloating):
         return registry["complex"].bind(*(of_bits(_part(x, k), np.dtype(f"f{dtype.itemsize // 2}")) for k in (0, 1)))
     if dtypes.issubdtype(dtype, np.floating):

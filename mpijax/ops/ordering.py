@@ -1,4 +1,4 @@
-"""How arrays are sorted by NumPy: orders of values as integers, stable permutations, the largest elements."""
+"""Sorts arrays with NumPy: orders of values as integers, stable permutations, largest elements."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from mpijax.core import dtypes
 
-# Rows of at least this many elements for each one wanted are searched block by block for the largest ones.
+# With at least this many elements per wanted one, a row is searched block by block for the largest elements.
 SPARSE = 4096
 BLOCK = 1024
 
 
 def ordered(x: np.ndarray) -> list[np.ndarray]:
-    """Arrays that NumPy sorts as XLA sorts x: -0.0 as 0.0, NaN last; the most significant one first."""
+    """Arrays whose order in NumPy is XLA's order of x: -0.0 equals 0.0, NaN is last. Most significant array first."""
     if x.dtype.kind == "c":
         return [*ordered(x.real), *ordered(x.imag)]
     if x.dtype.kind == "V" or dtypes.issubdtype(x.dtype, np.floating):
@@ -24,7 +24,7 @@ def ordered(x: np.ndarray) -> list[np.ndarray]:
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
-    """Numbers ordered as their bits: for floats -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
+    """Numbers whose order is that of the bits: for floats -NaN, -inf, ..., -0.0, 0.0, ..., inf, NaN."""
     if x.dtype == np.bool_ or x.dtype.kind in "iu":
         return x
     bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
@@ -32,7 +32,7 @@ def total_order(x: np.ndarray) -> np.ndarray:
 
 
 def _upper_half(x: np.ndarray) -> np.ndarray | None:
-    """The order of numbers of at most 32 bits in the upper half of int64; None for wider ones."""
+    """Sort keys of numbers of at most 32 bits, in the upper half of int64; None for wider numbers."""
     if x.dtype.itemsize > 4 or x.dtype.kind == "c":
         return None
     key = total_order(x).astype(np.int64)
@@ -47,9 +47,9 @@ def _along(axis: int, ndim: int, values: np.ndarray) -> np.ndarray:
 
 
 def permutation(keys: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    """Positions that sort along an axis by all keys, the first one first; equal elements stay in order.
+    """Positions that sort stably along an axis by all keys, the first key being most significant.
 
-    Numbers of 32 bits are sorted as one integer with their positions, which NumPy does with vector instructions.
+    32-bit numbers are sorted as one integer together with their positions, which NumPy does with vector instructions.
     """
     parts = [part for k in keys for part in ordered(k)]
     if len(parts) > 1:
@@ -66,7 +66,7 @@ def permutation(keys: Sequence[np.ndarray], axis: int) -> np.ndarray:
 
 
 def largest(x: np.ndarray, k: int, axis: int) -> np.ndarray:
-    """Positions of the k largest elements along an axis in descending order; of equal ones the first."""
+    """Positions of the k largest elements along an axis in descending order; equal elements in order of position."""
     n = x.shape[axis]
     if k and x.ndim == 1 and n // k >= SPARSE and x.dtype.kind in "fiu":
         candidates = _candidates(x, k)
@@ -74,7 +74,7 @@ def largest(x: np.ndarray, k: int, axis: int) -> np.ndarray:
             return candidates[largest(x[candidates], k, 0)]
     key = _upper_half(x)
     if key is None or n >= 2**32:
-        # Descending and stable: sort the reversed array, and read the result from its end.
+        # Descending and stable: sort the reversed array, then reverse the result.
         order = np.argsort(np.flip(total_order(x), axis), axis, kind="stable")
         return np.take(n - 1 - np.flip(order, axis), np.arange(k), axis)
     key |= _along(axis, x.ndim, np.arange(n - 1, -1, -1))
@@ -85,7 +85,7 @@ def largest(x: np.ndarray, k: int, axis: int) -> np.ndarray:
 
 
 def _candidates(x: np.ndarray, k: int) -> np.ndarray | None:
-    """Positions of all elements not smaller than the k-th largest maximum of blocks; None if many, or with NaN."""
+    """Positions of all elements that reach the k-th largest block maximum; None if there are many, or NaNs."""
     whole = x.size // BLOCK * BLOCK
     maxima = x[:whole].reshape(-1, BLOCK).max(1)
     if maxima.size < k or np.any(maxima != maxima):

@@ -1,4 +1,4 @@
-"""pad: put values around, between and (with negative widths) take elements off an array."""
+"""Defines pad: inserts values around and between elements; negative widths remove elements."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mpijax.transforms.zeros import instantiate
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """Put `padding_value`, a scalar of the operand's dtype, around and between elements.
+    """Inserts `padding_value`, a scalar of the operand's dtype, around and between elements.
 
     Args:
-      padding_config: for each axis the number of values to put before, after and between every two
-        elements. Negative numbers before and after take elements off.
+      padding_config: for each axis the number of values before, after and between every two elements.
+        Negative numbers before and after remove elements.
 
     >>> lax.pad(jnp.array([1, 2, 3]), 0, [(1, 2, 1)])
     Array([0, 1, 0, 2, 0, 3, 0, 0], dtype=int32)
@@ -91,7 +91,7 @@ def _pad_jvp(primals, tangents, *, padding_config):
 
 
 def _pad_transpose(ct, operand, padding_value, *, padding_config):
-    """The operand's cotangent is taken out of ct; the padding's is what is left of the total."""
+    """The operand's cotangent is a slice of ct; the padding's cotangent is the sum of the rest."""
 
     def unpadded():
         config = [numpy_ints((-before, -after, 0)) for before, after, _ in padding_config]
@@ -120,7 +120,7 @@ def _pad_batch(axis, args, dims, *, padding_config):
     config.insert(dim, (0, 0, 0))
     if value_dim is None:
         return pad(operand, value, config), dim
-    # Each example has its own padding: pad with zeros, and choose where.
+    # Each example has its own padding value: pad with zeros, then select.
     aval = typeof(operand)
     padded = pad(operand, const_like(operand, 0), config)
     mask = pad(full_like(np.False_, True, aval.shape), np.False_, config)

@@ -1,4 +1,4 @@
-"""Where the extremum of an array is."""
+"""Finds the position of an array's maximum or minimum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mpijax.ops.select import select
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the maximum along `axis`, the first of equal ones; of the first NaN if there is one.
+    """Position of the maximum along `axis`: the first one for ties, or the first NaN if there is one.
 
     The result has the other axes, and the integer dtype `index_dtype`.
 
@@ -35,7 +35,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Position of the minimum along `axis`, the first of equal ones; of the first NaN if there is one.
+    """Position of the minimum along `axis`: the first one for ties, or the first NaN if there is one.
 
     The result has the other axes, and the integer dtype `index_dtype`.
 

@@ -1,4 +1,4 @@
-"""Powers: by a fixed integer, and in general."""
+"""Defines powers: with a fixed integer exponent, and in general."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mpijax.ops.families import INEXACT, NUMERIC, PerOperand, broadcast_type, ch
 from mpijax.ops.rules import broadcast_shapes, broadcast_to, const_like, full_like
 from mpijax.ops.select import select
 
-# In this module `pow` is the operation.
+# In this module `pow` is the operation, not Python's builtin.
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """x ** y for a fixed Python integer y, by repeated multiplication.
+    """x ** y for a constant Python integer y, by repeated multiplication.
 
     >>> lax.integer_pow(jnp.array([2.0, 3.0]), 3)
     Array([ 8., 27.], dtype=float32)
@@ -106,14 +106,14 @@ def _pow_type(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 
 def _nonzero(x):
-    """x, with 1 in place of 0."""
+    """x, with 0 replaced by 1."""
     return select(eq(x, const_like(x, 0)), full_like(x, 1), x)
 
 
 def _pow_jvp_x(g, ans, x, y):
     if not dtypes.issubdtype(typeof(y).dtype, np.integer):
         return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
-    # The derivative of x ** 0 is 0 also where x is 0 and x ** -1 infinite.
+    # The derivative of x ** 0 is 0 even for x = 0, where x ** -1 is infinite.
     dtype, shape = typeof(x).dtype, broadcast_shapes(typeof(x).shape, typeof(y).shape)
     x, y = (broadcast_to(convert_element_type(v, dtype), shape) for v in (x, y))
     jacobian = select(

@@ -1,4 +1,4 @@
-"""All the usual primitives: importing this module defines them."""
+"""Imports all standard primitives, which defines them."""
 
 # ruff: noqa: F401
 from mpijax.ops import (

@@ -1,10 +1,10 @@
-"""PRNG keys and the bits they stand for: seeding, splitting, folding in, by the Threefry 2x32 hash.
+"""Operations on PRNG keys with the Threefry 2x32 hash: seeding, splitting, folding in, random bits.
 
-Other generators are programs, see `mpijax.random.generators`; they have primitives of the same names.
+Other generators are programs, see `mpijax.random.generators`; their primitives have the same names.
 
-An array of keys of shape S is a uint32 array of shape S + (2,) in memory, which is what references get.
-Counters are positions in row-major order, so every element of a result is hashed independently of the others
-and of how an array is divided among ranks.
+An array of keys of shape S is stored as uint32 of shape S + (2,), which references receive. Counters are positions in
+row-major order. So every element of a result is hashed independently of the others, and independently of the sharding
+of the array.
 
 J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
@@ -41,7 +41,7 @@ _WIDTHS = (8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class PRNGImpl:
-    """A generator: `tag` names it in types, `key_shape` is the shape of a key's uint32 words."""
+    """A generator: `tag` is its name in types, `key_shape` the shape of a key's uint32 words."""
 
     name: str
     tag: str
@@ -61,12 +61,12 @@ class PRNGImpl:
 threefry_prng_impl = PRNGImpl("threefry2x32", "fry", (2,))
 prngs: dict[str, PRNGImpl] = {threefry_prng_impl.name: threefry_prng_impl}
 
-# For generators that are programs, the primitives of a name, with the option jax_threefry_partitionable on and off.
+# Primitives of generators that are programs, by name and by the value of jax_threefry_partitionable.
 composed: dict[tuple[str, bool], Primitive] = {}
 
 
 def _for_generator(plain: Primitive, impl: PRNGImpl) -> Primitive:
-    """`plain` hashes each counter by itself; the primitive that works with keys of another generator."""
+    """The primitive for keys of generator `impl`; `plain`, which hashes each counter separately, if it applies."""
     partitionable = bool(options.jax_threefry_partitionable)
     if impl is threefry_prng_impl and partitionable:
         return plain
@@ -89,7 +89,7 @@ def _check_keys(name: str, aval: ShapedArray) -> None:
 
 
 def _same_dim(primitive_of):
-    """Operands without axes of their own meaning: a batch axis stays where it is."""
+    """The batching rule for an operation without axis parameters: the batch axis stays in place."""
 
     def batch(axis, args, dims, **params):
         return primitive_of().bind(*args, **params), dims[0]
@@ -98,7 +98,7 @@ def _same_dim(primitive_of):
 
 
 def define(name: str, *, type_rule, reference, batch=None, lower, key=None, sharding=None, keys=None) -> Primitive:
-    """An operation on keys; it has no derivative."""
+    """An operation on keys, without derivative."""
     primitive: Primitive = Primitive(
         name,
         type_rule=type_rule,
@@ -148,7 +148,7 @@ def _threefry_type(*avals):
 
 
 def _behind_front(x, ndim: int):
-    """`x` with `ndim` axes: those that it lacks have size 1 and follow the first one."""
+    """`x` with `ndim` axes: adds axes of size 1 after the first axis."""
     shape = typeof(x).shape
     lacking = ndim - len(shape)
     if not lacking:
@@ -157,7 +157,7 @@ def _behind_front(x, ndim: int):
 
 
 def broadcast_batch(primitive_of):
-    """Bring batch axes of operands that broadcast to the front."""
+    """The batching rule for operands that broadcast: moves batch axes to the front."""
 
     def batch(axis, args, dims, **params):
         avals = [typeof(x) for x in args]
@@ -207,13 +207,13 @@ threefry2x32_p: Primitive = Primitive(
 
 
 def random_seed(seeds: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
-    """Keys from integers: of threefry2x32 the high and the low 32 bits of each.
+    """Keys from integers; for threefry2x32, a key is the high and the low 32 bits.
 
     >>> mpijax.extend.random.random_seed(7) == mpijax.random.key(7)
     Array(True, dtype=bool)
     """
     if isinstance(seeds, int):
-        # Integers wider than the default type, such as hashes, are cut.
+        # Truncates integers wider than the default type, such as hashes.
         seeds = np.asarray(np.int64(seeds)).astype(dtypes.canonicalize_dtype(np.int64))[()]
     seeds = stage(seeds)
     if options.jax_random_seed_offset:
@@ -238,7 +238,7 @@ random_seed_p = define(
 
 
 def random_wrap(base_arr: Any, impl: PRNGImpl = threefry_prng_impl) -> Any:
-    """Keys from an array of uint32 words, the last axes being a key's."""
+    """Keys from an array of uint32 words; the last axes are those of a key."""
     aval = typeof(base_arr)
     n = len(impl.key_shape)
     if aval.ndim < n:
@@ -265,7 +265,7 @@ def random_unwrap(keys: Any) -> Any:
 
 
 def random_clone(keys: Any) -> Any:
-    """The same keys under a new name, to use them again on purpose."""
+    """The same keys under a new name, to reuse them on purpose."""
     return random_clone_p.bind(keys)
 
 
@@ -312,7 +312,7 @@ random_clone_p = define(
 
 
 def random_split(keys: Any, shape: Any) -> Any:
-    """For each key an array of new ones of the given shape."""
+    """For each key an array of new keys with the given shape."""
     return _of(random_split_p, keys).bind(keys, shape=canonical_shape(shape))
 
 
@@ -322,7 +322,7 @@ def random_fold_in(keys: Any, msgs: Any) -> Any:
 
 
 def _counters(keys, shape):
-    """Words of the keys and of the 64-bit counters, which broadcast against each other."""
+    """The words of the keys and of the 64-bit counters, as arrays that broadcast."""
     position = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     lead = keys.shape[:-1] + (1,) * len(shape)
     k0, k1 = keys[..., 0].reshape(lead), keys[..., 1].reshape(lead)
@@ -351,13 +351,13 @@ def _fold_type(keys, msgs):
 
 
 def _fold_reference(keys, msgs):
-    # Equal ranks, or a single key or number.
+    # Equal ranks, or one scalar.
     data = msgs.astype(np.uint32)
     return np.stack(hash_numpy(keys[..., 0], keys[..., 1], np.uint32(0), data), -1)
 
 
 def _fold_equal_shapes(keys, msgs):
-    """A single key or number is repeated, so that the compiler meets equal shapes only."""
+    """Repeats a single key or number, so that the compiler gets equal shapes only."""
     shape = broadcast_type("random_fold_in", (typeof(keys), typeof(msgs)))
     return _fold_in_p.bind(broadcast_to(keys, shape), broadcast_to(msgs, shape))
 

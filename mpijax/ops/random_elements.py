@@ -1,4 +1,4 @@
-"""Index maps of operations on PRNG keys: one word of a key, or one number of random bits, by threefry2x32."""
+"""Index maps of operations on PRNG keys: compute one word of a key, or one random number, by threefry2x32."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`random_gamma`: gamma variables from keys, with the derivative by the shape parameter.
+"""Defines `random_gamma`: gamma variables from keys, with the derivative by the shape parameter.
 
-Operands: keys, of the leading axes of the second operand; the shape parameter of each variable. The elements that
-belong to a key draw from keys split off it.
+Operands: keys, whose shape is that of the leading axes of the second operand; the shape parameter of each variable. All
+elements of a key draw from keys split off that key.
 """
 
 from __future__ import annotations

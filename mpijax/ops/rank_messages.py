@@ -1,11 +1,11 @@
 """Messages between two ranks: send, recv, sendrecv.
 
-In reverse mode a cotangent goes back where the value came from, in the opposite order: where a rank sent, it
-receives the cotangent, and where it received it sends one. It is sent with the tag of the message; a receiver
-that took any tag sends it with tag 0, which is what `send` uses if no tag is given.
+In reverse mode a cotangent returns to the sender of the value, and messages run in the opposite order: a rank that sent
+a value receives the cotangent, and a rank that received a value sends one. The cotangent has the message's tag. A
+receiver that accepted any tag uses tag 0, which is also the default of `send`.
 
-Each message knows its role, so that the matching guard can tell a rank that differentiates its end of a message from
-one that does not, and reports can say what is waited for.
+Each message has a role. With it, the matching guard detects that only one rank differentiates its end of a message,
+and reports can say what a rank waits for.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from mpijax.ops.rank_ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros
 
-# Roles of messages: a value; a value whose derivative is a message too; that message, forwards and backwards.
+# Roles of messages: a value; a value whose derivative is also a message; that message, forward and backward.
 VALUE, PRIMAL, TANGENT, COTANGENT = "value", "primal", "tangent", "cotangent"
 DERIVATIVES = (TANGENT, COTANGENT)
-# As reports show them behind the name of the operation.
+# The suffixes of the operation's name in reports.
 SHOWN = {PRIMAL: "(differentiated)", TANGENT: "(tangent)", COTANGENT: "(cotangent)"}
 
-# The tag of halo exchanges, of which both ends of a message are: these may go another way than MPI's.
+# The tag of halo exchanges. Both ends of such a message have it, so the message may use another transport than MPI.
 HALO_TAG = 32719
 
 
 def is_local(params: dict[str, Any]) -> bool:
-    """Whether a sendrecv is one of this rank with itself, of which both ends match: a copy. Starts MPI."""
+    """Whether a sendrecv is from this rank to itself with matching tags: a copy. Starts MPI."""
     own = params["source"] == params["dest"] == rank_in(params["comm"])
     return own and (_any_tag(params["recvtag"]) or params["sendtag"] == params["recvtag"])
 
 
 def _primal(role: str) -> str:
-    """The role of a message of which a derivative is taken."""
+    """The role of a message whose derivative is taken."""
     return PRIMAL if role == VALUE else role
 
 
@@ -50,7 +50,7 @@ def _any_tag(tag: int) -> bool:
 
 
 def _sender(name: str, source: int) -> int:
-    """The rank that gets the cotangent of a received value."""
+    """The rank that receives the cotangent of a received value."""
     if source == provided.start().MPI.ANY_SOURCE:
         raise ValueError(
             f"{name} from MPI.ANY_SOURCE cannot be transposed: its cotangent goes back to the sender, which is not "
@@ -116,7 +116,7 @@ def _recv_batch(axis, args, dims, **params):
     return mpi_recv_p.bind(*_front(axis, args, dims), **params), 0
 
 
-# Of its operand only the type counts, and that it may be linear.
+# Of the operand, only the type matters, and whether it is linear.
 mpi_recv_p = exchange(
     "mpi_recv",
     Exchange.RECV,
@@ -146,7 +146,7 @@ def _sendrecv_derive(primals, tangents, *, status, role, **params):
 
 
 def _sendrecv_transpose(ct, sendbuf, recvbuf, *, source, dest, sendtag, recvtag, comm, status, role):
-    """Where the value was sent to, its cotangent comes from; tags go back as `recv` and `send` take them."""
+    """The cotangent comes from the rank that the value was sent to. Tags are those of `recv` and `send`."""
     open_tag = _any_tag(recvtag)
     back = mpi_sendrecv_p.bind(
         ct,
@@ -166,7 +166,7 @@ def _sendrecv_batch(axis, args, dims, **params):
     return mpi_sendrecv_p.bind(*_front(axis, args, dims), **params), 0
 
 
-# Of the second operand only the type counts. Received from nobody (PROC_NULL), the result is zeros.
+# Of the second operand, only the type matters. A receive from PROC_NULL gives zeros.
 mpi_sendrecv_p = exchange(
     "mpi_sendrecv",
     Exchange.SENDRECV,

@@ -1,6 +1,6 @@
-"""Moves between ranks: bcast, allgather, gather, scatter, alltoall. Transposes are the opposite moves, with sums.
+"""Moves of data between ranks: bcast, allgather, gather, scatter, alltoall. Transposes are opposite moves with sums.
 
-Blocks of ranks lie along a first axis over ranks, or, with `counts`, one after the other along the first axis,
+Blocks of ranks are stacked along a first axis over ranks. With `counts`, they are concatenated along the first axis:
 `counts[r]` rows for rank r.
 """
 
@@ -17,7 +17,7 @@ from mpijax.transforms.batching import batch_at
 
 
 def _counted(x, counts):
-    """What one rank makes of its only block."""
+    """The result for a single rank, from its only block."""
     x = np.asarray(x)
     return x if counts is not None else x[None]
 
@@ -26,7 +26,7 @@ def _counted(x, counts):
 
 
 def _bcast_transpose(ct, x, *, root, comm):
-    """What was sent to everybody comes back from everybody, summed at the root."""
+    """Cotangents from all ranks are summed at the root."""
     return [registry["mpi_reduce"].bind(ct, op=_sum(), root=root, comm=comm)]
 
 
@@ -73,7 +73,7 @@ mpi_allgather_p = exchange(
     batch=_gathering_batch("mpi_allgather"),
 )
 
-# The result has no rows on ranks other than the root.
+# On ranks other than the root, the result has no rows.
 mpi_gather_p = exchange(
     "mpi_gather",
     Exchange.GATHER,
@@ -98,7 +98,7 @@ def _scatter_batch(axis, args, dims, *, counts, **params):
     return mpi_scatter_p.bind(x, counts=counts, **params), 0 if counts is None else 1
 
 
-# The operand has no rows on ranks other than the root.
+# On ranks other than the root, the operand has no rows.
 mpi_scatter_p: Primitive = exchange(
     "mpi_scatter",
     Exchange.SCATTER,

@@ -1,12 +1,12 @@
-"""Operations of each rank on its own values, the primitives behind `mpijax.mpi`: what they have in common.
+"""Shared parts of operations of each rank on its own values, which are the primitives behind `mpijax.mpi`.
 
-Ranks may run different programs, and what one of them differentiates or batches is decided by its own program
-alone. So that all ranks still make the same exchanges, such an operation is differentiated, transposed and
-batched on every rank that makes it inside of a transformation: with zeros where this rank has no tangent or
-cotangent, and repeated where its value is the same for all examples (`core.effects.ExchangeEffect`).
+Ranks may run different programs. Each program alone decides what it differentiates or batches. All ranks must still
+make the same exchanges. So a rank always differentiates, transposes and batches such an operation inside a
+transformation: with zeros if it has no tangent or cotangent here, and repeated if its value is not batched here
+(`core.effects.ExchangeEffect`).
 
-Batch axes come first in what is sent (behind the axis over ranks where there is one), so that both sides of
-an exchange have the same layout.
+Batch axes come first in the data sent (after the axis over ranks, if there is one), so that both sides of an exchange
+use the same layout.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PREDEFINED = "SUM PROD MAX MIN LAND LOR LXOR BAND BOR BXOR COMM_WORLD COMM_SELF
 
 
 class Handle:
-    """An mpi4py object as a parameter of an equation: hashed by its kind, printed by its name.
+    """An mpi4py object as a parameter of an equation. Hashed by its kind, printed by its name.
 
-    `value` None stands for the default communicator, which exists once MPI has started.
+    `value` None means the default communicator, which exists once MPI has started.
     """
 
     __slots__ = ("value", "name", "_hash")
@@ -53,10 +53,10 @@ class Handle:
         return self.name
 
     def _plain_(self) -> tuple[str, str]:
-        """MPI's name for the object and the name shown; only what MPI defines is the same in every process."""
+        """MPI's name of the object, and the printed name. Only predefined objects are the same in every process."""
         if self.value is None:
             return "", self.name
-        from mpi4py import MPI  # runs already: this is one of its objects
+        from mpi4py import MPI  # already started: `value` is one of its objects
 
         for name in _PREDEFINED:
             if getattr(MPI, name) == self.value:
@@ -76,7 +76,7 @@ class Handle:
 
 
 class Identity(Handle):
-    """A handle that equals only handles of the same object: for objects whose contents change."""
+    """A handle that equals only handles of the same object, for objects whose contents may change."""
 
     __slots__ = ()
 
@@ -100,12 +100,12 @@ def size_of(comm: Handle) -> int:
 
 
 def nobody() -> int:
-    """The rank MPI.PROC_NULL, with which exchanges do nothing."""
+    """The rank MPI.PROC_NULL; exchanges with it do nothing."""
     return provided.start().MPI.PROC_NULL
 
 
 def checked(x: Any, what: str) -> Any:
-    """`x` if it is an array; raises TypeError naming the operation otherwise."""
+    """`x` if it is an array; else raises TypeError with the name of the operation."""
     try:
         typeof(x)
     except TypeError as error:
@@ -139,7 +139,7 @@ def has_tangent(x: Any) -> bool:
 
 
 def linear_zero(x: Any) -> Any:
-    """A zero tangent of `x` that counts as linear in the program it is recorded in."""
+    """A zero tangent of `x` that counts as linear in the program that records it."""
     return zero_tangent_p.bind(shape=typeof(x).shape, dtype=typeof(x).dtype)
 
 
@@ -169,14 +169,14 @@ def exchange(
     multiple_results: bool = False,
     effects: Callable = lambda params: EXCHANGES,
 ) -> Primitive:
-    """An operation that all ranks derive, transpose and batch.
+    """An operation that all ranks differentiate, transpose and batch.
 
     Args:
-      kind: what the ranks do. counted: by counts among the operands.
-      derive: `(primals, tangents, **params) -> (out, tangent_out)`; operands of dtypes that have tangents have
-        arrays for tangents, others `Zero`.
-      transpose: `(ct, *args, **params) -> [ct, ...]`, with arrays for cotangents.
-      batch: `(axis, args, dims, **params) -> (out, dim)`, where any or all of `dims` may be None.
+      kind: the exchange. counted: operands include counts.
+      derive: `(primals, tangents, **params) -> (out, tangent_out)`. Operands of dtypes with tangents have
+        arrays as tangents, others `Zero`.
+      transpose: `(ct, *args, **params) -> [ct, ...]`, with arrays as cotangents.
+      batch: `(axis, args, dims, **params) -> (out, dim)`; any or all of `dims` may be None.
     """
 
     def jvp(primals, tangents, **params):

@@ -1,9 +1,9 @@
-"""Moves of rows between ranks whose numbers are values of the program, in arrays of a static capacity.
+"""Moves of rows between ranks whose counts are values of the program, in arrays of a static capacity.
 
-The rows that count come first, the blocks of the ranks one after the other; behind them is zero in results, and
-operands are not read. `counts` is an int32 vector over ranks, the same on all of them; with `sendcounts` and
-`recvcounts` each rank has its own. So every operation is linear in the rows, and its transpose is that with
-the same counts in the other direction.
+The valid rows come first, as concatenated blocks of the ranks. The remaining rows are zero in results, and are not read
+in operands. `counts` is an int32 vector over ranks, the same on all of them; with `sendcounts` and `recvcounts`, each
+rank has its own. So every operation is linear in the rows, and its transpose is the opposite operation with the same
+counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _capacity_of(x) -> int:
 
 
 def _alone(x, counts, *_, capacity, **__):
-    """What a single rank gets: its own rows."""
+    """The result for a single rank: its own rows."""
     out = np.zeros((capacity, *np.shape(x)[1:]), x.dtype)
     out[: counts[0]] = x[: counts[0]]
     return out
@@ -47,7 +47,7 @@ def _derive(name: str):
 
 
 def _batch(name: str):
-    """With the same counts for all examples their rows go together; otherwise one example goes after the other."""
+    """With unbatched counts, the rows of all examples move together; otherwise examples are processed one by one."""
 
     def batch(axis, args, dims, **params):
         x, *counts = args
@@ -94,7 +94,7 @@ mpi_reduce_scatterv_p: Primitive = _ragged(
     _reduce_scatterv_transpose,
 )
 
-# The result has no rows on ranks other than the root.
+# On ranks other than the root, the result has no rows.
 mpi_gatherv_p = _ragged(
     "mpi_gatherv",
     Exchange.GATHER,
@@ -104,7 +104,7 @@ mpi_gatherv_p = _ragged(
     ),
 )
 
-# The operand has no rows on ranks other than the root.
+# On ranks other than the root, the operand has no rows.
 mpi_scatterv_p: Primitive = _ragged(
     "mpi_scatterv",
     Exchange.SCATTER,

@@ -1,8 +1,8 @@
-"""Reductions over ranks: allreduce, reduce, scan, exscan, reduce_scatter; each rank gives its own value.
+"""Reductions over ranks: allreduce, reduce, scan, exscan, reduce_scatter. Each rank contributes its own value.
 
-Derivatives are those of the program in which one process holds the values of all ranks. Sums are linear. A
-maximum hands its tangent to the rank that has it, in equal parts to all that do; a product multiplies each
-rank's tangent with the product of the others.
+Derivatives are those of a program in which one process holds the values of all ranks. Sums are linear. The tangent of a
+maximum is the tangent of the rank that has the maximum, or the mean for ties. A product multiplies each rank's tangent
+by the product of the other ranks' values.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _check_derivative(name: str, op: Handle) -> None:
 
 
 def _sum() -> Handle:
-    """MPI.SUM; by the time there is a derivative MPI has started."""
+    """MPI.SUM. Derivatives exist only after MPI has started."""
     from mpi4py import MPI
 
     return Handle(MPI.SUM, "SUM")
@@ -64,7 +64,7 @@ def _others(x: Any, comm: Handle) -> Any:
 
 
 def _weights(x: Any, op: Handle, comm: Handle) -> Any:
-    """By how much the reduction over all ranks grows with this rank's `x`, element by element."""
+    """The elementwise derivative of the reduction over all ranks by this rank's `x`."""
     if op.name == "PROD":
         return registry["reduce_prod"].bind(_others(x, comm), axes=(0,))
     wins = registry["eq"].bind(x, mpi_allreduce_p.bind(x, op=op, comm=comm, transposed=False))
@@ -78,7 +78,7 @@ def _weights(x: Any, op: Handle, comm: Handle) -> Any:
 
 
 def _derive(name: str):
-    """What each rank has of the result's tangent is its own times its weight; the sum of these is reduced alike."""
+    """Each rank contributes its tangent times its weight to the result's tangent; the products are summed alike."""
 
     def derive(primals, tangents, *, op, comm, **params):
         [x], [t] = primals, tangents
@@ -113,8 +113,8 @@ def _allreduce_transpose(ct, x, *, op, comm, transposed):
     return [mpi_allreduce_p.bind(ct, op=op, comm=comm, transposed=not transposed)]
 
 
-# `transposed`: the identity that allreduce transposes to, and that transposes to it. It sends nothing, but its
-# transpose does, on all ranks: it too is an exchange.
+# `transposed`: marks the identity that is the transpose of allreduce, and whose transpose is allreduce. It sends
+# nothing, but its transpose communicates on all ranks, so it counts as an exchange.
 mpi_allreduce_p = exchange(
     "mpi_allreduce",
     Exchange.ALLREDUCE,
@@ -133,7 +133,7 @@ def _reduce_transpose(ct, x, *, op, root, comm):
     return [registry["mpi_bcast"].bind(ct, root=root, comm=comm)]
 
 
-# The result is the reduction at the root, and zeros elsewhere.
+# The result is the reduction at the root, and zeros on other ranks.
 mpi_reduce_p = exchange(
     "mpi_reduce",
     Exchange.REDUCE,
@@ -161,7 +161,7 @@ def _reduce_scatter_batch(axis, args, dims, *, counts, **params):
     return mpi_reduce_scatter_p.bind(x, counts=counts, **params), 0 if counts is None else 1
 
 
-# Takes a block for each rank: along a first axis over ranks, or of `counts` rows one after the other.
+# Takes a block for each rank: stacked along a first axis over ranks, or concatenated with `counts` rows each.
 mpi_reduce_scatter_p = exchange(
     "mpi_reduce_scatter",
     Exchange.REDUCE_SCATTER,
@@ -176,7 +176,7 @@ mpi_reduce_scatter_p = exchange(
 
 
 def _cumulative_derive(name: str, include: bool):
-    """Of other reductions than sums, the derivative of the local reduction of all earlier ranks' values."""
+    """For reductions other than sums: the derivative of the local reduction of all earlier ranks' values."""
 
     def derive(primals, tangents, *, op, comm):
         [x], [t] = primals, tangents
@@ -199,12 +199,12 @@ def _cumulative_derive(name: str, include: bool):
 
 
 def _no_part_of(gathered: Any) -> Any:
-    """Zeros that depend on what was gathered, so that it has a cotangent to send back."""
+    """Zeros that depend on the gathered value, so that it gets a cotangent to send back."""
     return registry["reduce_sum"].bind(_part(gathered, 0, 0), axes=(0,), out_sharding=None)
 
 
 def _cumulative_transpose(name: str, include: bool):
-    """To each rank the sum of what the later ones have: a reduce_scatter in which it gives zeros to later ranks."""
+    """Gives each rank the sum over later ranks: a reduce_scatter in which a rank contributes zeros to later ranks."""
 
     def transpose(ct, x, *, op, comm):
         _only_sum(name, op, "linear transpose")

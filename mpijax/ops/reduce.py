@@ -1,4 +1,4 @@
-"""`lax.reduce`: reduction by any associative function."""
+"""Defines `lax.reduce`: reduction with any associative function."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def highest(dtype):
     return reductions.extreme(dtype, largest=True)
 
 
-# Functions that have a reduction of their own, the value which leaves others unchanged, and for which dtypes.
+# Functions that have a reduction primitive, with their neutral value and the supported dtypes.
 _KNOWN: dict[Callable, tuple[Callable, Callable, tuple[type, ...]]] = {
     binary.add: (reductions.reduce_sum, _zero, ANY),
     binary.mul: (reductions.reduce_prod, lambda dtype: dtype.type(1), ANY),
@@ -66,13 +66,13 @@ def reduce(
 ) -> Any:
     """Combine the elements along `dimensions` with an associative function.
 
-    operands: an array, or a tree of arrays of one shape that are combined together.
-    init_values: scalars in the same tree, which leave other values unchanged.
-    computation: `(values, values) -> values` of such trees of scalars.
+    operands: an array, or a pytree of arrays of one shape that are combined together.
+    init_values: scalars in the same pytree; neutral elements of the function.
+    computation: `(values, values) -> values` on such pytrees of scalars.
 
     Raises:
-      ValueError: operands and initial values differ in structure.
-      TypeError: their dtypes differ.
+      ValueError: if operands and initial values differ in structure.
+      TypeError: if their dtypes differ.
 
     >>> lax.reduce(jnp.array([[1, 2], [3, 4]]), 1, lambda x, y: x * y % 7, (1,))
     Array([2, 5], dtype=int32)
@@ -99,10 +99,10 @@ def reduce(
 
 
 def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, where: str) -> ClosedJaxpr:
-    """The Jaxpr of `(values, values) -> values`, trees of scalars of the given types.
+    """The Jaxpr of `(values, values) -> values`, on pytrees of scalars of the given types.
 
     Raises:
-      ValueError: the result is another tree. NotImplementedError: the function uses values that are being traced.
+      ValueError: if the result is another pytree. NotImplementedError: if the function closes over traced values.
     """
 
     def flat_computation(*values):
@@ -125,7 +125,7 @@ def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, w
 
 
 def _known_reduction(computation: Callable, init: Any) -> Callable | None:
-    """The function of the primitive, if `computation` has one and `init` is its neutral value."""
+    """The reduction function for `computation`, if there is one and `init` is its neutral value."""
     try:
         known = _KNOWN.get(computation)
     except TypeError:
@@ -162,7 +162,7 @@ def _reduce_type(*avals: ShapedArray, computation, jaxpr: ClosedJaxpr, dimension
 
 
 def combining(jaxpr: ClosedJaxpr) -> Callable[[list, list], list]:
-    """The function of scalars on lists of arrays of one shape, element by element."""
+    """The function of scalars applied elementwise to lists of arrays of one shape."""
     elementwise = _takes_arrays(jaxpr.jaxpr)
 
     def combine(xs: list, ys: list) -> list:
@@ -175,7 +175,7 @@ def combining(jaxpr: ClosedJaxpr) -> Callable[[list, list], list]:
 
 
 def _takes_arrays(jaxpr: Jaxpr) -> bool:
-    """Whether a function of scalars does the same to arrays of one shape, element by element.
+    """Whether a function of scalars can be applied directly to arrays of one shape, with the elementwise result.
 
     Operations of more than two operands, such as `select_n`, do not mix arrays with the function's own scalars.
     """
@@ -190,7 +190,7 @@ def _takes_arrays(jaxpr: Jaxpr) -> bool:
 
 
 def _fold(operands: list, init: list, jaxpr: ClosedJaxpr, dimensions) -> list:
-    """Combine halves until one is left; odd lengths are filled up with the initial values."""
+    """Combine halves until one element is left; pads odd lengths with the initial values."""
     ndim = typeof(operands[0]).ndim
     return reductions.by_halves(combining(jaxpr), operands, init, tuple(d % ndim for d in dimensions))
 
@@ -222,7 +222,7 @@ def _repeat(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _reference(*args, computation, jaxpr: ClosedJaxpr, dimensions):
-    """One element after another."""
+    """Combines one element after another."""
     operands, init = args[: len(args) // 2], args[len(args) // 2 :]
     dims = [d % operands[0].ndim for d in dimensions]
     kept = [i for i in range(operands[0].ndim) if i not in dims]
@@ -236,7 +236,7 @@ def _reference(*args, computation, jaxpr: ClosedJaxpr, dimensions):
 
 
 def _reduce_jvp(primals, tangents, *, computation, jaxpr, dimensions):
-    """Through the tree of combinations; the initial values are taken for neutral."""
+    """Differentiates the tree of combinations, assuming that the initial values are neutral."""
     half = len(primals) // 2
     if any(type(t) is not Zero for t in tangents[half:]):
         raise NotImplementedError("lax.reduce cannot be differentiated by its initial values")
@@ -258,7 +258,7 @@ def _reduce_batch(axis, args, dims, *, computation, jaxpr, dimensions):
 
 
 def _reduce_pretty(eqn, _names):
-    """Addresses are left out, so that equal programs print equally."""
+    """Prints addresses masked, so that equal programs print equally."""
     function = re.sub("0x[0-9a-f]+", "0x" + "X" * 12, repr(eqn.params["computation"]))
     return sorted({**eqn.params, "computation": function}.items())
 

@@ -1,4 +1,4 @@
-"""`lax.reduce_window`: windows of an array combined by any associative function; sums, maxima, minima as primitives."""
+"""Defines `lax.reduce_window`: combines array windows with any associative function; sum, max, min are primitives."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def reduce_window(
     """Combine the elements of every window with an associative function.
 
     Args:
-      operand: an array, or a tree of arrays of one shape that are combined together.
-      init_value: scalars in the same tree, which leave other values unchanged; the padding has them too.
-      computation: `(values, values) -> values` of such trees of scalars. `lax.add`, `lax.max` and `lax.min` from
-        their neutral values have primitives of their own, which can be differentiated in reverse.
+      operand: an array, or a pytree of arrays of one shape that are combined together.
+      init_value: scalars in the same pytree; neutral elements of the function, and the values of the padding.
+      computation: `(values, values) -> values` on such pytrees of scalars. `lax.add`, `lax.max` and `lax.min` with
+        their neutral values have primitives, which support reverse-mode differentiation.
       window_dimensions: the window's size along each axis.
-      window_strides: how far windows are apart (1).
-      padding: `VALID`, `SAME`, `SAME_LOWER`, or for each axis how many values to put before and after; negative
-        numbers take elements off.
-      base_dilation: elements of the operand lie so far apart (1), with initial values between them.
-      window_dilation: elements of the window lie so far apart (1).
+      window_strides: the distance between windows (1).
+      padding: `VALID`, `SAME`, `SAME_LOWER`, or for each axis the number of values before and after; negative
+        numbers remove elements.
+      base_dilation: the distance between elements of the operand (1), with initial values between them.
+      window_dilation: the distance between elements of the window (1).
 
     Raises:
-      ValueError: operands and initial values differ in structure. TypeError: sizes or dtypes do not fit.
+      ValueError: if operands and initial values differ in structure. TypeError: for invalid sizes or dtypes.
 
     >>> lax.reduce_window(jnp.array([1, 2, 3, 4, 5]), 0, lax.add, (3,), (1,), "VALID")
     Array([ 6,  9, 12], dtype=int32)
@@ -91,7 +91,7 @@ def reduce_window(
 
 
 def _known_primitive(computation: Callable, init: list) -> Primitive | None:
-    """The primitive that combines by `computation` from `init`."""
+    """The primitive for `computation` with initial value `init`, if there is one."""
     if len(init) != 1 or isinstance(init[0], Tracer) or np.ndim(init[0]) != 0:
         return None
     dtype = typeof(init[0]).dtype
@@ -122,7 +122,7 @@ def _reference(ufunc: Callable, neutral: Callable) -> Callable:
 
 
 def _decomposed(op: str, reduction: str, neutral: Callable) -> Callable:
-    """Sums of narrow floats are taken in float32."""
+    """Lowers to a fold over windows; sums of narrow floats are computed in float32."""
 
     def fun(x, **params):
         dtype = typeof(x).dtype
@@ -163,7 +163,7 @@ def _define(op: str, name: str, ufunc: Callable, neutral: Callable) -> Primitive
 
 
 def _sum_transpose(ct, operand, **params):
-    """The cotangents of the windows that an element is in: windows over the spread cotangent."""
+    """Sums the cotangents of all windows that contain an element: windows over the dilated cotangent."""
     shape = operand.aval.shape
     pads = transposed_padding(shape, typeof(ct).shape, **params)
     config = [(lo, hi, s - 1) for (lo, hi), s in zip(pads, params["window_strides"], strict=True)]
@@ -241,7 +241,7 @@ def _general_reference(*args, jaxpr, consts, **params):
 
 
 def _general_jvp(primals, tangents, *, jaxpr, consts, **params):
-    """Pairs of values and tangents, combined by the derivative of the function."""
+    """Combines pairs of primals and tangents with the derivative of the function."""
     half = len(primals) // 2
     if any(type(t) is not Zero for t in tangents[half:]):
         raise TypeError("reduce_window cannot be differentiated by its initial values.")

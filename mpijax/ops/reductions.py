@@ -125,10 +125,10 @@ def _axes(operand: Any, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Sum over `axes`, which disappear. Numbers only; no axis may be negative.
+    """Sum over `axes`, which are removed. Numbers only; no axis may be negative.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
@@ -174,10 +174,10 @@ reduce_sum_p.same_bits = same_bits.reduce_sum
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
-    """Product over `axes`, which disappear.
+    """Product over `axes`, which are removed.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_prod(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([ 2, 12], dtype=int32)
@@ -186,7 +186,7 @@ def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
 
 
 def _slice(x, start: int, stop: int, step: int = 1, axis: int = 0):
-    """Entries start to stop of an axis."""
+    """Elements start to stop of an axis."""
     shape = typeof(x).shape
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis], limits[axis], strides[axis] = start, stop, step
@@ -196,7 +196,7 @@ def _slice(x, start: int, stop: int, step: int = 1, axis: int = 0):
 
 
 def lead(x, axes: tuple[int, ...]):
-    """`axes` as one axis, the first."""
+    """Merges `axes` into one, which becomes the first axis."""
     shape = typeof(x).shape
     kept = [int(i) for i in complement(len(shape), axes)]
     order = (*map(int, axes), *kept)
@@ -209,10 +209,10 @@ def lead(x, axes: tuple[int, ...]):
 
 
 def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, ...]) -> list:
-    """Combine the first half of `axes` with the second until one entry is left.
+    """Combine the first half of `axes` with the second half until one element is left.
 
-    combine: `(values, values) -> values` of lists of arrays, one for each operand.
-    units: for each operand the value that fills up odd lengths.
+    combine: `(values, values) -> values` on lists of arrays, one for each operand.
+    units: for each operand the value that pads odd lengths.
     """
     operands = [lead(x, axes) for x in operands]
     n, *rest = typeof(operands[0]).shape
@@ -229,7 +229,7 @@ def by_halves(combine: Callable, operands: list, units: list, axes: tuple[int, .
 
 
 def by_neighbours(combine: Callable, operands: list, axes: tuple[int, ...]) -> list:
-    """Combine neighbours along `axes`, of which none is empty, in row-major order until one entry is left."""
+    """Combine neighbours along nonempty `axes` in row-major order until one element is left."""
     for axis in sorted(axes, reverse=True):
         n = typeof(operands[0]).shape[axis]
         tail: list | None = None
@@ -246,7 +246,7 @@ def by_neighbours(combine: Callable, operands: list, axes: tuple[int, ...]) -> l
 
 
 def _prod_jvp(primals, tangents, *, axes):
-    """Through a tree of products, whose derivative never divides by an element."""
+    """Differentiates a tree of products, so that the derivative never divides by an element."""
     product = lambda xs, ys: [mul(xs[0], ys[0])]
     fold = lambda x: by_halves(product, [x], [const_like(x, 1)], tuple(axes))
     (out,), (tangent,) = jvp_flat(fold, primals, tangents)
@@ -267,10 +267,10 @@ reduce_prod_p.same_bits = _prod_by_halves
 
 
 def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Maximum over `axes`, which disappear; NaN if there is one; -inf or the smallest integer of nothing.
+    """Maximum over `axes`, which are removed. NaN if there is a NaN; -inf or the smallest integer for empty axes.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_max(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([2, 4], dtype=int32)
@@ -279,10 +279,10 @@ def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
 
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
-    """Minimum over `axes`, which disappear; NaN if there is one; inf or the largest integer of nothing.
+    """Minimum over `axes`, which are removed. NaN if there is a NaN; inf or the largest integer for empty axes.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_min(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([1, 3], dtype=int32)
@@ -291,7 +291,7 @@ def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
 
 
 def _extremum_jvp(primitive: Primitive) -> Callable:
-    """The mean of the tangents of those elements that equal the result."""
+    """The mean of the tangents of all elements that equal the result."""
 
     def jvp(primals, tangents, *, axes):
         (x,), (t,) = primals, tangents
@@ -318,10 +318,10 @@ for _primitive in (reduce_max_p, reduce_min_p):
 
 
 def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise and over `axes`, which disappear; for bool: whether all are True.
+    """Bitwise and over `axes`, which are removed; for bool: whether all are True.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_and(jnp.array([[True, False], [True, True]]), (1,))
     Array([False,  True], dtype=bool)
@@ -330,10 +330,10 @@ def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
 
 
 def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise or over `axes`, which disappear; for bool: whether any is True.
+    """Bitwise or over `axes`, which are removed; for bool: whether any is True.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_or(jnp.array([[True, False], [False, False]]), (1,))
     Array([ True, False], dtype=bool)
@@ -342,10 +342,10 @@ def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
 
 
 def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
-    """Bitwise exclusive or over `axes`, which disappear.
+    """Bitwise exclusive or over `axes`, which are removed.
 
     The result has the operand's dtype and its other axes. TypeError for dtypes without the operation, ValueError for
-    axes that it does not have.
+    invalid axes.
 
     >>> lax.reduce_xor(jnp.array([5, 3]), (0,))
     Array(6, dtype=int32)

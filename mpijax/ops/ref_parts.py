@@ -1,7 +1,7 @@
-"""Parts of references at computed positions: what `ref[i, ds(j, 4)]` reads and writes.
+"""Reads and writes parts of references at computed positions, as in `ref[i, ds(j, 4)]`.
 
-Each axis is indexed by an integer, a slice or a `ds`. A part that begins outside of the array is moved to lie in it,
-both where it is read and where it is written; negative positions count from the end.
+The index of each axis is an integer, a slice or a `ds`. A part that starts outside the array is clamped to it, in reads
+and in writes. Negative positions count from the end.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mpijax.ops.slicing import slice as static_slice
 
 
 class Part(NamedTuple):
-    """For each axis: where the part begins, and from there to its last element, how many, and their distance.
+    """For each axis: the start of the part, its length up to the last element, and its stride.
 
-    shape: of the part; axes indexed by integers are dropped.
+    shape: of the part, without axes that are indexed by integers.
     """
 
     starts: list[Any]
@@ -39,10 +39,10 @@ def is_position(x: Any) -> bool:
 
 
 def part_of(index: tuple, shape: tuple[int, ...]) -> Part | None:
-    """The part that an index of an array of a shape means; None where NumPy's indexing serves.
+    """The part that an index selects in an array of the given shape; None if NumPy's indexing can be used.
 
     Raises:
-      ValueError: a `ds` of more elements than the axis has.
+      ValueError: for a `ds` with more elements than the axis has.
     """
     if not any(isinstance(x, (Slice, Array)) for x in index):
         return None
@@ -82,7 +82,7 @@ def read_part(x: Any, part: Part) -> Any:
 
 
 def write_part(x: Any, part: Part, value: Any) -> Any:
-    """x with the elements in a part replaced by `value`, of the shape of the part."""
+    """x with the elements in a part replaced by `value`, which has the shape of the part."""
     if all(s == 1 for s in part.strides):
         return dynamic_update_slice(x, reshape(value, part.lengths), part.starts)
     window = dynamic_slice(x, part.starts, part.lengths)

@@ -1,7 +1,6 @@
-"""What rules of operations share: constants like a value, repeating operands and undoing that, batch axes.
+"""Shared parts of operations' rules: constants of a given type, broadcasting and its transpose, batch axes.
 
-Operations of other modules are taken from the registry by name, so that no module of rules
-has to import another one.
+Operations of other modules are looked up in the registry by name, so modules of rules need not import each other.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def const_like(x: Any, value: Any) -> Any:
 def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
     """An array of x's dtype and shape, or of another shape, filled with `value`.
 
-    One of x's shape is split over Explicit mesh axes as x is. Of sums that are yet to be taken, only zero is known.
+    An array of x's shape is split over Explicit mesh axes like x. If a sum of x is pending, only zeros can be.
     """
     scalar, aval = const_like(x, value), typeof(x)
     if shape is None and aval.shape and aval.split is not None and (value == 0 or not aval.split.unreduced):
@@ -37,7 +36,7 @@ def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of an elementwise result; scalars go with anything, and axes of size 1 with any size."""
+    """Shape of an elementwise result; scalars and axes of size 1 match any size."""
     ranked = [s for s in shapes if s]
     if not ranked:
         return ()
@@ -45,7 +44,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """Repeat x, a scalar or an array of equal rank, to `shape`; x itself if it has it."""
+    """Broadcast x, a scalar or an array of equal rank, to `shape`; x itself if it has that shape."""
     own = typeof(x).shape
     if own == shape:
         return x
@@ -54,7 +53,7 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
-    """Sum a cotangent over the axes along which the operand of type `aval` was repeated."""
+    """Sum a cotangent over the axes along which the operand of type `aval` was broadcast."""
     shape = typeof(ct).shape
     if shape == aval.shape:
         return ct
@@ -66,17 +65,17 @@ def unbroadcast(aval: ShapedArray, ct: Any) -> Any:
 
 
 def is_linear(x: Any) -> bool:
-    """Whether an argument of a transpose rule is one to differentiate by."""
+    """Whether an argument of a transpose rule is linear."""
     return type(x) is UndefPrimal
 
 
 def complement(ndim: int, axes) -> tuple:
-    """The axes not in `axes`; NumPy integers, which is how JAX prints the parameters made of them."""
+    """The axes not in `axes`, as NumPy integers, because JAX prints them so."""
     return tuple(np.delete(np.arange(ndim), axes))
 
 
 def expand_front(x: Any, ndim: int) -> Any:
-    """Put axes of size 1 in front until x has `ndim` axes."""
+    """Prepend axes of size 1 until x has `ndim` axes."""
     shape = typeof(x).shape
     new = ndim - len(shape)
     dims = tuple(np.arange(new, ndim))

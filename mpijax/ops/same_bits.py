@@ -1,13 +1,13 @@
-"""Sums whose bits do not depend on the order of addition: the slot `same_bits` of primitives that add.
+"""Sums whose bits do not depend on the order of additions: the slot `same_bits` of primitives that add.
 
-Each addend becomes a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it has at
-most 53 bits, so that neither the order of addition, nor lanes, threads or ranks change a bit. The largest addend places
-the grids: with `n` addends, one grid keeps about `50 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen, Fast
-reproducible floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix
+Each addend is split into a few float64 numbers on fixed grids. A sum of numbers on one grid is exact as long as it
+needs at most 53 bits. Then the order of additions, lanes, threads and ranks cannot change a bit. The largest addend
+determines the grids: with `n` addends, one grid keeps about `50 - log2(n)` bits below it. (J. Demmel, H. D. Nguyen,
+Fast reproducible floating-point summation, ARITH 2013; products: K. Ozaki et al., Error-free transformations of matrix
 multiplication, Numer. Algorithms 59, 2012.)
 
-The rules here run in place of an operation, `(*operands, **params) -> result`, or None where the operation stays: its
-elements are no floats. They work on whole arrays, so that all ranks agree on the grids.
+The rules here replace an operation, `(*operands, **params) -> result`. They return None to keep it, if its elements are
+not floats. They work on whole arrays, so that all ranks use the same grids.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mpijax.core.trace import typeof
 
 WIDE = np.dtype(np.float64)
 MANTISSA = 53
-# Bits that are kept below the largest addend, beyond those of the dtype.
+# Bits kept below the largest addend, in addition to those of the dtype.
 MORE_BITS = 4
-# The exponent bits of a float64, and twice those of 1: without those of a power of two they are its reciprocal's.
+# The exponent bits of a float64, and twice those of 1: the latter minus the bits of a power of two is its reciprocal.
 _WORD = np.dtype(np.uint64)
 _EXPONENT, _TWICE_ONE = np.uint64(0x7FF << 52), np.uint64(2046 << 52)
 
@@ -41,11 +41,11 @@ def adds_floats(x: Any) -> bool:
 def of_sum(
     x: Any, total: Sum, largest: Callable[[Any], tuple[Any, Any]], count: int, dtype: np.dtype | None = None
 ) -> Any:
-    """A sum of elements of `x` that has the same bits in any order.
+    """A sum of elements of `x` that has the same bits for any order of additions.
 
-    total: the operation, of an array like `x` in any dtype; it adds at most `count` elements for each result. largest:
-    of |x|, the largest magnitude that each element of `x` is added with, and that each result is the sum of. dtype: of
-    the result, if not that of `x`.
+    total: the operation, on an array like `x` of any dtype; it adds at most `count` elements for each result. largest:
+    from |x|, the largest magnitude among the addends of each element's sum, for each element and for each result.
+    dtype: of the result, if not that of `x`.
     """
     dtype = typeof(x).dtype if dtype is None else dtype
     if dtype.kind == "c":
@@ -64,10 +64,10 @@ def of_sum(
 def of_product(
     x: Any, y: Any, product: Callable[[Any, Any], Any], largest: Callable[[Any, Any], tuple], count: int, dtype: Any
 ) -> Any:
-    """A product of arrays whose results are sums of `count` products of elements; the same bits in any order.
+    """A product of arrays, each result a sum of `count` products of elements, with the same bits for any order.
 
-    product: the operation, in any dtype. largest: of |x| and |y|, the magnitudes by which each is divided, and those by
-    which results then are multiplied. dtype: of the result.
+    product: the operation, in any dtype. largest: from |x| and |y|, the magnitudes that divide each operand, and the
+    magnitudes that multiply the results afterwards. dtype: of the result.
     """
     for k, operand in enumerate((x, y)):
         if typeof(operand).dtype.kind == "c":
@@ -91,7 +91,7 @@ def of_product(
 
 
 def _complex_product(x, y, product, largest, count, dtype, which: int) -> Any:
-    """By the real and imaginary parts of one operand."""
+    """Splits one operand into real and imaginary part."""
     real = np.dtype(np.float64 if np.dtype(dtype).itemsize == 16 else np.float32)
 
     def by(part: Any) -> Any:
@@ -110,7 +110,7 @@ def _complex_product(x, y, product, largest, count, dtype, which: int) -> Any:
 
 
 def _bits(dtype: np.dtype) -> int:
-    """How many bits below the largest addend are kept."""
+    """The number of bits kept below the largest addend."""
     return int(dtypes.finfo(dtype).nmant) + 1 + MORE_BITS
 
 
@@ -119,7 +119,7 @@ def _log2(count: int) -> int:
 
 
 def _grids_of_sums(bits: int, count: int) -> list[float]:
-    """1.5 times powers of two: adding one and taking it away rounds a number below 2 to its grid."""
+    """1.5 times powers of two: adding one and subtracting it rounds a number below 2 to its grid."""
     room = max(_log2(count) - 1, 1)
     kept = MANTISSA - room - 2
     sigma, found = 1.5 * 2.0 ** (1 + room), []
@@ -130,7 +130,7 @@ def _grids_of_sums(bits: int, count: int) -> list[float]:
 
 
 def _grids_of_products(bits: int, width: int) -> list[float]:
-    """Those that leave `width` bits between each two grids."""
+    """Grids with `width` bits between consecutive ones."""
     sigma, found = 1.5 * 2.0 ** (MANTISSA - width), []
     for _ in range(-(-(bits + 1) // width)):
         found.append(sigma)
@@ -139,7 +139,7 @@ def _grids_of_products(bits: int, width: int) -> list[float]:
 
 
 def _parts(x: Any, grids: Sequence[float]) -> list[Any]:
-    """Numbers that add up to `x`, but for what is below the last grid: each on its grid."""
+    """Numbers that add up to `x`, except bits below the last grid; each is on its grid."""
     parts = []
     for sigma in grids:
         on_grid = _sub(_add(x, sigma), sigma)
@@ -149,7 +149,7 @@ def _parts(x: Any, grids: Sequence[float]) -> list[Any]:
 
 
 def _added(parts: Sequence[Any]) -> Any:
-    """The sum of a few numbers, the last one first."""
+    """The sum of a few numbers, starting with the last one."""
     out = parts[-1]
     for part in reversed(parts[:-1]):
         out = _add(part, out)
@@ -157,18 +157,18 @@ def _added(parts: Sequence[Any]) -> Any:
 
 
 def _quarter(x: Any) -> Any:
-    """As float64; the largest ones have room above."""
+    """x / 4 as float64, so that the largest numbers do not overflow."""
     return _mul(_converted(x, WIDE), 0.25)
 
 
 def _power_of_two(x: Any) -> Any:
-    """The largest power of two up to a magnitude."""
+    """The largest power of two that does not exceed a magnitude."""
     bits = registry["and"].bind(_bitcast(x, _WORD), _constant_of(x, _EXPONENT))
     return _bitcast(bits, WIDE)
 
 
 def _reciprocal(power: Any) -> Any:
-    """Of a power of two, or zero."""
+    """The reciprocal of a power of two, or of zero."""
     bits = registry["sub"].bind(_constant_of(power, _TWICE_ONE), _bitcast(power, _WORD))
     return _bitcast(bits, WIDE)
 
@@ -185,22 +185,22 @@ def _is_finite(x: Any) -> Any:
 
 
 def _finite(x: Any) -> Any:
-    """`x` with zeros in place of what is not finite."""
+    """`x` with zeros in place of infinities and NaNs."""
     return _select(_is_finite(x), x, _constant(x, 0))
 
 
 def _special(x: Any) -> Any:
-    """What is not finite of `x`, zeros elsewhere."""
+    """The infinities and NaNs of `x`, zeros elsewhere."""
     return _select(_is_finite(x), _constant(x, 0), x)
 
 
 def _signs(x: Any) -> Any:
-    """-1, 0, 1, and what is not finite: a product of these is finite where that of `x` is."""
+    """-1, 0, 1, or an infinity or NaN: a product of these is finite where the product of the elements is."""
     return _select(_is_finite(x), registry["sign"].bind(x), x)
 
 
 def _with_special(x: Any, special: Any) -> Any:
-    """`x` where the sum of what is not finite is finite, else that: infinite, or the one NaN."""
+    """`x` where `special`, the sum of infinities and NaNs, is finite; else `special`, with one canonical NaN."""
     dtype = typeof(x).dtype
     special = _converted(special, dtype)
     special = _select(registry["eq"].bind(special, special), special, _constant(special, np.nan))
@@ -215,7 +215,7 @@ def _constant(like: Any, value: Any) -> Any:
 
 
 def _constant_of(like: Any, scalar: Any) -> Any:
-    """A scalar in the shape of another value."""
+    """A scalar broadcast to the shape of another value."""
     return _spread(np.asarray(scalar), typeof(like).shape, ()) if typeof(like).shape else np.asarray(scalar)
 
 
@@ -249,7 +249,7 @@ def _select(which: Any, x: Any, y: Any) -> Any:
     return registry["select_n"].bind(which, y, x)
 
 
-# ---------------------------------------------------------------- what is added with what
+# ---------------------------------------------------------------- the largest addend of each sum
 
 
 def _spread(x: Any, shape: Sequence[int], dims: Sequence[int]) -> Any:
@@ -263,7 +263,7 @@ def _over(x: Any, axes: Sequence[int]) -> Any:
 
 
 def along(axes: Sequence[int]) -> Callable[[Any], tuple[Any, Any]]:
-    """The largest magnitude along axes, which results do not have."""
+    """The largest magnitude along axes that the result does not have."""
 
     def largest(x: Any) -> tuple[Any, Any]:
         shape, found = typeof(x).shape, _over(x, axes)
@@ -273,7 +273,7 @@ def along(axes: Sequence[int]) -> Callable[[Any], tuple[Any, Any]]:
 
 
 def kept_along(axis: int) -> Callable[[Any], tuple[Any, Any]]:
-    """The largest magnitude along an axis, which results have too."""
+    """The largest magnitude along an axis that the result also has."""
 
     def largest(x: Any) -> tuple[Any, Any]:
         return (along((axis,))(x)[0],) * 2
@@ -287,7 +287,7 @@ def kept_along(axis: int) -> Callable[[Any], tuple[Any, Any]]:
 def reduce_sum(x: Any, *, axes: Sequence[int], out_sharding: Any = None) -> Any:
     if not adds_floats(x):
         return None
-    del out_sharding  # the type of the result says it
+    del out_sharding  # the type of the result contains it
     total = lambda v: registry["reduce_sum"].bind(v, axes=tuple(axes), out_sharding=None)
     return of_sum(x, total, along(axes), math.prod(typeof(x).shape[a] for a in axes))
 
@@ -322,7 +322,7 @@ def dot_general(x: Any, y: Any, **params: Any) -> Any:
         for v, found, contract, in_batch, at in ((a, of_rows, lc, lb, at_rows), (b, of_columns, rc, rb, at_columns)):
             kept = [d for d in range(typeof(v).ndim) if d not in contract]
             scales.append(_spread(found, typeof(v).shape, kept))
-            # As the result has them: batch axes first.
+            # In the order of the result: batch axes first.
             order = [kept.index(d) for d in (*in_batch, *(d for d in kept if d not in in_batch))]
             moved = registry["transpose"].bind(found, permutation=tuple(order)) if order else found
             of_result.append(_spread(moved, out.shape, at))
@@ -332,12 +332,12 @@ def dot_general(x: Any, y: Any, **params: Any) -> Any:
 
 
 def _is_thin(x: Any, contract: Sequence[int], batch: Sequence[int]) -> bool:
-    """Whether an operand of a product is vectors."""
+    """Whether an operand of a product consists of vectors."""
     return all(n == 1 for d, n in enumerate(typeof(x).shape) if d not in (*contract, *batch))
 
 
 def _thin_product(x: Any, y: Any, out: Any, lc, rc, lb, rb) -> Any:
-    """Products of elements as float64, where those of float32 are exact, and their sums."""
+    """Products of elements as float64, which is exact for float32, and their sums."""
     ndims = [typeof(v).ndim for v in (x, y)]
     free = [[d for d in range(n) if d not in (*c, *b)] for n, c, b in zip(ndims, (lc, rc), (lb, rb), strict=True)]
     shape = (*out.shape, *(typeof(x).shape[d] for d in lc))
@@ -365,7 +365,7 @@ def conv_general_dilated(x: Any, y: Any, **params: Any) -> Any:
     product = lambda a, b: conv.bind(a, b, **{**params, "preferred_element_type": typeof(a).dtype})
 
     lhs_spec, rhs_spec, out_spec = params["dimension_numbers"]
-    apart = params["batch_group_count"] == 1  # then examples and output features have grids of their own
+    apart = params["batch_group_count"] == 1  # then examples and output features have separate grids
 
     def largest(a: Any, b: Any) -> tuple[Any, Any]:
         scales, of_result = [], []

@@ -1,4 +1,4 @@
-"""scatter: write updates to windows at computed positions, or combine them with what is there."""
+"""Defines scatter: writes updates to windows at computed positions, or combines them with existing elements."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """What the axes of a scatter mean, the mirror image of `GatherDimensionNumbers`.
+    """The roles of the axes of a scatter; the mirror image of `GatherDimensionNumbers`.
 
     Attributes:
-      update_window_dims: axes of the updates that lie in the window, ascending.
+      update_window_dims: axes of the updates that belong to the window, ascending.
       inserted_window_dims: axes of the operand whose window has size 1 and no axis in the updates, ascending.
-      scatter_dims_to_operand_dims: the axis of the operand that each component of an index is for.
-      operand_batching_dims: axes of the operand that run along with axes of the indices, ascending.
+      scatter_dims_to_operand_dims: the operand axis of each component of an index.
+      operand_batching_dims: axes of the operand that are batched with axes of the indices, ascending.
       scatter_indices_batching_dims: those axes of the indices.
 
     >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
@@ -64,9 +64,9 @@ class ScatterDimensionNumbers(NamedTuple):
 
 @functools.cache
 def _combiner(name: str, dtype, transposed: bool = False) -> Jaxpr:
-    """The Jaxpr by which an update is combined with an element.
+    """The Jaxpr that combines an update with an element.
 
-    Transposed scatters have one of their own: Jaxprs that an equation shares with others are printed apart.
+    Transposed scatters have a separate Jaxpr: Jaxprs that several equations share are printed separately.
     """
     aval = ShapedArray((), dtype)
     return trace_to_jaxpr(lambda x, y: [registry[name].bind(x, y)], [aval, aval])[0]
@@ -96,12 +96,11 @@ def scatter(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with the windows at `scatter_indices` replaced by `updates`; of several updates of an element
-    the last one.
+    """`operand` with the windows at `scatter_indices` replaced by `updates`. An element keeps its last update.
 
     Args:
       scatter_indices: integers of shape `(..., number of components)`.
-      mode: for windows outside of the operand; by default their updates are dropped.
+      mode: for windows outside the operand; by default their updates are dropped.
 
     >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> lax.scatter(jnp.zeros(4), jnp.array([[3], [1]]), jnp.array([5.0, 6.0]), points)
@@ -149,7 +148,7 @@ scatter_max = _combining("max", "elements become the maximum of themselves and t
 def transposed_gather(
     ct: Any, indices: Any, shape: tuple[int, ...], dn: GatherDimensionNumbers, **flags
 ) -> Any:
-    """The cotangent of a gather's operand: cotangents are added up where they were read."""
+    """The cotangent of a gather's operand: adds the cotangents at the positions that were read."""
     numbers = ScatterDimensionNumbers(
         dn.offset_dims,
         dn.collapsed_slice_dims,
@@ -173,7 +172,7 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
-    """`operand` with `func`, a function of a scalar, applied to elements once for each mention.
+    """`operand` with `func`, a function of a scalar, applied to an element once for each time it is indexed.
 
     >>> points = lax.ScatterDimensionNumbers((), (0,), (0,))
     >>> lax.scatter_apply(jnp.array([1.0, 2.0, 3.0]), jnp.array([[2], [0]]), lambda x: -x, points, update_shape=(2,))
@@ -255,7 +254,7 @@ def _check_bounds(operand, indices, updates, dn) -> None:
 
 
 def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
-    """The gather that reads what the scatter writes."""
+    """The gather that reads the elements that the scatter writes."""
     return GatherDimensionNumbers(
         tuple(dn.update_window_dims),
         tuple(dn.inserted_window_dims),
@@ -269,7 +268,7 @@ def _inverse(dn: ScatterDimensionNumbers) -> GatherDimensionNumbers:
 
 
 def _batch_rule(get_primitive: Callable[[], Primitive]) -> Callable:
-    """As for gather: unless indices are batched, the batch axis joins the window."""
+    """As for gather: unless indices are batched, the batch axis becomes a window axis."""
 
     def batch(axis, args, dims, *, dimension_numbers, **params):
         operand, indices, updates = args
@@ -369,7 +368,7 @@ def _with(fun, operand, indices, updates, params) -> Any:
 
 
 def _extremal_jvp(name: str) -> Callable:
-    """Of the elements and updates that have the extreme value, each gets an equal share of the derivative."""
+    """All elements and updates with the extreme value get an equal share of the derivative."""
 
     def jvp(primals, tangents, **params):
         operand, indices, updates = primals
@@ -407,8 +406,8 @@ def _set_jvp(primals, tangents, **params):
     if params["unique_indices"]:
         out = scatter_p.bind(operand, indices, updates, **params)
         return out, scatter_p.bind(t_operand, indices, t_updates, **params)
-    # Which of several updates of an element wins must be the same for values and tangents. So number the
-    # updates # from 1, scatter the numbers, keep what won, and add it up, which is linear.
+    # Values and tangents must choose the same one of several updates of an element. So number the updates
+    # from 1, scatter the numbers, keep the winners, and add them, which is linear.
     dn = params["dimension_numbers"]
     ids_shape = [1 if d in dn.update_window_dims else n for d, n in enumerate(shape_of(updates))]
     count = math.prod(ids_shape)
@@ -489,7 +488,7 @@ scatter_sub_p = _define("sub", _sum_jvp("sub"), _sum_transpose(True))
 
 
 def _same_bits(name: str) -> Callable:
-    """The sums of updates on grids of their own for each place, then the operand."""
+    """Sums updates on separate grids for each position, then adds the operand."""
 
     def rule(x: Any, indices: Any, updates: Any, **params: Any) -> Any:
         if not same_bits.adds_floats(x):
@@ -532,7 +531,7 @@ scatter_p: Primitive = Primitive(
 
 _NO_APPLY_DERIVATIVE = Unsupported("scatter_apply JVP not implemented")
 
-# Prints as `scatter`, which in JAX it is; a primitive of its own because it computes.
+# Prints as `scatter`, which JAX uses here; a separate primitive because it computes.
 scatter_apply_p: Primitive = Primitive(
     "scatter",
     key="scatter_apply",

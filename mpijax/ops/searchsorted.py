@@ -1,4 +1,4 @@
-"""searchsorted: how many elements of sorted rows stand before each of some values."""
+"""Defines searchsorted: the number of elements of sorted rows before each of some values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpijax.core.trace import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR
 from mpijax.transforms.batching import batch_at, move_dim
 
-# The kinds of elements that the kernel knows, in the order of its table.
+# The element types that the kernel supports, in the order of its table.
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
           "float64")  # fmt: skip
 
@@ -29,7 +29,7 @@ def is_searched(dtype: Any) -> bool:
 
 
 def search(rows: Any, values: Any, side: str, dtype: np.dtype) -> Any:
-    """The number of elements of a sorted row that stand before each value, in `dtype` (int32 or int64).
+    """The number of elements of a sorted row before each value, in `dtype` (int32 or int64).
 
     Args:
       rows: (..., n), sorted along the last axis, NaN last; zeros are equal whatever their sign.
@@ -37,7 +37,7 @@ def search(rows: Any, values: Any, side: str, dtype: np.dtype) -> Any:
       side: "left": elements below the value; "right": those equal to it too.
 
     Returns:
-      (..., m...). Of rows that are not sorted, numbers in [0, n].
+      (..., m...). For rows that are not sorted, numbers in [0, n].
     """
     return searchsorted_p.bind(rows, values, side=side, dtype=np.dtype(dtype))
 
@@ -54,7 +54,7 @@ def _type(rows, values, *, side, dtype):
 
 
 def _reference(rows, values, *, side, dtype):
-    if rows.dtype.kind not in "biuf":  # of ml_dtypes
+    if rows.dtype.kind not in "biuf":  # dtypes of ml_dtypes
         rows, values = rows.astype(np.float32), values.astype(np.float32)
     stack = rows.shape[:-1]
     out = np.empty(values.shape, dtype)
@@ -66,7 +66,7 @@ def _reference(rows, values, *, side, dtype):
 def _batch(axis, args, dims, *, side, dtype):
     (rows, values), (of_rows, of_values) = args, dims
     stack = typeof(rows).ndim - 1
-    if of_rows is None:  # the same rows for all: more values of each
+    if of_rows is None:  # the same rows for all examples: search more values in each
         if stack == 0:
             return search(rows, values, side, dtype), of_values
         return search(rows, move_dim(values, of_values, stack), side, dtype), stack
@@ -76,13 +76,13 @@ def _batch(axis, args, dims, *, side, dtype):
 
 @dataclass(frozen=True)
 class _SearchCode:
-    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+    """A call of the kernel in `mpijax._ext`, which is imported at the first call."""
 
     words: tuple[int, ...]
     label: str = "searchsorted"
 
     def address(self) -> int:
-        from mpijax._ext import searchsorted  # what lies above; few programs need it
+        from mpijax._ext import searchsorted  # deferred: an upper layer, which few programs need
 
         return searchsorted.address()
 
@@ -100,7 +100,7 @@ def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *,
 
 
 def _sharding(s: rules.Operation) -> rules.Plan:
-    """Queries stay split. A split row is searched by parts, whose counts are added, if that sends less than the row."""
+    """Queries stay split. Parts of a split row are searched, and counts added, if that sends less than the row."""
     [rows, values], (of_rows, of_values) = s.shapes, s.cuts
     stack = len(rows) - 1
     lead = rules.agreed([rows[:stack], values[:stack]], [c[:stack] for c in s.cuts], rows[:stack])

@@ -1,4 +1,4 @@
-"""Choosing between values: `select_n` and `clamp`."""
+"""Defines `select_n` and `clamp`, which choose between values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """cases[which], element by element.
+    """cases[which], elementwise.
 
     which: bool for up to two cases (False chooses the first), or an int32 index; of the shape of the
       cases, or a scalar.
@@ -119,7 +119,7 @@ def _select_batch(axis, args, dims):
 
 
 def _along(x: Any, shape: tuple[int, ...], axis: int) -> Any:
-    """A vector repeated to `shape`, of which it is axis `axis`."""
+    """A vector along axis `axis`, broadcast to `shape`."""
     return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(axis,), sharding=None)
 
 
@@ -172,7 +172,7 @@ def _clamp_type(low: ShapedArray, x: ShapedArray, high: ShapedArray) -> ShapedAr
 
 
 def _where(condition, g, x):
-    """g where the condition holds, else 0, of x's shape."""
+    """g where the condition holds, else 0, in x's shape."""
     g = broadcast_to(g, typeof(x).shape)
     condition = broadcast_to(condition, typeof(x).shape)
     return select(condition, g, full_like(x, 0))
@@ -195,7 +195,7 @@ def _clamp_batch(axis, args, dims):
         return clamp(*args), dims[1]
     x = batch_at(x, dims[1], 0, axis, by_numpy=True)
     shape = typeof(x).shape
-    # Bounds that are the same for all examples first, as they need no batch axis moved.
+    # Bounds without batch axis first, because they need no transpose.
     whole = {i: _whole_bound(args[i], shape, axis.size) for i in (0, 2) if dims[i] is None}
     for i in (0, 2):
         if i not in whole:
@@ -205,7 +205,7 @@ def _clamp_batch(axis, args, dims):
 
 
 def _whole_bound(bound: Any, shape: tuple[int, ...], size: int) -> Any:
-    """A bound without batch axis, of the batched operand's shape."""
+    """A bound without batch axis, broadcast to the batched operand's shape."""
     return at_front(bound, None, size) if typeof(bound).ndim else broadcast_to(bound, shape)
 
 

@@ -1,4 +1,4 @@
-"""select_and_scatter: in each window one element is selected, and a value combined with what is there, by functions."""
+"""Defines select_and_scatter: selects one element of each window, and combines a value with it, by functions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _by_functions(
     operand, source, init_value, *, select_jaxpr, select_consts, scatter_jaxpr, scatter_consts, window_dimensions,
     window_strides, padding,
 ):  # fmt: skip
-    """Element by element of the window: which one is selected, then what is combined there.
+    """Loops over the positions of the window: first selects elements, then combines values at them.
 
-    Elements in the padding are never selected. At one place of the window, different windows are at different elements,
-    so each place is one combination of whole arrays.
+    Padding elements are never selected. At one position of the window, different windows have different elements, so
+    each position takes one operation on whole arrays.
     """
     keep = combining(_closed(select_jaxpr, select_consts))
     combine = combining(_closed(scatter_jaxpr, scatter_consts))
@@ -93,7 +93,7 @@ def _by_functions_batch(axis, args, dims, **params):
 
 def _by_functions_reference(operand, source, init_value, *, select_jaxpr, select_consts, scatter_jaxpr,
                             scatter_consts, window_dimensions, window_strides, padding):  # fmt: skip
-    """One window after another."""
+    """Processes one window after another."""
     out = np.full(operand.shape, init_value, operand.dtype)
     for window in np.ndindex(source.shape):
         best = None

@@ -1,4 +1,4 @@
-"""Derivatives of windowed maxima and minima: values are taken from, or added at, the element a window selects."""
+"""Derivatives of windowed maxima and minima: read, or add to, the element that each window selects."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from mpijax.transforms.zeros import Zero
 
 
 def _worst(select_prim: Primitive, dtype: np.dtype) -> Any:
-    """The value that no window selects before another one."""
+    """The value that a window selects last."""
     return reductions.extreme(dtype, largest=select_prim.name == "le")
 
 
 def _selecting(select_prim: Primitive) -> Callable[[list, list], list]:
-    """Combines pairs of a value to compare and a value to take along; the first one stays where it compares true."""
+    """Combines pairs of a key to compare and a value to carry; keeps the first pair if its key compares true."""
 
     def combine(xs: list, ys: list) -> list:
         keeps = select_prim.bind(xs[0], ys[0])
@@ -46,7 +46,7 @@ def _selecting(select_prim: Primitive) -> Callable[[list, list], list]:
 
 
 def _selected(select_prim: Primitive, pairs) -> np.ndarray:
-    """By NumPy, what is taken along with the selected elements of all windows."""
+    """In NumPy, the values carried with the selected elements of all windows."""
     best = taken = None
     for key, along in pairs:
         if best is None:
@@ -67,7 +67,7 @@ def _undilated(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def select_and_gather_add(tangents: Any, operand: Any, select_prim: Primitive, params: dict[str, Any]) -> Any:
-    """The tangents of the elements that the windows over `operand` select; params: those of `reduce_window_max`."""
+    """The tangents of the elements that windows over `operand` select; params: those of `reduce_window_max`."""
     return select_and_gather_add_p.bind(tangents, operand, select_prim=select_prim, **params)
 
 
@@ -111,7 +111,7 @@ def _gather_batch(axis, args, dims, *, select_prim, **params):
 
 
 def _by_first(apply: Callable) -> Callable:
-    """The derivative by the first operand alone: the selection is constant."""
+    """The derivative by the first operand only: the selection is constant."""
 
     def jvp(primals, tangents, *, select_prim, **params):
         first, operand = primals
@@ -139,7 +139,7 @@ select_and_gather_add_p = Primitive(
 
 
 def select_and_scatter_add(source: Any, operand: Any, select_prim: Primitive, params: dict[str, Any]) -> Any:
-    """Zeros of the operand's shape, with the source of each window added at the element it selects.
+    """Zeros of the operand's shape, with each window's source added at the element that the window selects.
 
     params: window_dimensions, window_strides, padding.
     """
@@ -154,7 +154,7 @@ def _positions(shape: tuple[int, ...]) -> Any:
 
 
 def _scatter_decomposed(source, operand, *, select_prim, padding, **params):
-    """The positions that windows select are found like their maxima; padding that is selected is cut off."""
+    """Finds the positions that windows select as for their maxima; selected padding is dropped."""
     params = _undilated({**params, "padding": ((0, 0),) * len(padding)})
     worst = _worst(select_prim, typeof(operand).dtype)
     whole = padded(operand, worst, padding, params["base_dilation"])

@@ -35,10 +35,10 @@ from mpijax.transforms.batching import move_dim
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that arrays of the given shapes have when NumPy's rules bring them together.
+    """The common shape to which NumPy's rules broadcast arrays of the given shapes.
 
     Raises:
-      ValueError: an axis has two sizes other than 1.
+      ValueError: if an axis has two different sizes other than 1.
 
     >>> lax.broadcast_shapes((3, 1), (2,))
     (3, 2)
@@ -59,7 +59,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
-    """Repeat an array along new leading axes of the given sizes.
+    """Broadcast an array along new leading axes of the given sizes.
 
     >>> lax.broadcast(jnp.array([1, 2]), (3,))
     Array([[1, 2],
@@ -74,7 +74,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
 
 
 def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
-    """Repeat an array to `shape` by NumPy's rules. Raises ValueError where they do not allow it.
+    """Broadcast an array to `shape` by NumPy's rules. Raises ValueError if they do not allow it.
 
     >>> lax.broadcast_to(jnp.array([1, 2]), (3, 2))
     Array([[1, 2],
@@ -104,9 +104,9 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
 def broadcast_in_dim(
     operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding=None
 ) -> Any:
-    """Repeat an array to `shape`; axis i of the operand becomes axis `broadcast_dimensions[i]` of the result.
+    """Broadcast an array to `shape`; axis i of the operand becomes axis `broadcast_dimensions[i]` of the result.
 
-    An axis of the operand has the size of its axis in the result, or 1.
+    Each axis of the operand has size 1, or the size of its axis in the result.
 
     >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), broadcast_dimensions=(0,))
     Array([[1, 1, 1],
@@ -121,7 +121,7 @@ def broadcast_in_dim(
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """Put axes of size 1 in front until x has `rank` axes.
+    """Prepend axes of size 1 until x has `rank` axes.
 
     >>> lax.broadcast_to_rank(jnp.array([1, 2]), 3).shape
     (1, 1, 2)
@@ -179,7 +179,7 @@ def _broadcast_reference(x, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
-    """Sum over the axes along which the operand was repeated."""
+    """Sum over the axes along which the operand was broadcast."""
     unit = [i for i, d in enumerate(operand.aval.shape) if d == 1]
     kept = {d for i, d in enumerate(broadcast_dimensions) if i not in unit}
     axes = tuple(d for d in range(len(shape)) if d not in kept)
@@ -220,10 +220,10 @@ broadcast_in_dim_p = movement(
 def reshape(
     operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *, out_sharding=None
 ) -> Any:
-    """The elements in row-major order in another shape of the same size.
+    """Rearrange the elements in row-major order to another shape of the same size.
 
     Args:
-      dimensions: an order in which to take the operand's axes first.
+      dimensions: an order to which the operand's axes are transposed first.
 
     >>> lax.reshape(jnp.arange(6), (2, 3))
     Array([[0, 1, 2],
@@ -245,7 +245,7 @@ def reshape(
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """Make one axis of the axes [start_dimension, stop_dimension), all further ones if that is None.
+    """Merge the axes [start_dimension, stop_dimension) into one; to the last axis if `stop_dimension` is None.
 
     >>> lax.collapse(jnp.zeros((2, 3, 4)), 1, 3).shape
     (2, 12)
@@ -315,7 +315,7 @@ def _permute_then_reshape(x, *, new_sizes, dimensions, sharding):
     return reshape_p.bind(transpose(x, dimensions), new_sizes=new_sizes, dimensions=None, sharding=None)
 
 
-# Prints as `reshape`, which in JAX it is; a primitive of its own because it is two operations.
+# Prints as `reshape`, which JAX uses here; a separate primitive because it is two operations.
 reshape_permuted_p = movement(
     "reshape",
     shape=_reshape_shape,
@@ -392,7 +392,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
-    """Insert axes of size 1, which are axes `dimensions` of the result.
+    """Insert axes of size 1, which become axes `dimensions` of the result.
 
     >>> lax.expand_dims(jnp.zeros((2, 3)), (0, 3)).shape
     (1, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""shard_alike: two arrays as they are, of which ranks get the same parts."""
+"""Defines shard_alike: the identity on two arrays, which get the same sharding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ shard_alike_p: Primitive = Primitive(
     reference=lambda x, y: [x, y],
     lower=Decompose(lambda x, y: [x, y]),
     sharding=rules.elementwise,
-    sharding_type=types.by_type_rule,  # Explicit axes leave nothing open
+    sharding_type=types.by_type_rule,  # the split over Explicit axes is already fixed
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -1,4 +1,4 @@
-"""dce_sink: values that are computed though nothing reads them."""
+"""Defines dce_sink, which forces the computation of values that nothing reads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mpijax.transforms.zeros import Zero
 
 
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
-    """Compute the values of a tree, though no result depends on them: for measurements.
+    """Compute the values of a pytree even if no result depends on them, for measurements.
 
-    `prevent_mlir_dce` makes no difference: they are kept in any case.
+    `prevent_mlir_dce` has no effect: the values are always kept.
 
     >>> mpijax.jit(lambda x: (lax.dce_sink(jnp.exp(x)), x + 1)[1])(jnp.arange(3.0))
     Array([1., 2., 3.], dtype=float32)

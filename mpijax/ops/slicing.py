@@ -70,7 +70,7 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """`operand[index]` along one axis, which stays with size 1 if `keepdims`.
+    """`operand[index]` along one axis; the axis stays with size 1 if `keepdims`.
 
     >>> lax.index_in_dim(jnp.array([[1, 2], [3, 4]]), -1, axis=1, keepdims=False)
     Array([2, 4], dtype=int32)
@@ -129,7 +129,7 @@ def _slice_reference(x, *, start_indices, limit_indices, strides):
 
 
 def _slice_transpose(ct, operand, *, start_indices, limit_indices, strides):
-    """Put the cotangent back into zeros."""
+    """Pads the cotangent with zeros to the operand's shape."""
     full = operand.aval.shape
     dense = strides is None or all(s == 1 for s in strides)
     config = []
@@ -152,7 +152,7 @@ def _slice_batch(axis, x, dim, *, start_indices, limit_indices, strides):
 
 
 def _slice_keys(eqn: Eqn) -> key_reuse.Signature:
-    """A part is a new key, which is used up where it came from."""
+    """The slice is a new key, and its part of the operand is consumed."""
     params, mask = eqn.params, np.zeros(eqn.invars[0].aval.shape, bool)
     strides = params["strides"] or (1,) * mask.ndim
     mask[tuple(map(builtins.slice, params["start_indices"], params["limit_indices"], strides))] = True
@@ -180,7 +180,7 @@ slice_p = movement(
 
 
 def concatenate(operands: Any, dimension: int) -> Any:
-    """Join arrays of equal dtype along an axis; their other axes have equal sizes.
+    """Concatenate arrays of equal dtype along an axis; their other axes have equal sizes.
 
     >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], dimension=0)
     Array([1, 2, 3], dtype=int32)
@@ -255,7 +255,7 @@ concatenate_p = Primitive(
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """Cut an array along an axis into parts of the given sizes.
+    """Split an array along an axis into parts of the given sizes.
 
     >>> lax.split(jnp.arange(5), (2, 3))
     [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]

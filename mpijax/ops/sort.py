@@ -28,10 +28,10 @@ from mpijax.transforms.zeros import Zero
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort an array along an axis, or several arrays of equal shape together.
 
-    -0.0 and 0.0 are equal, NaN goes last, complex numbers go by their real, then by their imaginary parts.
+    -0.0 and 0.0 are equal, NaN comes last, and complex numbers are ordered by real, then imaginary part.
 
     Args:
-      num_keys: by how many of the arrays to sort, the first one first; the others are permuted along.
+      num_keys: number of arrays to sort by, the first one being most significant; the others are permuted likewise.
 
     >>> lax.sort((jnp.array([2, 1, 2]), jnp.array([5, 6, 4])), num_keys=2)
     (Array([1, 2, 2], dtype=int32), Array([6, 4, 5], dtype=int32))
@@ -50,7 +50,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
-    """Sort `keys` along an axis and permute `values` along with them.
+    """Sort `keys` along an axis, and permute `values` likewise.
 
     >>> lax.sort_key_val(jnp.array([2, 3, 1]), jnp.array([20, 30, 10]))
     (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
@@ -76,14 +76,14 @@ def _sort_reference(*xs, dimension, is_stable, num_keys):
 
 
 def _by_rows(*xs, dimension, is_stable, num_keys):
-    """The axis goes last, and back. Equal elements stay in order, whether `is_stable` or not."""
+    """Moves the axis to the end and back. The sort is always stable, whatever `is_stable` says."""
     last = len(shape_of(xs[0])) - 1
     rows = sort_rows_p.bind(*(move_dim(x, dimension, last) for x in xs), num_keys=num_keys)
     return [move_dim(x, last, dimension) for x in rows]
 
 
 def _sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
-    """Sort positions along; tangents are read at them."""
+    """Sort positions together with the keys; gather tangents at them."""
     shape = shape_of(primals[0])
     kind = np.dtype(np.uint64 if any(is_longer(d, np.iinfo(np.uint32).max) for d in shape) else np.uint32)
     iota = registry["iota"].bind(dtype=kind, shape=shape, dimension=dimension, sharding=None)

@@ -1,12 +1,12 @@
-"""Arrays sorted along an axis of which each rank has a part.
+"""Sorts arrays along an axis that is sharded over ranks.
 
-Where another axis can be split instead, one alltoall takes the array there and each rank sorts whole lines. A single
-line is sorted exactly: each rank sorts its part, the ranks find together where the parts of the result begin in each
-of theirs, and each element is sent once, to the rank where it belongs: `(n - 1) / n` of a part on average.
+If another axis can be split instead, one alltoall redistributes the array, and each rank sorts whole lines. A single
+line is sorted as follows. Each rank sorts its part. The ranks find together where the parts of the result begin in each
+rank's sorted part. Each element is then sent once, to its final rank: `(n - 1) / n` of a part on average.
 
-The borders are found by the digits of the keys, from the highest on, as in a radix selection: the ranks count their
-elements below each value of the next digit, and add the counts. Elements with equal keys are taken rank by rank, so
-that the sort is stable.
+The borders are found digit by digit from the highest digit of the keys, as in a radix selection: the ranks count their
+elements below each value of the next digit, and add the counts. Elements with equal keys are ordered by rank, so the
+sort is stable.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from mpijax.ops.stacking import stack
 from mpijax.ops.unary import imag, real
 from mpijax.transforms.batching import move_dim
 
-# Bits of a key that are found in one round: with more of them there are fewer rounds, of more bytes.
+# Bits of a digit. Longer digits mean fewer rounds, which send more bytes.
 _DIGITS = (8, 4, 2)
-# Lines that the program sorts one by one; more of them are sorted in a loop.
+# Maximal number of lines that the program sorts without a loop.
 _UNROLLED = 4
 
 
 def sharding(s: rules.Operation) -> rules.Plan:
-    """The rule of `sort`."""
+    """The sharding rule of `sort`."""
     shape, dim = s.shapes[0], s.params["dimension"]
     cuts = rules.agreed(s.shapes, s.cuts, shape)
     cut = cuts[dim]
@@ -63,7 +63,7 @@ def sharding(s: rules.Operation) -> rules.Plan:
 
 
 def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
-    """One line after the other: there are fewer of them than ranks."""
+    """Sorts one line after the other: there are fewer lines than ranks."""
     dim, num_keys = params["dimension"], params["num_keys"]
 
     def program(*xs: Any) -> list[Any]:
@@ -87,7 +87,7 @@ def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
 
 
 def _sorted(xs: Sequence[Any], num_keys: int, have: Cut, want: Cut, me: int) -> list[Any]:
-    """This rank's part of one line."""
+    """Sorts one line; returns this rank's part of it."""
     xs = _sorted_here(xs, num_keys)
     send, receive = _counts([w for x in xs[:num_keys] for w in _words(x)], have, want, me)
     low, high = want.part(me)
@@ -102,7 +102,7 @@ def _sorted_here(xs: Sequence[Any], num_keys: int) -> list[Any]:
 
 
 def _words(x: Any) -> list[tuple[Any, int]]:
-    """Unsigned integers in the order of the elements, and how many of their bits count; the most significant first."""
+    """Unsigned integers in the order of the elements, with their number of significant bits; most significant first."""
     dtype = typeof(x).dtype
     if dtype.kind == "c":
         return [*_words(real(x)), *_words(imag(x))]
@@ -121,7 +121,7 @@ def _unsigned(dtype: np.dtype) -> np.dtype:
 
 
 def _of_float(x: Any) -> tuple[Any, int]:
-    """The bits of a negative number inverted, of others the sign set: one zero, one NaN, which is the largest."""
+    """Inverts the bits of a negative number, else sets the sign bit. Gives one zero and one NaN, which is largest."""
     dtype = typeof(x).dtype
     x = select(x == full_like(x, 0), full_like(x, 0), x)
     x = select(x == x, x, full_like(x, np.nan))
@@ -130,17 +130,17 @@ def _of_float(x: Any) -> tuple[Any, int]:
     return select(word >= sign, bitwise_not(word), word | sign), bits
 
 
-# ---------------------------------------------------------------- where the parts of the result begin
+# ---------------------------------------------------------------- borders of the parts of the result
 
 
 def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> tuple[Any, Any]:
-    """How many of this rank's elements go to each rank, and come from each. words: the keys, sorted.
+    """The numbers of elements that this rank sends to, and receives from, each rank. words: the sorted keys.
 
     Communicates an allreduce of a few bytes for each digit of the keys, and one allgather.
     """
     low, high = have.part(me)
     borders = want.lows[1:].astype(np.int32)
-    # Of each border: the elements here that may be at it, and how many of all ranks' such elements are before it.
+    # For each border: the range of local elements that may be at it, and how many of these, on all ranks, precede it.
     state = np.zeros_like(borders), np.full_like(borders, high - low), borders
     counted = np.dtype(np.int16 if have.size < 2**15 else np.int32)
     digit = _digit(sum(bits for _, bits in words), len(borders), want.widest)
@@ -159,14 +159,14 @@ def _counts(words: Sequence[tuple[Any, int]], have: Cut, want: Cut, me: int) -> 
 
 
 def _digit(bits: int, borders: int, part: int) -> int:
-    """The most bits of a digit with which the counts of all rounds are at most a quarter of a part."""
+    """The longest digit with which the counts of all rounds take at most a quarter of a part."""
     return next((d for d in _DIGITS if 8 * borders * (2**d - 1) * -(-bits // d) <= part), _DIGITS[-1])
 
 
 def _narrowed(
     word: Any, bits: int, digit: int, state: tuple[Any, Any, Any], names: tuple[Any, ...], counted: np.dtype
 ) -> tuple[Any, Any, Any]:
-    """The elements that may be at the borders, of which all now have the same `word`. Counts are sent as `counted`."""
+    """Narrows the range of elements at each border to those with the same `word`. Sends counts as `counted`."""
     if typeof(word).shape == (0,):
         word = np.zeros(1, typeof(word).dtype)
     kind = typeof(word).dtype
@@ -194,7 +194,7 @@ def _narrowed(
 
 
 def _places(word: Any, wanted: Any, begin: Any, end: Any) -> Any:
-    """How many elements of a vector are before each wanted value; `word` is sorted between `begin` and `end`."""
+    """The number of elements of a vector before each wanted value; `word` is sorted between `begin` and `end`."""
     size = typeof(word).shape[0]
     numbers = GatherDimensionNumbers((), (0,), (0,))
     axis = typeof(wanted).ndim

@@ -1,4 +1,4 @@
-"""Rows of arrays sorted along the last axis by machine code."""
+"""Sorts rows of arrays along the last axis with machine code."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mpijax.ops.ordering import ordered, permutation
 
 _INNER = Unsupported("sort becomes this where a program is compiled; transformations see sort")
 
-# Forms of numbers, as `sort.h` names them.
+# Number formats, with the names in `sort.h`.
 _UNSIGNED, _SIGNED, _FLOAT, _TABLE = range(4)
 _FLOAT64 = np.dtype(np.float64).num
 
 
 @dataclass(frozen=True)
 class SortCode:
-    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+    """A call of the kernel in `mpijax._ext`, which is imported at the first call."""
 
     words: tuple[int, ...]
     label: str = "sort"
 
     def address(self) -> int:
-        from mpijax._ext import sort  # what lies above; few programs need it
+        from mpijax._ext import sort  # deferred: an upper layer, which few programs need
 
         return sort.address()
 
@@ -41,7 +41,7 @@ class SortCode:
 
 @dataclass(frozen=True)
 class _Part:
-    """A number of an operand by which to sort. detail: of a float, the bits of infinity; ranks of a byte's values."""
+    """A number in an element to sort by. detail: the bits of infinity for a float; the order of a byte's values."""
 
     operand: int
     offset: int
@@ -51,7 +51,7 @@ class _Part:
 
 
 def _parts(operand: int, dtype: Any) -> list[_Part]:
-    """The numbers of an element, the most significant one first."""
+    """The numbers of an element, most significant first."""
     if dtype.kind == "c":
         half = dtype.itemsize // 2
         [part] = _parts(operand, np.dtype(f"f{half}"))
@@ -65,14 +65,14 @@ def _parts(operand: int, dtype: Any) -> list[_Part]:
 
 
 def _ranks(dtype: Any) -> tuple[int, ...]:
-    """The order of the 256 values of a byte, as the words that hold one after the other."""
+    """The order of the 256 values of a byte, packed into words."""
     [keys] = ordered(np.arange(256, dtype=np.uint8).view(dtype))
     _, ranks = np.unique(keys, return_inverse=True)
     return tuple(ranks.astype(np.uint8).view(np.int64).tolist())
 
 
 def _grouped(parts: Sequence[_Part]) -> list[list[_Part]]:
-    """Parts one after the other, as long as they are 64 bits together."""
+    """Groups consecutive parts of at most 64 bits together."""
     groups: list[list[_Part]] = []
     for part in parts:
         if groups and sum(p.nbytes for p in groups[-1]) + part.nbytes <= 8:
@@ -83,7 +83,7 @@ def _grouped(parts: Sequence[_Part]) -> list[list[_Part]]:
 
 
 def _values_alone(in_types: Sequence[ShapedArray]) -> int:
-    """NumPy's number of the type, where equal elements are the same and nothing goes along; else -1."""
+    """NumPy's number of the type if equal elements are identical and there is one operand; else -1."""
     dtype = in_types[0].dtype
     alone = len(in_types) == 1 and dtype.kind in "biuf" and dtype.num <= _FLOAT64
     return dtype.num if alone else -1
@@ -118,7 +118,7 @@ sort_rows_p = Primitive(
     key="sort_rows",
     type_rule=lambda *avals, num_keys: list(avals),
     reference=_reference,
-    lower=Native(_code),  # NumPy's vectorised sorts, flushing, would write zeros in place of denormals
+    lower=Native(_code),  # keeps denormals: with flushing, NumPy's vectorized sorts would write zeros
     jvp=_INNER,
     transpose=_INNER,
     batch=_INNER,

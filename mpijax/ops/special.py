@@ -1,6 +1,6 @@
 """Special functions: error, gamma, beta, Bessel and zeta functions.
 
-They are compiled with the expression they stand in.
+They are compiled together with the surrounding expression.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def erf(x: Any) -> Any:
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact for large x.
+    """1 - erf(x), accurate for large x.
 
     Elementwise on floats; the result has the same shape and dtype. TypeError for others.
 
@@ -99,7 +99,7 @@ def digamma(x: Any) -> Any:
 
 
 def polygamma(m: Any, x: Any) -> Any:
-    """The m-th derivative of digamma at x; m is a float of a whole value.
+    """The m-th derivative of digamma at x; m is a float with an integer value.
 
     Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
     others.
@@ -168,7 +168,7 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 def igammac(a: Any, x: Any) -> Any:
-    """1 - igamma(a, x), exact for large x.
+    """1 - igamma(a, x), accurate for large x.
 
     Elementwise on floats of one shape and dtype, or scalars; the result has the same shape and dtype. TypeError for
     others.
@@ -215,7 +215,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     return regularized_incomplete_beta_p.bind(a, b, x)
 
 
-# Terms of the series below; it has converged long before where x is at most _SERIES_UP_TO.
+# Terms of the series below. For x up to _SERIES_UP_TO it converges much earlier.
 _SERIES_TERMS = 1000
 _SERIES_UP_TO = 400.0
 
@@ -223,8 +223,8 @@ _SERIES_UP_TO = 400.0
 def _igamma_by_a(a, x):
     """The derivative of igamma by a, in float64.
 
-    The series igamma = sum over n of x ** (a + n) e ** -x / gamma(a + n + 1), derived term by term, up to
-    moderate x; beyond that differences of fourth order.
+    Up to moderate x, differentiates the series igamma = sum over n of x ** (a + n) e ** -x / gamma(a + n + 1)
+    term by term. Beyond that, uses fourth-order differences.
     """
     a, x = (np.asarray(v, np.float64) for v in np.broadcast_arrays(a, x))
     gammaln, psi, gammainc = scipy_function("gammaln"), scipy_function("digamma"), scipy_function("gammainc")
@@ -292,7 +292,7 @@ def _no_derivative_by_shape(*_args):
 
 
 def _beta_tangent(g, ans, a, b, x):
-    """The density x ** (a - 1) (1 - x) ** (b - 1) / beta(a, b)."""
+    """The density x ** (a - 1) (1 - x) ** (b - 1) / beta(a, b), times g."""
     log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
     upper = mul(sub(b, const_like(b, 1)), log1p(neg(x)))
     lower = mul(sub(a, const_like(a, 1)), log(x))

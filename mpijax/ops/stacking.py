@@ -1,4 +1,4 @@
-"""stack, its inverse unstack, and tile: joins that JAX keeps as one equation each."""
+"""Defines stack, its inverse unstack, and tile, which are single equations in JAX's Jaxprs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ stack_p = Primitive(
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of an array along an axis, without that axis.
+    """The slices of an array along an axis, with that axis removed.
 
     >>> lax.unstack(jnp.array([[1, 2], [3, 4]]))
     (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
@@ -142,7 +142,7 @@ unstack_p = Primitive(
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """Repeat an array as a whole `reps[i]` times along each axis i.
+    """Repeat a whole array `reps[i]` times along each axis i.
 
     >>> lax.tile(jnp.array([1, 2]), (3,))
     Array([1, 2, 1, 2, 1, 2], dtype=int32)

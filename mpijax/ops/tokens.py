@@ -1,7 +1,7 @@
-"""Tokens: values without contents, which say in a Jaxpr that one operation depends on another.
+"""Tokens: values without data that express dependences between operations in a Jaxpr.
 
-The order of communication and callbacks is that of the source, with tokens or without them. They are there for programs
-that pass them on, as XLA's operations ask for; an array of them takes no memory.
+The order of communication and callbacks is that of the source, with or without tokens. They exist for programs that
+pass them on, as XLA's operations require. An array of tokens takes no memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _TypesOfTokens(type):
 
 
 class AbstractToken(metaclass=_TypesOfTokens):
-    """The type of tokens: there is one.
+    """The type of tokens; there is only one.
 
     >>> isinstance(mpijax.typeof(lax.create_token()), mpijax.extend.core.AbstractToken)
     True
@@ -42,7 +42,7 @@ class _Tokens(type):
 
 
 class Token(metaclass=_Tokens):
-    """A token; what it is made with is not looked at.
+    """A token. The constructor ignores its argument.
 
     >>> isinstance(lax.create_token(), mpijax.extend.core.Token)
     True
@@ -58,7 +58,7 @@ def is_token(x: Any) -> bool:
 
 
 def create_token(_: Any = None) -> Any:
-    """A token that depends on nothing. The argument is not looked at.
+    """A token without dependences. The argument is ignored.
 
     >>> mpijax.typeof(lax.create_token())
     AbstractToken()
@@ -67,7 +67,7 @@ def create_token(_: Any = None) -> Any:
 
 
 def after_all(*operands: Any) -> Any:
-    """A token that depends on all of the tokens given. Raises TypeError for other operands.
+    """A token that depends on all given tokens. Raises TypeError for other operands.
 
     >>> mpijax.make_jaxpr(lax.after_all)(lax.create_token(), lax.create_token())
     { lambda ; a:Tok b:Tok. let c:Tok = after_all a b in (c,) }

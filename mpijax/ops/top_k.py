@@ -1,4 +1,4 @@
-"""top_k: the largest elements along an axis."""
+"""Defines top_k: the largest elements along an axis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_LINEAR = Unsupported("choosing elements is not linear; its derivative is a g
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest values along an axis, in descending order, and their positions (int32).
 
-    Of equal values the one that comes first is taken first; 0.0 is larger than -0.0, NaN the largest.
+    Equal values are returned in order of position; 0.0 is larger than -0.0, and NaN is largest.
 
     >>> lax.top_k(jnp.array([3, 9, 5]), 2)
     [Array([9, 5], dtype=int32), Array([1, 2], dtype=int32)]
@@ -99,9 +99,9 @@ def _top_k_batch(axis_data, args, dims, *, k, axis):
 
 
 def _sharding(s: rules.Operation) -> rules.Plan:
-    """Along a split axis each rank chooses of its part, and then of all ranks' candidates.
+    """Along a split axis, each rank selects from its part, and then from the candidates of all ranks.
 
-    Where those are more than the elements, lines become whole.
+    If there are too many candidates, the lines are gathered instead.
     """
     [shape], [cuts], axis, k = s.shapes, s.cuts, s.params["axis"], s.params["k"]
     cut, others = cuts[axis], without(cuts, [axis])
@@ -114,7 +114,7 @@ def _sharding(s: rules.Operation) -> rules.Plan:
 
 
 def _of_candidates(s: rules.Operation, cut: Cut, k: int, axis: int) -> Callable[..., Any]:
-    """The k largest elements of each part go to all ranks, in the order of the parts: of equal ones the first is first.
+    """Sends the k largest elements of each part to all ranks, in the order of the parts, so that ties keep their order.
 
     Communicates two allgathers of k elements.
     """
@@ -130,7 +130,7 @@ def _of_candidates(s: rules.Operation, cut: Cut, k: int, axis: int) -> Callable[
 
 
 def _from_all(x: Any, cut: Cut, k: int, axis: int) -> Any:
-    """The candidates of all parts; parts that are shorter than k have fewer."""
+    """The candidates of all parts; parts shorter than k have fewer."""
     ends = np.cumsum(np.minimum(k, cut.lengths))
     found = Cut.between(cut.axes, np.append(0, ends[:-1]), ends)
     width = found.widest
@@ -148,13 +148,13 @@ def _from_all(x: Any, cut: Cut, k: int, axis: int) -> Any:
 
 @dataclass(frozen=True)
 class TopKCode:
-    """A call of the kernel in `mpijax._ext`, which is loaded with the first one."""
+    """A call of the kernel in `mpijax._ext`, which is imported at the first call."""
 
     words: tuple[int, ...]
     label: str = "top_k"
 
     def address(self) -> int:
-        from mpijax._ext import top_k  # what lies above; few programs need it
+        from mpijax._ext import top_k  # deferred: an upper layer, which few programs need
 
         return top_k.address()
 
@@ -163,7 +163,7 @@ class TopKCode:
 
 
 def _kind(dtype: Any) -> int:
-    """How elements are compared: as integers, as unsigned ones, or as floats."""
+    """A code for the comparison of elements: as signed integers, unsigned integers, or floats."""
     if dtypes.issubdtype(dtype, np.floating):
         return 2
     return int(dtype == np.bool_ or dtypes.issubdtype(dtype, np.unsignedinteger))

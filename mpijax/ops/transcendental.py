@@ -74,7 +74,7 @@ def exp2(x: Any, *, accuracy=None) -> Any:
 
 
 def expm1(x: Any, *, accuracy=None) -> Any:
-    """e ** x - 1, exact near 0.
+    """e ** x - 1, accurate near 0.
 
     Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
@@ -96,7 +96,7 @@ def log(x: Any, *, accuracy=None) -> Any:
 
 
 def log1p(x: Any, *, accuracy=None) -> Any:
-    """log(1 + x), exact near 0.
+    """log(1 + x), accurate near 0.
 
     Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
@@ -335,7 +335,7 @@ def asinh(x: Any) -> Any:
 
 
 def acosh(x: Any) -> Any:
-    """The inverse of cosh, not negative; NaN below 1.
+    """The nonnegative inverse of cosh; NaN below 1.
 
     Elementwise on floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
@@ -357,7 +357,7 @@ def atanh(x: Any) -> Any:
 
 
 def _tanh_tangent(g, ans, x):
-    """(g + g ans)(1 - ans), which stays exact where 1 - ans ** 2 would cancel."""
+    """(g + g ans)(1 - ans), which stays accurate where 1 - ans ** 2 would cancel."""
     return mul(add(g, mul(g, ans)), sub(const_like(x, 1), ans))
 
 

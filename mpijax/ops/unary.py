@@ -1,4 +1,4 @@
-"""Operations of one operand that are not transcendental: signs, rounding, parts of complex numbers."""
+"""Unary operations that are not transcendental: signs, rounding, parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mpijax.ops.families import (
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.select import select
 
-# In this module `abs` and `round` are the operations.
+# In this module `abs` and `round` are operations, not Python's builtins.
 
 
 def _is_complex(x: Any) -> bool:
@@ -40,7 +40,7 @@ def _is_complex(x: Any) -> bool:
 
 
 def abs(x: Any) -> Any:
-    """|x|: of complex numbers the modulus, a real.
+    """|x|; for complex numbers the modulus, which is real.
 
     Elementwise on signed integers, floats or complex numbers; the result has the same dtype, or that of the parts.
     TypeError for others.
@@ -72,7 +72,7 @@ abs_p = elementwise(
 
 
 def sign(x: Any) -> Any:
-    """-1, 0 or 1 by the sign of x, zeros and NaN unchanged; of complex numbers x / |x|, 0 at 0.
+    """-1, 0 or 1 by the sign of x; zeros and NaN unchanged. For complex numbers x / |x|, and 0 at 0.
 
     Elementwise on integers, floats or complex numbers; the result has the same shape and dtype. TypeError for others.
 
@@ -92,7 +92,7 @@ sign_p = elementwise("sign", NUMERIC, reference=_numpy_sign, cost=3, jvp=CONSTAN
 
 
 class RoundingMethod(enum.IntEnum):
-    """Where `round` takes numbers halfway between two integers.
+    """How `round` rounds numbers halfway between two integers.
 
     >>> lax.round(jnp.array([0.5, 1.5, 2.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
     Array([0., 2., 2.], dtype=float32)
@@ -138,7 +138,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
 
 def is_finite(x: Any) -> Any:
-    """Whether x is neither infinite nor NaN: bool.
+    """Whether x is neither infinite nor NaN.
 
     Elementwise on floats; the result is bool. TypeError for others.
 
@@ -208,7 +208,7 @@ def conj(x: Any) -> Any:
 
 
 def _part(ct) -> Any:
-    """A zero for the other part, with a dtype of its own: cotangents of complex numbers have one, as JAX's."""
+    """A zero for the other part, with a strong dtype: as in JAX, cotangents of complex numbers are not weakly typed."""
     return typeof(ct).dtype.type(0)
 
 
@@ -244,7 +244,7 @@ conj_p = elementwise(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Round to a float format of the given widths; the dtype stays.
+    """Round to a float format of the given widths; keeps the dtype.
 
     >>> lax.reduce_precision(jnp.float32(3.14159), exponent_bits=8, mantissa_bits=7)
     Array(3.140625, dtype=float32)
@@ -267,7 +267,7 @@ def _reduce_precision_type(infer):
 
 
 def _numpy_reduce_precision(x, *, exponent_bits, mantissa_bits):
-    """In float64: round the mantissa, then what leaves the exponent's range becomes infinite or zero."""
+    """Computes in float64: rounds the mantissa, then turns values outside the exponent's range into inf or zero."""
     wide = x.astype(np.float64)
     fraction, exponent = np.frexp(wide)
     scale = 2.0 ** (mantissa_bits + 1)

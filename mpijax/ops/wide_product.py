@@ -1,4 +1,4 @@
-"""The product of numbers in another dtype than theirs: `mul` with its parameter `out_dtype`."""
+"""A product with a result dtype that differs from the operands': `mul` with the parameter `out_dtype`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows combined in terms of slices and elementwise operations, which the compiler fuses."""
+"""Combines windows with slices and elementwise operations, which the compiler fuses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mpijax.ops import reductions
 from mpijax.ops.moves import shape_of
 from mpijax.ops.window_shapes import reduce_window_shape_tuple
 
-# Windows of at most this many elements are combined in one pass, larger ones axis by axis.
+# Windows with at most this many elements are combined in one pass, larger ones axis by axis.
 ONE_PASS = 16
-# Windows of at most this many elements along an axis are combined element by element.
+# Windows with at most this many elements along an axis are combined element by element.
 SERIAL = 8
 
 Combine = Callable[[list, list], list]
@@ -27,7 +27,7 @@ def pad_config(padding, base_dilation) -> tuple[tuple[int, int, int], ...]:
 
 
 def padded(x: Any, unit: Any, padding, base_dilation) -> Any:
-    """The array that the windows move over."""
+    """The padded array that the windows move over."""
     config = pad_config(padding, base_dilation)
     if not any(any(c) for c in config):
         return x
@@ -38,10 +38,10 @@ def fold_windows(
     combine: Combine, operands: list, units: list, *, window_dimensions, window_strides, padding, base_dilation,
     window_dilation, reduction: str | None = None,
 ) -> list:  # fmt: skip
-    """The combination of each window's elements in row-major order.
+    """Combines the elements of each window in row-major order.
 
-    combine: `(values, values) -> values` of lists of arrays, one for each operand, associative.
-    units: for each operand the scalar to pad with. reduction: the primitive that reduces by `combine`, if there is one.
+    combine: an associative `(values, values) -> values` on lists of arrays, one for each operand.
+    units: for each operand the padding scalar. reduction: the primitive that reduces with `combine`, if there is one.
     """
     shape = shape_of(operands[0])
     out_shape = reduce_window_shape_tuple(
@@ -73,7 +73,7 @@ def _slice(x: Any, starts, counts, strides) -> Any:
 
 
 def _chain(combine: Combine, xs: list, starts, counts, strides) -> list:
-    """Combine equally large slices that begin at `starts`."""
+    """Combine slices of equal size that begin at `starts`."""
     total = None
     for at in starts:
         part = [_slice(x, at, counts, strides) for x in xs]
@@ -84,7 +84,7 @@ def _chain(combine: Combine, xs: list, starts, counts, strides) -> list:
 
 def _fold_axis(combine: Combine, xs: list, units: list, axis: int, w: int, s: int, d: int, n: int,
                reduction: str | None) -> list:  # fmt: skip
-    """Windows of size w along one axis alone."""
+    """Combines windows of size w along a single axis."""
     shape = shape_of(xs[0])
     counts = (*shape[:axis], n, *shape[axis + 1 :])
     strides = [s if a == axis else 1 for a in range(len(shape))]
@@ -96,7 +96,7 @@ def _fold_axis(combine: Combine, xs: list, units: list, axis: int, w: int, s: in
         return _chain(combine, xs, [at(k * d) for k in range(w)], counts, strides)
     if s >= w and d == 1:
         return _fold_blocks(combine, xs, units, axis, w, s, n, reduction)
-    # Windows of 1, 2, 4 ... elements; that of w elements is put together of those.
+    # Combine windows of 1, 2, 4 ... elements; assemble the window of w elements from these.
     total, offset, size, doubled = None, w, 1, xs
     while offset:
         if w & size:
@@ -116,7 +116,7 @@ def _fold_axis(combine: Combine, xs: list, units: list, axis: int, w: int, s: in
 
 def _fold_blocks(combine: Combine, xs: list, units: list, axis: int, w: int, s: int, n: int,
                  reduction: str | None) -> list:  # fmt: skip
-    """Windows that do not overlap, each a row."""
+    """Combines windows that do not overlap: each becomes a row."""
     rows = []
     for x, unit in zip(xs, units, strict=True):
         shape = shape_of(x)
@@ -137,7 +137,7 @@ def _fold_blocks(combine: Combine, xs: list, units: list, axis: int, w: int, s: 
 def numpy_windows(
     x: np.ndarray, unit: Any, *, window_dimensions, window_strides, padding, base_dilation, window_dilation
 ) -> Iterator[np.ndarray]:
-    """For every element of a window, in row-major order, that element of all windows."""
+    """For every position in a window, in row-major order, the elements of all windows at that position."""
     config = pad_config(padding, base_dilation)
     out_shape = reduce_window_shape_tuple(
         x.shape, window_dimensions, window_strides, padding, base_dilation, window_dilation

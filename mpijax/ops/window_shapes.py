@@ -1,4 +1,4 @@
-"""Windows over arrays: padding by name, sizes with gaps, how many windows fit."""
+"""Computes shapes of windows over arrays: named padding, dilated sizes, numbers of windows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from mpijax.core.dimensions import ceil_div, dimension, max_dim
 
 
 def dilated(sizes: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
-    """Sizes with `dilation - 1` gaps between every two elements."""
+    """Sizes with `dilation - 1` gaps between consecutive elements."""
     return tuple(d if k == 1 else max_dim(1 + k * (d - 1), 0) for d, k in zip(sizes, dilation, strict=True))
 
 
 def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
 ) -> list[tuple[int, int]]:
-    """What to pad each axis with, before and after.
+    """The padding of each axis, before and after.
 
-    padding: `VALID`, nothing; `SAME`, such that there are ceil(size / stride) windows, an odd number having one
-      more after than before; `SAME_LOWER`, one more before.
+    padding: `VALID`, none; `SAME`, such that there are ceil(size / stride) windows, an odd total having one more
+      after than before; `SAME_LOWER`, one more before.
 
     Raises:
-      RuntimeError: another name. TypeError: no name.
+      RuntimeError: for another name. TypeError: if `padding` is not a string.
 
     >>> lax.padtype_to_pads((5,), (3,), (2,), "SAME")
     [(1, 1)]
@@ -49,7 +49,7 @@ def padtype_to_pads(
 def reduce_window_shape_tuple(
     operand_shape, window_dimensions, window_strides, padding, base_dilation=None, window_dilation=None
 ) -> tuple[int, ...]:
-    """How many windows there are along each axis.
+    """The number of windows along each axis.
 
     >>> lax.reduce_window_shape_tuple((8,), (3,), (2,), [(1, 1)])
     (4,)
@@ -86,7 +86,7 @@ def check_rank(operand: ShapedArray, window_dimensions: Sequence[int]) -> None:
 def window_shape(
     operand: ShapedArray, *, window_dimensions, window_strides, padding, base_dilation, window_dilation
 ) -> tuple[int, ...]:
-    """The shape of a result with an element for each window. Raises TypeError for parameters that do not fit."""
+    """The shape of a result with one element per window. Raises TypeError for invalid parameters."""
     _check_sizes("window_dimensions", window_dimensions)
     _check_sizes("window_strides", window_strides)
     _check_sizes("base_dilation", base_dilation, positive=False)
@@ -111,7 +111,7 @@ def window_shape(
 
 def transposed_padding(in_shape, out_shape, *, window_dimensions, window_strides, padding, base_dilation,
                        window_dilation):  # fmt: skip
-    """What to pad the cotangent of windowed sums with; NumPy integers, which is how JAX prints them."""
+    """The padding of the cotangent of windowed sums; NumPy integers, because JAX prints them so."""
     base = dilated(in_shape, base_dilation)
     window = dilated(window_dimensions, window_dilation)
     before = np.subtract(window, [lo for lo, _ in padding]) - 1
@@ -120,7 +120,7 @@ def transposed_padding(in_shape, out_shape, *, window_dimensions, window_strides
 
 
 def with_axis(params: dict[str, Any], at: int) -> dict[str, Any]:
-    """The parameters of windows of size 1 along one more axis."""
+    """The parameters of the windows with one more axis, along which windows have size 1."""
     new = {}
     for name, value in params.items():
         filler: Any = (0, 0) if name == "padding" else 1

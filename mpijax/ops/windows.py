@@ -1,4 +1,4 @@
-"""What gather and scatter mean, in NumPy."""
+"""NumPy references of gather and scatter."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mpijax.core.lowering import Window
 
 
 def positions(shape, indices, window_dims, index_map, removed, batching, sizes) -> tuple[list[Any], np.ndarray]:
-    """Where the elements of windows lie, for gather and scatter alike.
+    """The positions of the elements of windows, for gather and scatter.
 
     Args:
       shape: of the operand. indices: NumPy array of index vectors.
-      window_dims: axes of the result (or the updates) in the window.
-      removed: axes of the operand that have no window axis; batching: pairs (axis of operand, axis of
+      window_dims: axes of the result (or the updates) that belong to the window.
+      removed: axes of the operand without a window axis; batching: pairs (axis of operand, axis of
         indices).
       sizes: of the window along each axis of the operand.
 
     Returns:
-      An index array for each axis of the operand, all broadcasting to the shape of the result, and whether
-      each window lies in the operand.
+      An index array for each axis of the operand, which all broadcast to the shape of the result; and whether
+      each window is inside the operand.
     """
     rank = len(window_dims) + indices.ndim - 1
     batch_dims = [d for d in range(rank) if d not in window_dims]
@@ -95,7 +95,7 @@ def window_sizes(ndim: int, update_shape, dn) -> tuple[int, ...]:
 
 
 def _targets(x, indices, updates, dn, mode):
-    """Index arrays of the elements written, in order, and their updates."""
+    """Index arrays of the written elements, in order, and their updates."""
     ndim = len(dn.update_window_dims) + len(dn.inserted_window_dims) + len(dn.operand_batching_dims)
     rank = indices.ndim - 1 + len(dn.update_window_dims)
     sizes = window_sizes(ndim, updates.shape, dn)
@@ -119,7 +119,7 @@ _UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.mini
 
 
 def scatter_reference(op: str | None) -> Callable:
-    """The reference of the scatter that combines by `op`; by replacing if None."""
+    """The reference of the scatter that combines with `op`; None means replacement."""
 
     def reference(x, indices, updates, *, dimension_numbers, mode, **_flags):
         out = x.copy()
@@ -140,7 +140,7 @@ def scatter_reference(op: str | None) -> Callable:
 
 
 def by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
-    """Run a Jaxpr by the NumPy references of its primitives."""
+    """Run a Jaxpr with the NumPy references of its primitives."""
 
     def apply(eqn, values):
         arrays = [np.asarray(x, v.aval.dtype) for x, v in zip(values, eqn.invars, strict=True)]
@@ -152,7 +152,7 @@ def by_references(jaxpr: Jaxpr, consts, *args) -> list[np.ndarray]:
 
 
 def apply_reference(x, indices, updates, *, dimension_numbers, mode, update_jaxpr, update_consts, **_flags):
-    """Elements that are mentioned several times are updated several times, in rounds."""
+    """Updates elements that are indexed several times in several rounds."""
     out = x.copy()
     if not x.size or not updates.size:
         return out
@@ -175,7 +175,7 @@ def only_window(
 ) -> Window | None:  # fmt: skip
     """The only window of a gather or scatter, if operand 1, of shape `indices`, is known and holds one index.
 
-    dims: the axes that the index is along. clips: whether a window outside of the array is moved into it.
+    dims: the axes that the index addresses. clips: whether a window outside the array is clamped to it.
     """
     at = known(1) if np.prod(indices[:-1], dtype=int) == 1 else None
     if at is None:

@@ -1,8 +1,8 @@
-"""Sharding rules of windows whose start is known only when the program runs, along axes that are split.
+"""Sharding rules of windows along split axes whose start is known only at run time.
 
-A window that is no longer than any rank's part lies in at most two parts. To read it, each rank puts what it has of it
-among zeros, and the ranks add these: that sends about twice the window, not the array. To write it, each rank takes
-what falls into its part, and nothing is sent.
+A window that is no longer than any rank's part is in at most two parts. To read it, each rank puts its elements of the
+window into zeros, and the ranks add these: that sends about twice the window instead of the array. To write it, each
+rank writes the elements inside its part, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mpijax.ops.select import select
 
 
 def dynamic_slice(s: Operation) -> Plan:
-    """The rule of `dynamic_slice`."""
+    """The sharding rule of `dynamic_slice`."""
     plain = shape_rules.dynamic_slice(s)
     [shape, *starts], sizes, cuts = s.shapes, s.params["slice_sizes"], s.cuts[0]
     across = _across(shape, sizes, cuts)
@@ -49,7 +49,7 @@ def dynamic_slice(s: Operation) -> Plan:
 
 
 def dynamic_update_slice(s: Operation) -> Plan:
-    """The rule of `dynamic_update_slice`."""
+    """The sharding rule of `dynamic_update_slice`."""
     [shape, window, *starts], cuts = s.shapes, s.cuts[0]
     across = _across(shape, window, cuts)
     if not across or not s.numeric:
@@ -69,7 +69,7 @@ def dynamic_update_slice(s: Operation) -> Plan:
 
 
 def _across(shape: Sequence[int], sizes: Sequence[int], cuts: Cuts) -> list[int]:
-    """The axes that are split and not taken whole; none where a part is shorter than the window."""
+    """The axes that are split and not taken whole; none if a part is shorter than the window."""
     found = [d for d, n in enumerate(shape) if cuts[d] is not None and sizes[d] != n]
     return found if all(_shortest(cuts[d]) >= sizes[d] > 0 for d in found) else []
 
@@ -80,15 +80,16 @@ def _shortest(cut: Cut | None) -> int:
 
 
 class _Places:
-    """Where a window lies in this rank's part.
+    """The position of a window in this rank's part.
 
-    starts: where this rank reads or writes as many elements: at the window if it can, else at the border next to it.
+    starts: where this rank accesses a block of the window's size: at the window if possible, else at the nearest
+    border.
     """
 
     def __init__(self, s: Operation, across: list[int], sizes: Sequence[int], at: Sequence[Any]):
         self.sizes = sizes
         self.starts = list(at)
-        # How far the window begins behind `starts`.
+        # The distance from `starts` to the start of the window.
         self.behind: dict[int, Any] = {}
         for d in across:
             cut, n, size = s.cuts[0][d], s.shapes[0][d], sizes[d]
@@ -101,7 +102,7 @@ class _Places:
             self.behind[d] = _between(binary.sub(here, self.starts[d]), -size, size)
 
     def shifted(self, x: Any, d: int, sign: int) -> Any:
-        """`x` moved along an axis by as much as the window lies behind `starts` (or before it), zeros moving in."""
+        """`x` shifted along an axis by the distance from `starts` to the window (or back), filled with zeros."""
         size, shape = self.sizes[d], typeof(x).shape
         sides = [(size if k == d else 0,) * 2 + (0,) for k in range(len(shape))]
         zero = np.zeros((), typeof(x).dtype)

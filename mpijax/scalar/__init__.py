@@ -1,8 +1,8 @@
-"""Scalar programs: every elementwise primitive as LLVM IR text, written once for any number of lanes.
+"""Scalar programs: every elementwise primitive as LLVM IR text, for any number of lanes.
 
 `Builder` emits instructions, `Scalar` names their values, `rule_for` maps the name of a lax primitive to
 `rule(builder, *operands, **params) -> Scalar`. Transcendental functions are polynomials of this project:
-no table in memory, no call, no branch, so they vectorise with the loop they stand in.
+no table in memory, no call, no branch. So LLVM vectorizes them with the loop around them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpijax.scalar.types import Scalar, TypeInfo, info
 
 __all__ = ["Builder", "FunctionText", "Scalar", "TypeInfo", "info", "rule_for"]
 
-# The module of each rule. It is loaded when the rule is asked for.
+# The module of each rule, which is imported at the first use of the rule.
 MODULES = {
     "arith": "abs add add_any ceil clamp div floor integer_pow is_finite max min mul mulhi neg nextafter rem round "
     "select_n sign square sub",
@@ -50,5 +50,5 @@ COMPLEX_RULES.load = lambda name: import_module("mpijax.scalar.complex_functions
 
 
 def rule_for(name: str) -> Callable:
-    """The rule of one primitive; KeyError where it is not an elementwise primitive."""
+    """The rule of one primitive; KeyError if the primitive is not elementwise."""
     return RULES[name]

@@ -1,4 +1,4 @@
-"""add sub mul div rem max min neg abs sign, rounding and the like, for every dtype lax allows."""
+"""Rules of arithmetic and rounding: add sub mul div rem max min neg abs sign and others, for every dtype."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 @rule
 def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x / y; integers truncate, x/0 is -1 (all bits set), the smallest integer over -1 stays itself."""
+    """x / y; integers truncate, x/0 is -1 (all bits set), the smallest integer / -1 is itself."""
     if x.imag:
         return cx.div(b, x, y)
     if info(x.dtype).is_float:
@@ -46,7 +46,7 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _float_quotient(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x / y, by multiplication where that gives the same number."""
+    """x / y, by multiplication if that gives the same number."""
     parts = None if y.constant is None else reciprocal_parts(y.constant, x.dtype)
     if parts is None:
         return b.div(x, y)
@@ -76,7 +76,7 @@ def _integer_division(b: Builder, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]
         return quotient, b.sub(x, b.mul(quotient, y))
     quotient = _safe_quotient(b, x, b.select(unsafe, one, y))
     quotient = b.select(by_zero, b.const(-1, x.dtype), quotient)
-    # With y = 0 the product is 0 and x remains; with lowest / -1 the product wraps to lowest.
+    # With y = 0 the product is 0 and the remainder is x; with lowest / -1 the product wraps to lowest.
     return quotient, b.sub(x, b.mul(quotient, y))
 
 
@@ -84,8 +84,8 @@ def _safe_quotient(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     i = info(x.dtype)
     if y.is_constant or i.bits == 64:
         return b.sdiv(x, y) if i.kind == "i" else b.udiv(x, y)
-    # No vector unit divides integers, but quotients of up to 32 bits are exact in double after truncation:
-    # x / y differs from an integer by at least 1/|y|, relative 2^-32, far above the rounding of the division.
+    # Vector units do not divide integers, but quotients of up to 32 bits are exact in double after truncation:
+    # x / y differs from an integer by at least 1/|y|, relative 2^-32, far above the rounding error of the division.
     wide = FLOAT64 if i.bits == 32 else FLOAT32
     signed = i.kind == "i"
     to, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
@@ -114,7 +114,7 @@ def _float_remainder(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 @rule
 def max_(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The larger, NaN if either is; bool: or; complex: by (real, imaginary)."""
+    """The larger, NaN if either is NaN; bool: or; complex: by (real, imaginary)."""
     if x.imag:
         return b.select(cx.ordered(b, "gt", x, y), x, y)
     return b.maximum(x, y)
@@ -122,7 +122,7 @@ def max_(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 @rule
 def min_(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The smaller, NaN if either is; bool: and; complex: by (real, imaginary)."""
+    """The smaller, NaN if either is NaN; bool: and; complex: by (real, imaginary)."""
     if x.imag:
         return b.select(cx.ordered(b, "lt", x, y), x, y)
     return b.minimum(x, y)
@@ -143,7 +143,7 @@ def abs_(b: Builder, x: Scalar) -> Scalar:
 
 @rule
 def sign(b: Builder, x: Scalar) -> Scalar:
-    """-1, 0 or 1; zeros and NaN stay; complex: x / |x|."""
+    """-1, 0 or 1; zeros and NaN unchanged; complex: x / |x|."""
     if x.imag:
         return cx.sign(b, x)
     i = info(x.dtype)
@@ -169,7 +169,7 @@ def ceil(b: Builder, x: Scalar) -> Scalar:
 
 @rule
 def round_(b: Builder, x: Scalar, *, rounding_method=0) -> Scalar:
-    """To an integer: method 0 halves away from zero, 1 halves to even."""
+    """Rounds to an integer: method 0 halves away from zero, 1 halves to even."""
     if int(rounding_method) == 1:
         return b.roundeven(x)
     # The largest number below one half: adding a true half would carry 0.49999997 up to 1.
@@ -194,13 +194,13 @@ def is_finite(b: Builder, x: Scalar) -> Scalar:
 
 @rule
 def square(b: Builder, x: Scalar) -> Scalar:
-    """x * x; of a complex number so that its real part is exact where the squares of its parts overflow."""
+    """x * x. The real part of a complex result is exact even if the squares of the parts overflow."""
     return cx.square(b, x) if x.imag else mul(b, x, x)
 
 
 @rule
 def integer_pow(b: Builder, x: Scalar, *, y: int) -> Scalar:
-    """x ** y for a fixed integer y, by repeated squaring."""
+    """x ** y for a constant integer y, by repeated squaring."""
     if y == 0:
         return b.const(1, x.dtype)
     power, result, n = x, None, abs(y)
@@ -222,7 +222,7 @@ def clamp(b: Builder, low: Scalar, x: Scalar, high: Scalar) -> Scalar:
 
 @rule
 def select_n(b: Builder, which: Scalar, *cases: Scalar) -> Scalar:
-    """cases[which]; which bool for two cases, else int32 within range."""
+    """cases[which]; `which` is a bool for two cases, else an int32 within range."""
     if which.dtype == BOOL:
         return cases[0] if len(cases) == 1 else b.select(which, cases[1], cases[0])
     result = cases[-1]
@@ -233,12 +233,12 @@ def select_n(b: Builder, which: Scalar, *cases: Scalar) -> Scalar:
 
 @rule
 def nextafter(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The next representable value after x towards y; x == y gives y; NaN if either is."""
+    """The next representable value after x towards y; y if x == y; NaN if either is NaN."""
     i = info(x.dtype)
     integer = np.dtype(f"i{i.bits // 8}")
     bits, one = b.bitcast(x, integer), b.const(1, integer)
     zero = b.const(0, x.dtype)
-    # Away from zero the bit pattern grows, whatever the sign.
+    # Away from zero the bit pattern grows, for both signs.
     away = b.xor(b.compare("lt", x, zero), b.compare("gt", y, x))
     step = b.select(away, b.add(bits, one), b.sub(bits, one))
     least = b.or_(one, b.and_(b.bitcast(y, integer), b.const(-1 << (i.bits - 1), integer)))

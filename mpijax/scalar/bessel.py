@@ -1,12 +1,12 @@
-"""bessel_i0e bessel_i1e bessel_jv: Bessel functions of the first kind, modified ones times e^-|x|.
+"""Rules of bessel_i0e, bessel_i1e, bessel_jv: Bessel functions of the first kind; modified ones times e^-|x|.
 
-Up to 5 (10 in float64) I0(x) and I1(x)/x are polynomials in x^2 whose terms are all positive; beyond, e^-x I(x) sqrt(x)
-is one in 1/x, as its asymptotic series (Abramowitz and Stegun, 9.6.10 and 9.7.1).
-J of whole orders comes of its recurrence downwards, scaled so that J0 + 2 J2 + 2 J4 + ... is 1 (J. C. P. Miller; DLMF
-3.6.9), and of Hankel's expansion (DLMF 10.17.3) far from 0.
+Up to 5 (10 in float64), I0(x) and I1(x)/x are polynomials in x^2 with positive terms. Beyond, e^-x I(x) sqrt(x) is a
+polynomial in 1/x, like its asymptotic series (Abramowitz and Stegun, 9.6.10 and 9.7.1).
+J of integer order uses the downward recurrence, scaled so that J0 + 2 J2 + 2 J4 + ... is 1 (J. C. P. Miller; DLMF
+3.6.9), and Hankel's expansion (DLMF 10.17.3) far from 0.
 
-Largest errors measured (in ulp): I float32 2.9, float64 4.3. J of float32 is computed in float64 and rounded once;
-float64: 1e-15 absolute, 1e-13 relative where x is below the order.
+Measured maximum errors (in ulp): I float32 2.9, float64 4.3. J in float32 is computed in float64 and rounded once;
+float64: 1e-15 absolute, 1e-13 relative for x below the order.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _scaled_bessel(x: Expr, near: Sequence[float], far: Sequence[float], factor:
     bounded = where(inside, a, limit)
     beyond = where(inside, limit, a)
     small = factor * polynomial(bounded * bounded, near) * exp(-bounded)
-    # Not the root of 1 / x: that may be denormal, and so zero.
+    # Not the root of 1 / x, which may be denormal and then flushed to zero.
     return where(inside, small, polynomial(1.0 / beyond, far) / beyond.sqrt())
 
 
@@ -72,26 +72,26 @@ def bessel_i0e(x: Expr) -> Expr:
 
 @elementary
 def bessel_i1e(x: Expr) -> Expr:
-    """e^-|x| I1(x), which has the sign of x."""
+    """e^-|x| I1(x), with the sign of x."""
     near, far = (I1_NEAR_F32, I1_FAR_F32) if is_single(x) else (I1_NEAR_F64, I1_FAR_F64)
     return _scaled_bessel(x, near, far, abs(x)).with_sign_of(x)
 
 
 # ---------------------------------------------------------------- Bessel functions of whole orders
 
-HANKEL_FROM, HANKEL_TERMS = 25.0, 10  # where x is also beyond half the square of the order
-MOST_TURNS, BEYOND = 100_000, {True: 5.0, False: 9.0}  # BEYOND times the root of the larger: the first order
-TINY, LARGE = 1e-140, 1e150  # smallest argument of the recurrence, and where it is scaled down
+HANKEL_FROM, HANKEL_TERMS = 25.0, 10  # used where x also exceeds half the square of the order
+MOST_TURNS, BEYOND = 100_000, {True: 5.0, False: 9.0}  # start BEYOND * sqrt(larger) above the larger of n and x
+TINY, LARGE = 1e-140, 1e150  # smallest argument of the recurrence; threshold for scaling values down
 
 
 def _by_recurrence(n: Expr, x: Expr, single: bool) -> Expr:
-    """J_n of n >= 0 and x > 0, from an even order far beyond both down to 0."""
+    """J_n for n >= 0 and x > 0, from an even order far above both down to 0."""
     larger = where(x > n, x, n)
     start = 2.0 * (0.5 * ((larger + 2.0).sqrt().fma(BEYOND[single], larger) + 6.0)).floor()
 
     def step(value: Expr, above: Expr, wanted: Expr, total: Expr, k: Expr,
              n: Expr, twice: Expr) -> tuple[list[Expr], Expr]:  # fmt: skip
-        # value is J_k; what has grown too large is scaled down together.
+        # value is J_k; all values are scaled down together when it grows too large.
         scale = where(abs(value) > LARGE, value.const(1.0 / LARGE), 1.0)
         value, above, wanted, total = value * scale, above * scale, wanted * scale, total * scale
         wanted = where(k.eq(n), value, wanted)
@@ -116,17 +116,17 @@ def _by_hankel(n: Expr, x: Expr) -> Expr:
         else:
             p = p + term if k % 4 == 0 else p - term
     s, c = sin(x), cos(x)
-    # cos and sin of x - pi / 4, times the root of 2, and n quarter turns back
+    # cos and sin of x - pi / 4, times sqrt(2), then rotated back by n quarter turns
     plus, minus = c + s, s - c
     quarter = n - 4.0 * (n * 0.25).floor()
     odd, beyond = quarter.eq(1.0) | quarter.eq(3.0), quarter >= 2.0
     cosine, sine = where(odd, minus, plus), where(odd, -plus, minus)
-    value = (p * cosine - q * sine) * np.pi**-0.5 / x.sqrt()  # pi x may be too large
+    value = (p * cosine - q * sine) * np.pi**-0.5 / x.sqrt()  # pi x may overflow
     return where(beyond, -value, value)
 
 
 def _bessel_j(n: Expr, x: Expr, single: bool) -> Expr:
-    """Of whole orders of either sign."""
+    """J_n for integer orders of either sign."""
     order, a = abs(n), abs(x)
     far = (a > HANKEL_FROM) & (2.0 * a > order * order)
     near = (a > TINY) & (a < np.inf) & ~far
@@ -141,6 +141,6 @@ def _bessel_j(n: Expr, x: Expr, single: bool) -> Expr:
 
 @elementary
 def bessel_jv(n: Expr, x: Expr) -> Expr:
-    """J of the whole order n."""
+    """J of integer order n."""
     single = is_single(x)
     return in_double(lambda n, x: _bessel_j(n, x, single), n, x)

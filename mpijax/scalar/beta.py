@@ -1,12 +1,12 @@
-"""betaln poch regularized_incomplete_beta: quotients of gamma functions, and the incomplete one of two of them.
+"""Rules of betaln, poch, regularized_incomplete_beta: quotients of gamma functions, and the incomplete beta function.
 
-Logarithms of gamma functions of large arguments are subtracted before they have lost their digits, by Stirling's series
-(A. R. DiDonato and A. H. Morris, "Algorithm 708", 1992). The incomplete function is a continued fraction of theirs,
-computed of whichever tail it converges for.
+For large arguments, Stirling's series subtracts logarithms of gamma functions before they lose digits (A. R. DiDonato
+and A. H. Morris, "Algorithm 708", 1992). The incomplete function uses their continued fraction for the tail for which
+it converges.
 
-float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: betaln 2e-15 relative or absolute,
-whichever is larger; poch 2e-14, but 1e-15 |z| for z below 0 that is no integer; the incomplete function 1e-15, and the
-tail that is computed 2e-14 relative for moderate, 1e-12 for large shapes.
+float32 is computed in float64 and rounded once: measured error 0.5 ulp. float64: betaln 2e-15 relative or absolute,
+whichever is larger; poch 2e-14, but 1e-15 |z| for non-integer z below 0; the incomplete function 1e-15, and the
+computed tail 2e-14 relative for moderate shapes, 1e-12 for large ones.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _stirling(x: Expr) -> Expr:
 
 
 def _log_gamma_ratio(x: Expr, step: Expr) -> Expr:
-    """log(Gamma(x + step) / Gamma(x)) where both arguments are 8 or more."""
+    """log(Gamma(x + step) / Gamma(x)) if both arguments are at least 8."""
     end = x + step
     return (x - 0.5) * log1p(step / x) + step * (log(end) - 1.0) + (_stirling(end) - _stirling(x))
 
 
 def _log_beta(a: Expr, b: Expr) -> Expr:
-    """Of two positive numbers, log of Gamma(a) Gamma(b) / Gamma(a + b)."""
+    """log(Gamma(a) Gamma(b) / Gamma(a + b)) for positive a and b."""
     a, b = where(b < a, b, a), where(b < a, a, b)
     total, ratio = a + b, a / b
     small = log_gamma_of_positive(a) + (log_gamma_of_positive(b) - log_gamma_of_positive(total))
@@ -77,7 +77,7 @@ def _poch(z: Expr, m: Expr) -> Expr:
 
 
 def _poch_below_zero(z: Expr, m: Expr) -> Expr:
-    """By the sign of both gamma functions; of two poles by reflection, of one the limit."""
+    """Uses the signs of both gamma functions; for two poles by reflection, for one pole the limit."""
     end = z + m
     pole, first, last = _is_pole(z), 1.0 - end, 1.0 - z
     both = pole & _is_pole(end)
@@ -94,7 +94,7 @@ def _poch_below_zero(z: Expr, m: Expr) -> Expr:
 def _density(a: Expr, b: Expr, x: Expr, y: Expr) -> Expr:
     """x^a y^b / B(a, b), where x + y = 1."""
     large = (a >= LARGE) & (b >= LARGE)
-    # With x / y near a / b the terms of size a and b vanish.
+    # For x / y near a / b, the terms of size a and b vanish.
     away = x.fma(b, -(y * a))
     by_a, by_b = away / a, -(away / b)
     shift = a * _log_less_linear(by_a, x, a, b) + b * _log_less_linear(by_b, y, b, a)
@@ -104,13 +104,13 @@ def _density(a: Expr, b: Expr, x: Expr, y: Expr) -> Expr:
 
 
 def _log_less_linear(u: Expr, x: Expr, a: Expr, b: Expr) -> Expr:
-    """log(1 + u) - u of u = x (a + b) / a - 1."""
+    """log(1 + u) - u for u = x (a + b) / a - 1."""
     near = abs(u) < 0.29
     return where(near, log_of_mantissa(where(near, u, 0.0)), log(x * (1.0 + b / a)) - u)
 
 
 def _fraction(a: Expr, b: Expr, x: Expr, y: Expr, single: bool) -> Expr:
-    """B(a, b) I / (x^a y^b), where x is at most about a / (a + b), as 1 / (beta_0 + alpha_1 / (beta_1 + ...)).
+    """B(a, b) I / (x^a y^b) for x up to about a / (a + b), as 1 / (beta_0 + alpha_1 / (beta_1 + ...)).
 
     The state is the numerators and denominators of the last two convergents, divided by the last denominator.
     """
@@ -145,7 +145,7 @@ def _incomplete_beta(a: Expr, b: Expr, x: Expr, single: bool) -> Expr:
     near, far = where(inside, where(upper, b, a), 1.0), where(inside, where(upper, a, b), 1.0)
     below, above = where(inside, where(upper, y, x), 0.5), where(inside, where(upper, x, y), 0.5)
     tail = _density(near, far, below, above) * _fraction(near, far, below, above, single)
-    # All weight is at 0 where a is 0 or b infinite, at 1 where b is 0 or a infinite.
+    # All weight is at 0 if a is 0 or b infinite, and at 1 if b is 0 or a infinite.
     at_zero, at_one = a.eq(0.0) | b.eq(np.inf), b.eq(0.0) | a.eq(np.inf)
     outside = where((at_zero & (x > 0.0)) | x.eq(1.0), x.const(1.0), 0.0)
     outside = where(at_one & (x < 1.0), 0.0, outside)

@@ -1,8 +1,8 @@
-"""Builder: LLVM IR as text, one instruction a line, for W lanes at a time.
+"""Defines Builder, which emits LLVM IR as text, one instruction per line, for W lanes at a time.
 
-The same code serves `lanes=1` (`float`) and `lanes=8` (`<8 x float>`). It never emits branches or labels:
-the loop around the lines belongs to the kernel emitter. What needs control flow (an iteration count that
-depends on the data) is a helper function, collected in `FunctionText.helpers` and inlined by LLVM.
+The same code works for `lanes=1` (`float`) and `lanes=8` (`<8 x float>`). It never emits branches or labels: the kernel
+emitter writes the surrounding loop. Code that needs control flow (a data-dependent iteration count) is a helper
+function, collected in `FunctionText.helpers` and inlined by LLVM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNSIGNED_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule", "gt": 
 
 
 class FunctionText:
-    """What all builders of one LLVM module share: the name counter, declarations and helper functions."""
+    """Shared state of all builders of one LLVM module: the name counter, declarations and helper functions."""
 
     __slots__ = ("counter", "declares", "helpers")
 
@@ -35,13 +35,13 @@ class FunctionText:
         return f"%t{self.counter}"
 
     def add(self, other: FunctionText) -> None:
-        """What another text declares and defines, if it is not there."""
+        """Add the declarations and definitions of another text that are missing here."""
         self.declares |= other.declares
         for name, text in other.helpers.items():
             self.helpers.setdefault(name, text)
 
     def module_text(self) -> str:
-        """Declarations and helper definitions, to stand in the module beside the functions that use them."""
+        """Declarations and helper definitions, for the module that contains the functions using them."""
         return "\n".join([*sorted(self.declares), *self.helpers.values()])
 
 
@@ -49,9 +49,9 @@ class Builder(Memory):
     """Emits instructions on `Scalar`s into `self.lines`.
 
     lanes: vector width W; function: names and declarations shared with other builders of the same
-    function; lines: where to append (a new list by default); indent: leading text of each line.
-    Operands of a method have equal dtypes unless its docstring says otherwise; the result has the same.
-    Methods other than select, splat, const and the memory ones take real values only.
+    function; lines: the list to append to (a new list by default); indent: prefix of each line.
+    Operands of a method have equal dtypes unless its docstring says otherwise; so does the result.
+    All methods except select, splat, const and the memory methods take real values only.
     """
 
     def __init__(self, lanes: int = 1, function: FunctionText | None = None, lines: list[str] | None = None,
@@ -66,7 +66,7 @@ class Builder(Memory):
         return self.function.declares
 
     def with_lanes(self, lanes: int) -> Builder:
-        """A builder of another width that appends to the same lines."""
+        """A builder with another width that appends to the same lines."""
         return self if lanes == self.lanes else Builder(lanes, self.function, self.lines, self.indent)
 
     # ---- text
@@ -81,7 +81,7 @@ class Builder(Memory):
         return name
 
     def effect(self, text: str) -> None:
-        """Append an instruction that has no value."""
+        """Append an instruction without a result."""
         self.lines.append(self.indent + text)
 
     def vector(self, element: str) -> str:
@@ -131,7 +131,7 @@ class Builder(Memory):
         return Scalar(INT64, f"<{', '.join(f'i64 {i}' for i in range(self.lanes))}>")
 
     def splat(self, x: Scalar | str, dtype=None) -> Scalar:
-        """A one-lane value (a Scalar, or operand text with its dtype) in every lane."""
+        """Copies a one-lane value (a Scalar, or operand text with its dtype) to every lane."""
         if isinstance(x, str):
             x = Scalar(np.dtype(dtype), x)
         if self.lanes == 1:
@@ -200,7 +200,7 @@ class Builder(Memory):
         return self.sub(self.const(0, a.dtype), a)
 
     def abs(self, a: Scalar) -> Scalar:
-        """|a|; the smallest signed integer stays itself."""
+        """|a|; the smallest signed integer is unchanged."""
         i = info(a.dtype)
         if i.kind in "bu":
             return a
@@ -234,33 +234,34 @@ class Builder(Memory):
         return self.intrinsic("sqrt", a)
 
     def maximum(self, a: Scalar, b: Scalar) -> Scalar:
-        """The larger; NaN if either is; 0.0 is larger than -0.0."""
+        """The larger; NaN if either is NaN; 0.0 is larger than -0.0."""
         if info(a.dtype).is_float:
             return self._exact("maximum", a, b)
         return self.select(self.compare("gt", b, a), b, a)
 
     def minimum(self, a: Scalar, b: Scalar) -> Scalar:
-        """The smaller; NaN if either is; -0.0 is smaller than 0.0."""
+        """The smaller; NaN if either is NaN; -0.0 is smaller than 0.0."""
         if info(a.dtype).is_float:
             return self._exact("minimum", a, b)
         return self.select(self.compare("lt", b, a), b, a)
 
     def extremum(self, order: str, a: Scalar, b: Scalar) -> Scalar:
-        """The larger ("gt") or smaller ("lt") float, NaN if either is; of zeros any: a processor has that one."""
+        """The larger ("gt") or smaller ("lt") float, NaN if either is NaN, either of two zeros: one instruction."""
         better = self.select(self.compare(order, b, a), b, a)
         return self.select(self.is_nan(b), b, better)
 
     def extremum_without_branches(self, order: str, a: Scalar, b: Scalar) -> Scalar:
-        """As maximum ("gt") or minimum ("lt") of float32 or float64, for one lane that no branch can guess.
+        """Like maximum ("gt") or minimum ("lt") of float32 or float64, for one lane with unpredictable comparisons.
 
-        Of equal numbers only zeros differ, in their sign: the larger has the bits of both, the smaller those of any.
+        Equal numbers with different bits are zeros: the larger zero has the common bits of both, the smaller all bits
+        of either.
         """
         integer = np.dtype(f"i{info(a.dtype).bits // 8}")
         bits = (self.and_ if order == "gt" else self.or_)(self.bitcast(a, integer), self.bitcast(b, integer))
         return self.select(self.compare("eq", a, b), self.bitcast(bits, a.dtype), self.extremum(order, a, b))
 
     def key_of_extremum(self, order: str, a: Scalar) -> Scalar:
-        """An int32 for a float32, in its order; that of NaN is the largest ("gt") or the smallest ("lt")."""
+        """An int32 that sorts like the float32; the key of NaN is the largest ("gt") or the smallest ("lt")."""
         nan = self.const(0x7FC00000 if order == "gt" else 0x7FC00000 - (1 << 31) ^ 0x7FFFFFFF, INT32)
         return self.select(self.is_nan(a), nan, self._with_order_turned(self.bitcast(a, INT32)))
 
@@ -269,7 +270,7 @@ class Builder(Memory):
         return self._exact("canonicalize", self.bitcast(self._with_order_turned(key), np.dtype(np.float32)))
 
     def _with_order_turned(self, bits: Scalar) -> Scalar:
-        """The bits of negative numbers count down: all but the sign are inverted."""
+        """Inverts all bits but the sign of negative numbers, because their bits count down."""
         rest = self.const(0x7FFFFFFF, INT32)
         return self.xor(bits, self.and_(self.ashr(bits, self.const(31, INT32)), rest))
 
@@ -308,7 +309,7 @@ class Builder(Memory):
         return Scalar(BOOL, self.emit(f"fcmp {predicate} {self.type(a.dtype)} {a.ir}, {b.ir}"))
 
     def compare(self, name: str, a: Scalar, b: Scalar) -> Scalar:
-        """eq ne lt le gt ge by the dtype's own order; with NaN only `ne` holds."""
+        """eq ne lt le gt ge in the dtype's order; with NaN only `ne` is true."""
         i = info(a.dtype)
         if i.is_float:
             return self.fcmp(_FLOAT_PREDICATES[name], a, b)
@@ -326,7 +327,7 @@ class Builder(Memory):
     # ---- types
 
     def unpacked(self, bits: str, dtype: np.dtype) -> str:
-        """Storage bits of a narrow float to the float that they stand for (operand texts)."""
+        """Converts storage bits of a narrow float to the float value (operand texts)."""
         return narrow.unpack(self, bits, dtype)
 
     def packed(self, x: Scalar) -> str:
@@ -339,7 +340,7 @@ class Builder(Memory):
         return Scalar(dtype, self.emit(f"{opcode} {self.type(x.dtype)} {x.ir} to {self.type(dtype)}"))
 
     def bitcast(self, x: Scalar, dtype) -> Scalar:
-        """The same bits of the stored value as another type of equal width; bool counts as a byte 0 or 1."""
+        """Reinterprets the stored bits as another type of equal width; bool counts as a byte 0 or 1."""
         dtype = np.dtype(dtype)
         if dtype == x.dtype:
             return x
@@ -362,7 +363,7 @@ class Builder(Memory):
     # ---- across lanes
 
     def reduce(self, combine, x: Scalar) -> Scalar:
-        """All lanes into one, by halves: ((x0 . x4) . (x2 . x6)) . ...; `combine` as in combine()."""
+        """Combines all lanes into one, by halves: ((x0 . x4) . (x2 . x6)) . ...; `combine` as in combine()."""
         lanes, b = self.lanes, self
         while lanes > 1:
             lanes //= 2
@@ -373,7 +374,7 @@ class Builder(Memory):
         return x
 
     def any_lane(self, x: Scalar) -> str:
-        """Whether a bool is true in any lane, an i1."""
+        """Whether a bool is true in any lane, as an i1."""
         if self.lanes == 1:
             return x.ir
         bits = self.emit(f"bitcast {self.type(x.dtype)} {x.ir} to i{self.lanes}")
@@ -396,7 +397,7 @@ class Builder(Memory):
         return Scalar(a.dtype, ir, imag)
 
     def interleaved(self, xs: list[Scalar]) -> list[Scalar]:
-        """As many values, whose lanes one after the other are the first lanes of all, the second ones of all, ..."""
+        """Interleaves values: in order, the results hold the first lanes of all values, then the second lanes, ..."""
         parts = [x.imag for x in xs if x.imag is not None]
         imag = self.interleaved(parts) if parts else []
         t, lanes, count = self.type(xs[0].dtype), self.lanes, len(xs)
@@ -415,7 +416,7 @@ class Builder(Memory):
         return out
 
     def gathered(self, xs: list[Scalar]) -> Scalar:
-        """One-lane values as the lanes of one value."""
+        """Combines one-lane values into the lanes of one value."""
         parts = [x.imag for x in xs if x.imag is not None]
         imag = self.gathered(parts) if parts else None
         t, element = self.type(xs[0].dtype), info(xs[0].dtype).compute

@@ -1,4 +1,4 @@
-"""Comparisons, logic, shifts, bit counts, type changes, parts of complex numbers."""
+"""Rules of comparisons, logic, shifts, bit counts, type changes, and parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijax.scalar.types import FLOAT32, UINT32, Scalar, imag_part, info
 
 def _comparison(name: str):
     def compare(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-        """Elementwise comparison, bool; with NaN only `ne` holds; complex orders by (real, imaginary)."""
+        """Elementwise comparison, bool; with NaN only `ne` is true; complex numbers compare by (real, imaginary)."""
         if x.imag is None:
             return b.compare(name, x, y)
         if name in ("eq", "ne"):
@@ -37,7 +37,7 @@ def _total_order(name: str, predicate: str):
 
 
 def _order_key(b: Builder, x: Scalar) -> Scalar:
-    """An integer that sorts as the float does in the total order."""
+    """An integer that sorts like the float in the total order."""
     i = info(x.dtype)
     if not i.is_float:
         return x
@@ -71,7 +71,7 @@ def not_(b: Builder, x: Scalar) -> Scalar:
 
 
 def _in_range(b: Builder, count: Scalar) -> Scalar:
-    """Whether a shift count is below the width; a negative count is a huge unsigned one."""
+    """Whether a shift count is below the width; as an unsigned number, a negative count is huge."""
     return b.icmp("ult", count, b.const(info(count.dtype).bits, count.dtype))
 
 
@@ -149,7 +149,7 @@ def copy(b: Builder, x: Scalar) -> Scalar:
 def reduce_precision(b: Builder, x: Scalar, *, exponent_bits: int, mantissa_bits: int) -> Scalar:
     """Round to a float of the given exponent and mantissa widths, held in x's dtype.
 
-    Overflow goes to infinity, what is below the smallest normal of the target goes to a signed zero.
+    Overflow gives infinity; values below the target's smallest normal number give a signed zero.
     """
     i = info(x.dtype)
     wide = FLOAT32 if i.kind == "n" else x.dtype

@@ -32,13 +32,13 @@ def sub(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """The four-product formula, without C's recovery of infinities (as XLA and NumPy)."""
+    """The four-product formula, without C's recovery of infinities (as in XLA and NumPy)."""
     a, c, p, q = real_part(x), imag_part(x), real_part(y), imag_part(y)
     return pair(b.sub(b.mul(a, p), b.mul(c, q)), b.add(b.mul(a, q), b.mul(c, p)))
 
 
 def square(b: Builder, x: Scalar) -> Scalar:
-    """Its real part is (|re| - |im|) (|re| + |im|): exact where they are close, and 0, not -0, where they are equal."""
+    """z * z. The real part (|re| - |im|) (|re| + |im|) is exact for close parts, and 0, not -0, for equal parts."""
     a, c = real_part(x), imag_part(x)
     product, p, q = b.mul(a, c), b.abs(a), b.abs(c)
     return pair(b.mul(b.sub(p, q), b.add(p, q)), b.add(product, product))
@@ -52,17 +52,17 @@ def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:
 def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """Smith's method: divide by the larger part of y first, so that no square overflows.
 
-    y = 0 gives infinities of the sign of the parts of x (NaN for 0/0), as the division of reals does. An infinite
-    number by a finite one is infinite, and a finite one by an infinite one is 0, whatever the other parts are.
+    y = 0 gives infinities with the signs of the parts of x (NaN for 0/0), as in real division. Infinite / finite is
+    infinite, and finite / infinite is 0, whatever the other parts are.
     """
     a, c, p, q = real_part(x), imag_part(x), real_part(y), imag_part(y)
     if p.constant == 1 and q.constant == 0:
-        return x  # what is not finite stays as it is, as in XLA
+        return x  # infinities and NaN are unchanged, as in XLA
     swap = b.compare("lt", b.abs(p), b.abs(q))
     large, small = b.select(swap, q, p), b.select(swap, p, q)
     zero = b.const(0, p.dtype)
     ratio = b.div(small, large)
-    # Equal infinities have ratio 1, not NaN; 0/0 is 0 so that the zero divisor below decides.
+    # The ratio of equal infinities is 1, not NaN; the ratio 0/0 is 0, so that the zero divisor below decides.
     both = b.compare("eq", b.abs(small), b.abs(large))
     infinite = b.compare("eq", b.abs(large), b.const(np.inf, p.dtype))
     unit = b.mul(b.copysign(b.const(1, p.dtype), small), b.copysign(b.const(1, p.dtype), large))
@@ -72,7 +72,7 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     denominator = b.select(nothing, large, b.add(large, b.mul(small, ratio)))
 
     def share(v: Scalar) -> Scalar:
-        # Where y is 0 an infinite part must not meet the ratio 0.
+        # For y = 0, an infinite part must not be multiplied by the ratio 0.
         return b.select(nothing, zero, b.mul(v, ratio))
 
     first, second = b.select(swap, c, a), b.select(swap, a, c)
@@ -84,7 +84,7 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _recovered(b: Builder, quotient: Parts, x: Parts, y: Parts) -> Scalar:
-    """x / y where both parts of the quotient are NaN: infinities and zeros by C99, Annex G.5.1."""
+    """x / y where both parts of the quotient are NaN: infinities and zeros as in C99, Annex G.5.1."""
     (re, im), (a, c), (p, q) = quotient, x, y
     zero, one, inf = (b.const(v, p.dtype) for v in (0, 1, np.inf))
 
@@ -95,7 +95,7 @@ def _recovered(b: Builder, quotient: Parts, x: Parts, y: Parts) -> Scalar:
         return b.compare("lt", b.abs(v), inf)
 
     def unit(v: Scalar) -> Scalar:
-        """1 for an infinity and 0 for other numbers, of their sign."""
+        """1 for an infinity and 0 for other numbers, with their sign."""
         return b.copysign(b.select(infinite(v), one, zero), v)
 
     lost = b.and_(b.compare("ne", re, re), b.compare("ne", im, im))
@@ -133,7 +133,7 @@ def sign(b: Builder, x: Scalar) -> Scalar:
 
 
 def ordered(b: Builder, name: str, x: Scalar, y: Scalar) -> Scalar:
-    """lt le gt ge by real part, then imaginary part."""
+    """lt le gt ge by real part, then by imaginary part."""
     p, q = real_part(x), real_part(y)
     strict = {"le": "lt", "ge": "gt"}.get(name, name)
     return b.select(b.compare("eq", p, q), b.compare(name, imag_part(x), imag_part(y)), b.compare(strict, p, q))

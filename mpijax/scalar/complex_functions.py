@@ -1,8 +1,8 @@
-"""Transcendental functions of complex arguments, from those of reals.
+"""Transcendental functions of complex arguments, computed from real functions.
 
 The inverse functions follow Kahan ("Branch cuts for complex elementary functions", 1987): square roots of
-1 + z and 1 - z, whose signs of zero put the result on the right side of the cuts. Infinities, NaN and zeros
-are those of C99's Annex G, which the Python Array API standard has too.
+1 + z and 1 - z, whose signed zeros put the result on the right side of the cuts. Infinities, NaN and zeros
+follow C99's Annex G, as does the Python Array API standard.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _infinite(x: Expr) -> Expr:
 
 
 def _without_angle(z: Pair) -> tuple[Pair, Expr]:
-    """z with y = 0 where e^x is 0 and y is no angle (then e^z is 0 in any case); where e^x is infinite so."""
+    """z with y = 0 if e^x is 0 and y is infinite or NaN (then e^z is 0); and whether e^x is infinite with such a y."""
     x, y = z
     no_angle = ~_finite(y)
     return (x, where(x.eq(-np.inf) & no_angle, 0.0, y)), x.eq(np.inf) & no_angle
@@ -70,7 +70,7 @@ def _without_angle(z: Pair) -> tuple[Pair, Expr]:
 
 @on_pairs
 def exp(z: Pair) -> Pair:
-    """e^x (cos y + i sin y); y = 0 stays 0 where e^x is infinite."""
+    """e^x (cos y + i sin y); y = 0 is unchanged if e^x is infinite."""
     z, overflows = _without_angle(z)
     real, imag = _plain_exp(z)
     return where(overflows, np.inf, real), imag
@@ -89,7 +89,7 @@ def exp2(z: Pair) -> Pair:
 
 @on_pairs
 def expm1(z: Pair) -> Pair:
-    """e^z - 1; the real part as (e^x - 1) cos y - 2 sin^2(y/2); that is +0 at z = 0, whatever the zeros' signs."""
+    """e^z - 1, with real part (e^x - 1) cos y - 2 sin^2(y/2); that is +0 at z = 0 for all signs of the zeros."""
     (x, y), overflows = _without_angle(z)
     half = trigonometric.sin(y * 0.5)
     real = exponential.expm1(x) * trigonometric.cos(y) + (0.0 - 2.0 * half * half)
@@ -103,7 +103,7 @@ def log(z: Pair) -> Pair:
     large, small = x.at_least(y), x.at_most(y)
     near = 0.5 * logarithm.log1p((large - 1.0).fma(large + 1.0, small * small))
     close = (large > 0.5) & (large < 2.0)
-    # |z| of a z near the largest float overflows. So this takes the log of |z / 4|, and adds log 4.
+    # For z near the largest float, |z| overflows. So take the log of |z / 4|, and add log 4.
     huge = large > (2.0**126 if is_single(x) else 2.0**1022)
     part = where(huge, x.const(1 / 4), 1.0)
     far = logarithm.log(_size((x * part, y * part))) + where(huge, x.const(2 * math.log(2)), 0.0)
@@ -127,9 +127,9 @@ def log1p(z: Pair) -> Pair:
 
 @on_pairs
 def sqrt(z: Pair) -> Pair:
-    """The square root with non-negative real part, its imaginary part with the sign of y."""
+    """The square root with nonnegative real part; its imaginary part has the sign of y."""
     x, y = z
-    # Powers of 4 bring the parts where neither their squares nor the sum of sizes leave the range.
+    # Scale by powers of 4 so that neither squares nor the sum of sizes overflow or underflow.
     large = abs(x).at_least(abs(y))
     high, low, power = (2.0**100, 2.0**-100, 2.0**60) if is_single(x) else (2.0**1000, 2.0**-900, 2.0**200)
     factor = where(large > high, x.const(1 / 16), where(large < low, x.const(power), 1.0))
@@ -154,7 +154,7 @@ def atan2(y: Pair, x: Pair) -> Pair:
 
 @on_pairs
 def rsqrt(z: Pair) -> Pair:
-    """1 / sqrt(z), its imaginary part with the sign that y does not have."""
+    """1 / sqrt(z); the sign of its imaginary part is opposite to that of y."""
     one = z[0].const(1.0), z[0].const(0.0)
     real, imag = _divide(one, sqrt(z))
     return real, abs(imag).with_sign_of(-z[1])
@@ -168,7 +168,7 @@ def cbrt(z: Pair) -> Pair:
 
 @on_pairs
 def sin(z: Pair) -> Pair:
-    """sin x cosh y + i cos x sinh y; where x is no angle, y that is 0 or infinite stays."""
+    """sin x cosh y + i cos x sinh y; if x is infinite or NaN, y = 0 or infinity is unchanged."""
     x, y = z
     stays = (y.eq(0.0) | _infinite(y)) & ~_finite(x)
     return (where(x.eq(0.0), x, trigonometric.sin(x) * hyperbolic.cosh(y)),
@@ -177,7 +177,7 @@ def sin(z: Pair) -> Pair:
 
 @on_pairs
 def cos(z: Pair) -> Pair:
-    """cos x cosh y - i sin x sinh y; a zero times an infinity, or times what is no angle, is a zero."""
+    """cos x cosh y - i sin x sinh y; zero times infinity or NaN is zero."""
     x, y = z
     no_angle = ~_finite(x)
     product = trigonometric.sin(x) * hyperbolic.sinh(y)
@@ -230,13 +230,13 @@ def logistic(z: Pair) -> Pair:
 
 
 def _is_far(z: Pair) -> tuple[Expr, Expr]:
-    """Whether a part is infinite; whether z is so large that 1 + z is z."""
+    """Whether a part is infinite; whether z is so large that 1 + z equals z."""
     infinite = _infinite(z[0]) | _infinite(z[1])
     return infinite, infinite | (abs(z[0]).at_least(abs(z[1])) > (1e18 if is_single(z[0]) else 1e150))
 
 
 def _asinh_of_product(z: Pair, w: Pair, part: int, far: Expr) -> Expr:
-    """asinh of the real or imaginary part of z w; of what may leave the range by asinh(p / 16) + log 16."""
+    """asinh of the real or imaginary part of z w; asinh(p / 16) + log 16 if the product may overflow."""
     scale = where(far, z[0].const(1 / 16), 1.0)
     found = hyperbolic.asinh(_times((z[0] * scale, z[1] * scale), w)[part])
     return where(far, found + found.const(4 * math.log(2)).with_sign_of(found), found)
@@ -278,7 +278,7 @@ def acosh(z: Pair) -> Pair:
 def atanh(z: Pair) -> Pair:
     """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 with the sign of x, and half the angle of the same quotient.
 
-    Far from 0 that is |x| / (x^2 + y^2) and a right angle, and no square is taken.
+    Far from 0 these are |x| / (x^2 + y^2) and a right angle, computed without squares.
     """
     x, y = z
     a, b = abs(x), abs(y)
@@ -298,12 +298,12 @@ _register("atan", _turned(atanh))
 
 
 def power(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x ** y as e^(y log x); x * x for 2; anything to 0 is 1, 0 to an exponent of positive real part is 0."""
+    """x ** y as e^(y log x); x * x for 2; x ** 0 is 1; 0 ** y is 0 if y has a positive real part."""
     dtype = x.dtype if x.imag is not None else y.dtype
     x, y = (s if s.imag is not None else b.convert(s, dtype) for s in (x, y))
     base, exponent = _parts(b, x), _parts(b, y)
     size, angle = log(base)
-    # A real exponent must not meet the infinite logarithm with its imaginary zero, which counts for its sign alone.
+    # The imaginary zero of a real exponent must not be multiplied by an infinite logarithm: only its sign matters.
     turned = _times(exponent, (size, angle))
     real_exponent = exponent[1].eq(0.0)
     turned = (

@@ -1,7 +1,7 @@
-"""Conversion between dtypes with the meaning of `lax.convert_element_type`.
+"""Conversion between dtypes as defined by `lax.convert_element_type`.
 
-Float to integer truncates, saturates at the ends of the integer type and sends NaN to 0; anything to bool
-is `x != 0`, also of a denormal bfloat16; integers wrap; complex to real drops the imaginary part.
+Float to integer truncates, saturates at the ends of the integer type, and converts NaN to 0. Conversion to bool is
+`x != 0`, also for a denormal bfloat16. Integers wrap. Complex to real drops the imaginary part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def convert(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
             return b.or_(convert(b, re, dtype), convert(b, imag_part(x), dtype))
         return convert(b, re, dtype)
     if target.kind == "b":
-        if source.kind == "n":  # a denormal bfloat16 is one of float32 too, which a comparison takes for zero
+        if source.kind == "n":  # a denormal bfloat16 is a denormal float32, which a comparison may treat as zero
             x = b.shl(b.bitcast(Scalar(FLOAT32, x.ir), INT32), b.const(1, INT32))
         return b.compare("ne", x, b.const(0, x.dtype))
     if target.is_integer:
@@ -61,9 +61,9 @@ def _to_integer(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
 
 
 def _saturated(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
-    """A float as an integer that 32 bits with a sign hold: clamped before, by instructions that exist for vectors.
+    """Converts a float to an integer type within int32, clamping first, by instructions that exist for vectors.
 
-    LLVM's own saturating conversions are done lane by lane.
+    LLVM's saturating conversions run lane by lane.
     """
     wide = FLOAT64 if info(x.dtype).compute == "double" else FLOAT32
     value = Scalar(wide, x.ir)
@@ -73,7 +73,7 @@ def _saturated(b: Builder, x: Scalar, dtype: np.dtype) -> Scalar:
     above = b.compare("ge", clamped, high)
     if int(wide.type(ends.max)) == ends.max:
         number = b.cast("fptosi", b.select(above, high, clamped), INT32)
-    else:  # the largest integer is no float: 2^31, which `high` is, has to become it
+    else:  # the largest integer is not a float: map 2^31, the value of `high`, to it
         number = b.cast("fptosi", b.select(above, b.const(0, wide), clamped), INT32)
         number = b.select(above, b.const(ends.max, INT32), number)
     number = b.select(b.is_nan(value), b.const(0, INT32), number)

@@ -1,8 +1,8 @@
-"""dawsn: Dawson's integral, e^(-x^2) times the integral of e^(t^2) from 0 to x.
+"""Rule of dawsn: Dawson's integral, e^(-x^2) times the integral of e^(t^2) from 0 to x.
 
-F(x) e^(x^2) / x is a polynomial in x^2 near 0 and x F(x) one in 1 / x^2 far from it, F(x) one in x between.
+F(x) e^(x^2) / x is a polynomial in x^2 near 0, x F(x) one in 1 / x^2 far from 0, and F(x) one in x between.
 
-float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: 3 ulp.
+float32 is computed in float64 and rounded once: measured error 0.5 ulp. float64: 3 ulp.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""exp exp2 expm1 logistic.
+"""Rules of exp, exp2, expm1, logistic.
 
-Reduction: x = k ln 2 + r with ln 2 split in two (Cody-Waite), the remainder kept exact by fused
-multiply-adds; a minimax polynomial in r; multiplication by 2^k. The integer k appears in the low bits of
-x/ln 2 + 1.5 * 2^23 (2^52), so no conversion instruction is needed. 2^k is applied in two factors, since k
-reaches beyond the exponent range where results are denormal or overflow.
+Reduction: x = k ln 2 + r with ln 2 split in two parts (Cody-Waite), and an exact remainder by fused
+multiply-adds; a minimax polynomial in r; multiplication by 2^k. The low bits of x/ln 2 + 1.5 * 2^23 (2^52)
+contain the integer k, so no conversion instruction is needed. 2^k is applied as two factors, because k
+exceeds the exponent range where results are denormal or overflow.
 
-Largest errors measured over the whole range (in ulp): float32 exp 1.0, exp2 1.2, expm1 1.5, logistic 1.8;
+Measured maximum errors over the whole range (in ulp): float32 exp 1.0, exp2 1.2, expm1 1.5, logistic 1.8;
 float64 exp 1.0, exp2 1.5, expm1 1.8, logistic 2.0.
 """
 
@@ -18,7 +18,7 @@ from mpijax.scalar.guard import rarely
 
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
-# ln 2 as a sum of two numbers of the format, the second far below the last bit of the first.
+# ln 2 as a sum of two numbers; the second is far below the last bit of the first.
 LN2_F32 = (float(np.float32(LN2)), LN2 - float(np.float32(LN2)))
 LN2_F64 = (LN2, 2.3190468138462996e-17)
 
@@ -34,7 +34,7 @@ EXP2_F32 = (1.0, 0.6931472420692444, 0.24022655189037323, 0.055502619594335556, 
 EXP2_F64 = (1.0, 0.6931471805599457, 0.240226506959101, 0.05550410866478786, 0.009618129107605613,
             0.0013333558153972495, 0.00015403530443904405, 1.5252726931644273e-05, 1.321544125574664e-06,
             1.018081556380401e-07, 7.072853784496804e-09, 4.055628367079816e-10)
-# the same, small relative to e^r - 1
+# (e^r - 1 - r) / r^2, with a small error relative to e^r - 1
 EXPM1_F32 = (0.4999999701976776, 0.16666539013385773, 0.04166775196790695, 0.008367104455828667,
              0.0013836800353601575)
 EXPM1_F64 = (0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321787, 0.0013888888888889481,
@@ -43,7 +43,7 @@ EXPM1_F64 = (0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321787
 
 
 def scaled(x: Expr, k: Expr) -> Expr:
-    """x * 2^k in two factors; k is an integer as `integer_bits` left it."""
+    """x * 2^k in two factors; k is an integer with the bits that `nearest` returns."""
     mantissa = 23 if is_single(x) else 52
     half = Expr(k.b, k.b.lshr(k.s, k.const(1).s))
     return x * (half << mantissa).as_float() * ((k - half) << mantissa).as_float()
@@ -52,7 +52,7 @@ def scaled(x: Expr, k: Expr) -> Expr:
 def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
     """(n, bits) for n = x * factor rounded to an integer, as a float; the low end of bits is n + 2 * bias.
 
-    Halving those bits and shifting them to the exponent field gives 2^(n/2), the bias included.
+    These bits halved and shifted to the exponent field are 2^(n/2), including the bias.
     """
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
     magic = 1.5 * 2.0**mantissa + 2 * bias
@@ -65,19 +65,19 @@ def exp(x: Expr) -> Expr:
     """e^x."""
     if not is_single(x):
         return scaled(*exp_parts(x))
-    # NaN counts as rare.
+    # NaN takes the rare path.
     return rarely("exp", ~(abs(x) < 87.0), ordinary_exp(x), lambda v: scaled(*exp_parts(v)), x)
 
 
 def ordinary_exp(x: Expr) -> Expr:
-    """e^x where it is a normal number: k goes straight into the exponent field."""
+    """e^x if it is a normal number: k is added to the exponent field."""
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
     _, bits, r = _reduced(x)
     return (_exp_polynomial(r).bits() + ((bits - 2 * bias) << mantissa)).as_float()
 
 
 def exp_parts(x: Expr) -> tuple[Expr, Expr]:
-    """(p, bits of k) with e^x = p 2^k, for use where e^x would overflow or lose bits."""
+    """(p, bits of k) with e^x = p 2^k, for e^x that would overflow or lose bits."""
     low, high = (-104.0, 90.0) if is_single(x) else (-746.0, 711.0)
     _, bits, r = _reduced(x.at_most(high).at_least(low))
     return _exp_polynomial(r), bits
@@ -111,19 +111,19 @@ def expm1(x: Expr) -> Expr:
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
     _, bits, r = _reduced(x.at_most(high).at_least(low))
     q = (r * r).fma(polynomial(r, EXPM1_F32 if is_single(x) else EXPM1_F64), r)
-    # 2^(k-1) keeps within range where 2^k is already infinite.
+    # 2^(k-1) is finite even where 2^k is infinite.
     half = ((bits - (bias + 1)) << mantissa).as_float()
-    # Halving would take the last bit of a denormal, and adding 0 the sign of -0.
+    # For tiny x return x: halving would lose the last bit of a denormal, and adding 0 the sign of -0.
     return where(abs(x) < (2.0**-30 if is_single(x) else 2.0**-60), x, 2.0 * half.fma(q, half - 0.5))
 
 
 @elementary
 def logistic(x: Expr) -> Expr:
-    """1 / (1 + e^-x), as e^-|x| / (1 + e^-|x|) for negative x so that small results keep their precision."""
+    """1 / (1 + e^-x); for negative x as e^-|x| / (1 + e^-|x|), so that small results keep their precision."""
     negative = x < 0.0
     e = exp(-abs(x))
     below = 1.0 + e
-    lost = e - (below - 1.0)  # by the rounding of the sum
+    lost = e - (below - 1.0)  # the rounding error of the sum
     y = where(negative, e, 1.0) / below
     reciprocal = where(negative, 1.0 - y, y)
     return (y * lost).fma(-reciprocal, y)

@@ -1,7 +1,7 @@
-"""Expr: a Scalar with operators, so that a formula reads as a formula.
+"""Defines Expr: a Scalar with operators, so that rules read like formulas.
 
-Python numbers become constants of the other operand's dtype. Comparisons give bool; `.eq` and `.ne` stand
-for `==` and `!=`, which Python keeps for itself.
+Python numbers become constants of the other operand's dtype. Comparisons give bool. `.eq` and `.ne` replace `==` and
+`!=`, which keep Python's meaning.
 """
 
 from __future__ import annotations
@@ -152,13 +152,13 @@ class Expr:
 
 
 def where(condition: Expr, yes, no) -> Expr:
-    """yes where condition else no; one of them may be a number."""
+    """yes where condition, else no; one of them may be a number."""
     like = yes if isinstance(yes, Expr) else no
     return Expr(condition.b, condition.b.select(condition.s, like._with(yes), like._with(no)))
 
 
 def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """c[0] + c[1] x + c[2] x^2 + ... by fused multiply-adds from the highest power down."""
+    """c[0] + c[1] x + c[2] x^2 + ... by fused multiply-adds, from the highest power down."""
     value = x.const(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         value = value.fma(x, c)
@@ -166,10 +166,10 @@ def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
-    """The same value in a tree (Estrin's scheme) but for the last step, which decides the rounding error.
+    """The same value by a tree (Estrin's scheme), except the last step, which determines the rounding error.
 
-    A chain of dependent multiply-adds leaves the processor waiting; the tree costs a few squarings more
-    and has less than half the latency.
+    A chain of dependent multiply-adds stalls the processor. The tree needs a few more squarings and has less than half
+    the latency.
     """
     terms: list = list(coefficients[1:])
     power = x
@@ -190,17 +190,17 @@ def is_single(x: Expr) -> bool:
 
 
 def in_double(function: Callable[..., Expr], *xs: Expr) -> Expr:
-    """function(*xs) in float64, rounded to the operands' type once."""
+    """function(*xs) in float64, rounded once to the operands' type."""
     if not is_single(xs[0]):
         return function(*xs)
     return function(*(x.cast("fpext", FLOAT64) for x in xs)).cast("fptrunc", FLOAT32)
 
 
 def elementary(function: Callable) -> Callable:
-    """Register a function of float32 or float64 Exprs as the rule of its name for all float dtypes.
+    """Register a function of float32 or float64 Exprs as the rule with its name for all float dtypes.
 
-    Narrow floats are computed in float32 and rounded once. Complex operands go to the function of the
-    same name in mpijax.scalar.complex_functions. Parameters of the primitive (`accuracy`) do not matter.
+    Narrow floats are computed in float32 and rounded once. Complex operands use the function of the same name in
+    mpijax.scalar.complex_functions. Parameters of the primitive (`accuracy`) are ignored.
     """
     name = function.__name__.rstrip("_")
 
@@ -215,7 +215,7 @@ def elementary(function: Callable) -> Callable:
 
 
 def on_floats(b: Builder, function: Callable, *xs: Scalar) -> Scalar:
-    """function on Exprs of the operands; narrow floats widened before and rounded after.
+    """function on Exprs of the operands; narrow floats are widened before and rounded after.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x, y: lowering.on_floats(b, lambda x, y: x * x + y, x, y))

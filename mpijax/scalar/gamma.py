@@ -1,12 +1,12 @@
-"""lgamma digamma.
+"""Rules of lgamma and digamma.
 
-Stirling's series from 8 on. lgamma of smaller arguments is moved to between 0.9 and 2.25 by the recurrence, where
-a polynomial has its zeros 1 and 2 as factors; digamma is moved up to 8. Negative arguments are reflected, but next to
-the two zeros of lgamma between -3 and -2, where its Taylor series is taken.
+From 8 on they use Stirling's series. For smaller arguments, the recurrence moves lgamma to between 0.9 and 2.25, where
+a polynomial has its zeros 1 and 2 as factors; it moves digamma up to 8. Negative arguments are reflected, except next
+to the two zeros of lgamma between -3 and -2, where a Taylor series is used.
 
-float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: lgamma 4 ulp of positive arguments,
-0.8 ulp from 8 on (its logarithm is a sum of two numbers there), of negative ones 2e-15 relative or absolute, whichever
-is larger (below -3 it has zeros next to every integer); digamma 2e-15.
+float32 is computed in float64 and rounded once: measured error 0.5 ulp. float64: lgamma 4 ulp for positive arguments,
+0.8 ulp from 8 on (where its logarithm is a sum of two numbers), 2e-15 relative or absolute, whichever is larger, for
+negative ones (below -3 it has zeros next to every integer); digamma 2e-15.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEAR_ONE_AND_TWO = (0.4831289505409809, -0.14595989591430616, 0.0629114010745658
                     4.122611215617366e-05, -2.644865773275771e-05, 1.8208828204770412e-05, -1.1114819300534133e-05,
                     4.3959017487406716e-06, -2.654230945177412e-06, 4.551131742340948e-06, -3.878832531466294e-06,
                     1.1548673346800642e-06)
-# The zeros between -3 and -2, each the sum of two numbers, and Taylor's coefficients of lgamma(x) / (x - zero)
+# The zeros between -3 and -2, each a sum of two numbers, and Taylor coefficients of lgamma(x) / (x - zero)
 NEXT_TO_ROOT = 0.02
 UPPER_ROOT = (-2.4570247382208006, -3.7075610815513266e-17)
 AT_UPPER_ROOT = (1.5156034480216574, 4.8583209516339965, 1.41129114307798, 8.721782583815346, 5.800414566599873,
@@ -46,9 +46,9 @@ AT_LOWER_ROOT = (-1.9143501856115988, 9.575189475709667, -20.095134916842603, 62
 
 
 def _half_turns(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(sin, cos, whether x is an integer) of pi times the distance of x to the nearest integer."""
+    """(sin, cos, whether x is an integer) for pi times the distance of x to the nearest integer."""
     distance = abs(x - x.roundeven())
-    # The polynomials reach to pi/4: beyond, sine and cosine change places.
+    # The polynomials are valid up to pi/4; beyond, swap sine and cosine.
     upper = distance > 0.25
     angle = where(upper, 0.5 - distance, distance) * np.pi
     s, c = sine(angle), cosine(angle)
@@ -56,13 +56,13 @@ def _half_turns(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _log_gamma(x: Expr) -> Expr:
-    """log |Gamma(x)|: positive normal numbers on the common path."""
+    """log |Gamma(x)|; positive normal numbers take the common path."""
     usual = log_gamma_of_positive(abs(x))
     return rarely("lgamma", ~(x >= 2.0**-1022), usual, _every_log_gamma, x, usual)
 
 
 def log_gamma_of_positive(x: Expr) -> Expr:
-    """log Gamma(x) of a positive normal x in float64."""
+    """log Gamma(x) for a positive normal x in float64."""
     low, large = x < 0.9, x > float(SHIFT)
     near, product = where(low, 1.0 + x, x), where(low, x, 1.0)
     for i in range(1, SHIFT - 1):
@@ -81,7 +81,7 @@ def log_gamma_of_positive(x: Expr) -> Expr:
 
 
 def _log_in_two_parts(x: Expr) -> tuple[Expr, Expr]:
-    """log x as a sum of two numbers, good to 3e-17; x is positive and normal."""
+    """log x as a sum of two numbers, with error 3e-17, for positive normal x."""
     high, low = LN2_F64
     field, m = split(x)
     e, f = exponent_value(field, x), m - 1.0
@@ -93,7 +93,7 @@ def _log_in_two_parts(x: Expr) -> tuple[Expr, Expr]:
 
 
 def _every_log_gamma(x: Expr, of_size: Expr) -> Expr:
-    """By Gamma(x) Gamma(-x) = -pi / (x sin(pi x)) of negative numbers; denormals and NaN too. `of_size` is of |x|."""
+    """For negative numbers, denormals and NaN: Gamma(x) Gamma(-x) = -pi / (x sin(pi x)). `of_size` is for |x|."""
     a = abs(x)
     tiny = a < TINY
     s, _, whole = _half_turns(x)
@@ -105,12 +105,12 @@ def _every_log_gamma(x: Expr, of_size: Expr) -> Expr:
 
 
 def digamma_of_double(x: Expr) -> Expr:
-    """In float64; NaN at 0 and the negative integers."""
+    """digamma in float64; NaN at 0 and the negative integers."""
     reflect = x < 0.5
     y = where(reflect, 1.0 - x, x)
     small = y < float(SHIFT)
     low = where(small, y, 1.0)
-    # The sum of 1/(y + i) as one fraction
+    # The sum of 1/(y + i) as one fraction.
     numerator, denominator = y.const(1.0), low
     for i in range(1, SHIFT):
         factor = low + float(i)
@@ -122,7 +122,7 @@ def digamma_of_double(x: Expr) -> Expr:
     value = log(up) - inverse.fma(0.5, z * polynomial(z, STIRLING_DERIVATIVE))
     value = value - where(small, numerator / denominator, 0.0)
     s, c, whole = _half_turns(x)
-    # cot(pi x) has the sign of x's way from the nearest integer.
+    # cot(pi x) has the sign of x minus the nearest integer.
     cotangent = (c / s).with_sign_of(x - x.roundeven())
     reflected = where(whole, x.const(np.nan), value - np.pi * cotangent)
     return where(reflect, reflected, value)

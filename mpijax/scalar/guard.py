@@ -1,8 +1,8 @@
-"""A rare path: lanes that need more work than the rest, behind a branch.
+"""Rare paths: lanes that need more work than the others, behind a branch.
 
-The builder itself never branches. The branch stands in a helper function which LLVM inlines, the rare work
-in another, which it does not. A lane's result never depends on its neighbours: the rare result replaces
-the common one only in the lanes that asked for it.
+The builder itself never branches. The branch is in a helper function that LLVM inlines, the rare work in another one
+that LLVM does not inline. A lane's result never depends on other lanes: the rare result replaces the common one only in
+the lanes marked as rare.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RARE = '!prof !{!"branch_weights", i32 1, i32 9999}'
 
 
 def rarely(name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: Expr) -> Expr:
-    """`usual`, but work(*xs) in the lanes where `rare`; work is compiled as a function of its own."""
+    """`usual`, but work(*xs) in the lanes where `rare`; `work` is compiled as a separate function."""
     b = usual.b
     label, t, mask = _label(name, *xs), b.type(usual.dtype), b.vector("i1")
     if label not in b.function.helpers:
@@ -57,7 +57,7 @@ def _formals(xs: tuple[Expr, ...]) -> str:
 
 
 def _branch(label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: list[str]) -> Expr:
-    """`usual`, but %r of the lines of `work` where `rare` in some lane."""
+    """`usual`, but %r of the lines `work` where `rare`; the branch is taken if any lane is rare."""
     b = usual.b
     t, mask, outer, lanes = b.type(usual.dtype), b.vector("i1"), f"{label}.branch", b.lanes
     any_lane = ["  %any = or i1 %rare, false"] if lanes == 1 else [
@@ -74,7 +74,7 @@ def _branch(label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: lis
 
 
 def _each_lane(label: str, library: str, element: str) -> str:
-    """Definition of label(out, in, lanes): out[i] = library(in[i]) for each bit i of lanes, of which one is set."""
+    """Defines label(out, in, lanes): out[i] = library(in[i]) for each set bit i of `lanes`; at least one is set."""
     return "\n".join([
         f"define internal void @{label}(ptr %out, ptr %in, i64 %lanes) noinline cold {{",
         "entry:", "  br label %lane", "lane:", "  %left = phi i64 [%lanes, %entry], [%rest, %lane]",

@@ -1,6 +1,6 @@
-"""tanh sinh cosh asinh acosh atanh.
+"""Rules of tanh, sinh, cosh, asinh, acosh, atanh.
 
-Largest errors measured (in ulp): float32 tanh 1.9, sinh 1.6, cosh 1.5, asinh 1.8, acosh 1.9, atanh 2.1;
+Measured maximum errors (in ulp): float32 tanh 1.9, sinh 1.6, cosh 1.5, asinh 1.8, acosh 1.9, atanh 2.1;
 float64 tanh 1.5, sinh 1.6, cosh 1.5, asinh 1.8, acosh 1.9, atanh 2.0.
 """
 
@@ -26,7 +26,7 @@ SINH_F64 = (0.16666666666666666, 0.008333333333333573, 0.00019841269841061162, 2
 
 @elementary
 def tanh(x: Expr) -> Expr:
-    """Hyperbolic tangent, (1 - e) / (1 + e) with e = e^(-2|x|); float64 has a polynomial near 0."""
+    """Hyperbolic tangent, (1 - e) / (1 + e) with e = e^(-2|x|); in float64, a polynomial near 0."""
     a = abs(x)
     if is_single(x):
         less, more = _exp_of_minus_double(a.at_most(10.0))
@@ -40,7 +40,7 @@ def tanh(x: Expr) -> Expr:
 def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:
     """(e - 1, e + 1) in float32 with e = e^(-2 a), for 0 <= a <= 10.
 
-    There k ln 2 needs one product, and the rounding of 2^k - 1 and 2^k + 1 does not matter.
+    In this range k ln 2 needs one product, and rounding 2^k - 1 and 2^k + 1 is harmless.
     """
     k, bits = nearest(a, -2.0 * LOG2E)
     r = k.fma(-LN2_F32[0], a * -2.0)
@@ -50,7 +50,7 @@ def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:
 
 
 def _half_exp(x: Expr) -> Expr:
-    """e^x / 2, finite where e^x is not."""
+    """e^x / 2, which may be finite although e^x overflows."""
     p, bits = exp_parts(x)
     return scaled(p, bits - 1)
 
@@ -72,7 +72,7 @@ def cosh(x: Expr) -> Expr:
 
 
 def _log_of_double(huge: Expr, x: Expr, t: Expr) -> Expr:
-    """log1p(t), or log(2 x) where `huge` says that squares overflow."""
+    """log1p(t), or log(2 x) if `huge` (squares overflow)."""
     return log1p(where(huge, x, t)) + where(huge, x.const(LN2), 0.0)
 
 

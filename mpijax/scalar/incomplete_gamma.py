@@ -1,13 +1,13 @@
-"""igamma igammac: the regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P.
+"""Rules of igamma and igammac: the regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P.
 
-Whichever of the two is small is computed, each where its method converges: P up to x = a by its series, Q beyond by
-Legendre's continued fraction, both in loops of as many turns as the slowest lane needs; next to x = a
-for large a by Temme's uniform expansion, which needs none (N. M. Temme, "The asymptotic expansion of the incomplete
-gamma functions", 1979; DLMF 8.12 for its coefficients). The common factor x^a e^-x / Gamma(a + 1) comes of
-log(x/a) - (x/a - 1) and Stirling's series for large a, as a log x - x would have lost its digits.
+The smaller of the two is computed, by a method that converges. Up to x = a, P uses its series; beyond, Q uses
+Legendre's continued fraction. Both are loops with as many iterations as the slowest lane needs. Near x = a, for large
+a, Temme's uniform expansion needs no loop (N. M. Temme, "The asymptotic expansion of the incomplete gamma functions",
+1979; DLMF 8.12 for its coefficients). For large a, the common factor x^a e^-x / Gamma(a + 1) is computed from log(x/a)
+- (x/a - 1) and Stirling's series, because a log x - x would lose digits.
 
-float32 is computed in float64 and rounded once. float64: 2e-14 relative of either function for moderate a and x; for a
-up to 10,000 1e-13 where it is above 1e-10, and 2e-12 where it is above 1e-100.
+float32 is computed in float64 and rounded once. float64: 2e-14 relative for both functions for moderate a and x; for a
+up to 10,000, 1e-13 for values above 1e-10, and 2e-12 for values above 1e-100.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mpijax.scalar.special import erfc_near_zero
 TURNS = 500
 PRECISION_F32, PRECISION_F64 = 2.0**-30, 2.0**-54
 STIRLING_FROM = 8.0
-TEMME_FROM, TEMME_WIDTH = 40.0, 0.4  # by |x - a| / a
+TEMME_FROM, TEMME_WIDTH = 40.0, 0.4  # smallest a, largest |x - a| / a
 # d_kn of the sum over k and n of d_kn eta^n a^-k, by k
 TEMME = (
     (-0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073, 0.0003527336860670194,
@@ -66,7 +66,7 @@ def _precision_name(single: bool) -> str:
 
 
 def _exponent(a: Expr, x: Expr) -> Expr:
-    """log(x/a) - (x/a - 1), which is negative, without cancellation next to x = a."""
+    """log(x/a) - (x/a - 1), which is negative, without cancellation near x = a."""
     far = x / a - 1.0
     mu = (x - a) / a
     near = abs(mu) < 0.29
@@ -103,7 +103,7 @@ def _series(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
 
 
 def _fraction(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
-    """Q."""
+    """Q by the continued fraction."""
     return where(factor > 0.0, factor * a * legendre_fraction(a, x, factor > 0.0, single), 0.0)
 
 
@@ -133,7 +133,7 @@ def legendre_fraction(a: Expr, x: Expr, active: Expr, single: bool) -> Expr:
 
 
 def _uniform(a: Expr, x: Expr) -> Expr:
-    """Of large a, x not far from it: the smaller of P and Q."""
+    """The smaller of P and Q, for large a and x near a."""
     square = -2.0 * _exponent(a, x)  # eta^2
     eta = square.sqrt().with_sign_of(x - a)
     z = (0.5 * a * square).sqrt()
@@ -148,8 +148,8 @@ def _uniform(a: Expr, x: Expr) -> Expr:
 
 
 def _upper_of_small(a: Expr, x: Expr) -> Expr:
-    """Q of a and x up to about 1, where P is nearly 1: -expm1(u) - e^u (the sum over n > 0 of a (-x)^n / ((a + n) n!)),
-    e^u = x^a / Gamma(a + 1)."""
+    """Q for a and x up to about 1, where P is nearly 1: -expm1(u) - e^u (the sum over n > 0 of a (-x)^n / ((a + n)
+    n!)), e^u = x^a / Gamma(a + 1)."""
     u = a * log(x) - a * (a - 1.0) * polynomial(a - 0.5, NEAR_ONE_AND_TWO)
     total, term = a.const(0.0), a.const(1.0)
     for n in range(1, 20):
@@ -159,7 +159,7 @@ def _upper_of_small(a: Expr, x: Expr) -> Expr:
 
 
 def _both(a: Expr, x: Expr, single: bool, upper: bool) -> Expr:
-    """P, or Q if `upper`, of float64."""
+    """P, or Q if `upper`, in float64."""
     ordinary = (a > 0.0) & (x > 0.0) & (a < np.inf)
     uniform = (a > TEMME_FROM) & (abs(x - a) < TEMME_WIDTH * a) & ordinary
     above = (x > 1.0) & (x > a)
@@ -180,7 +180,7 @@ def _both(a: Expr, x: Expr, single: bool, upper: bool) -> Expr:
 
 
 def _at_the_edges(a: Expr, x: Expr, result: Expr, upper: bool) -> Expr:
-    """NaN of what is negative and of 0 twice; all weight is at 0 for a = 0, at infinity for a infinite."""
+    """NaN for negative operands and for a = x = 0; all weight is at 0 for a = 0, at infinity for infinite a."""
     below, above = (1.0, 0.0) if upper else (0.0, 1.0)
     result = where(x.eq(0.0) | a.eq(np.inf), below, result)
     result = where(x.eq(np.inf) | (a.eq(0.0) & (x > 0.0)), above, result)

@@ -1,12 +1,12 @@
-"""igamma_grad_a random_gamma_grad: how igamma, P(a, x), and a variable with its distribution change with the shape a.
+"""Rules of igamma_grad_a and random_gamma_grad: derivatives of P(a, x), and of a gamma variable, by the shape a.
 
-Both come of the slope s = -(dP/da) / (dP/dx), at which x moves with a where P stays. The sums of `incomplete_gamma` are
-derived term by term: up to x = a the series of P, beyond Legendre's continued fraction of Q; the terms of either have
-one sign. For a above 10,000 s is that of the cube root's normal distribution (E. B. Wilson and M. M. Hilferty, "The
-distribution of chi-square", 1931).
+Both use the slope s = -(dP/da) / (dP/dx), at which x moves with a at constant P. The sums of `incomplete_gamma` are
+differentiated term by term: up to x = a the series of P, beyond it Legendre's continued fraction of Q. The terms of
+each have one sign. For a above 10,000, s is that of the normal distribution of the cube root (E. B. Wilson and M. M.
+Hilferty, "The distribution of chi-square", 1931).
 
-float32 is computed in float64 and rounded once. float64: 1e-13 relative of s; 1e-6 for a above 10,000 and x at most
-five standard deviations from it.
+float32 is computed in float64 and rounded once. float64: s has a relative error of 1e-13; 1e-6 for a above 10,000 and x
+within five standard deviations of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpijax.scalar.logarithm import log
 TURNS = 2000
 PRECISION = {True: 2.0**-30, False: 2.0**-50}
 NORMAL_FROM = 1e4
-FAR = 1e20  # where the fraction is 1 / x
+FAR = 1e20  # beyond this, the fraction is 1 / x
 
 
 def _name(method: str, single: bool) -> str:
@@ -87,7 +87,7 @@ def _by_fraction(a: Expr, x: Expr, single: bool) -> Expr:
 
 
 def _by_normal(a: Expr, x: Expr) -> Expr:
-    """Of (x / a)^(1/3) = 1 - 1 / (9 a) + z / (3 sqrt a) with a z that stays."""
+    """From (x / a)^(1/3) = 1 - 1 / (9 a) + z / (3 sqrt a) with constant z."""
     root = exp(log(x / a) * (1.0 / 3.0))
     ninth = (1.0 / 9.0) / a
     moved = 0.5 * ninth - 0.5 * (root - 1.0)
@@ -125,6 +125,6 @@ def igamma_grad_a(a: Expr, x: Expr) -> Expr:
 
 @elementary
 def random_gamma_grad(a: Expr, x: Expr) -> Expr:
-    """dx/da of a sample x with a distribution of shape a, at a fixed quantile."""
+    """dx/da of a gamma variable x with shape a, at a fixed quantile."""
     single = is_single(x)
     return in_double(lambda a, x: _slope(a, x, single), a, x)

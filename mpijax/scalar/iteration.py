@@ -1,7 +1,7 @@
-"""Loops of as many turns as the numbers need: series and continued fractions.
+"""Data-dependent loops, for series and continued fractions.
 
-The builder itself never branches: a loop is a helper function of whole vectors, which goes on until the last lane has
-arrived. Lanes that have keep what they have, so that a result never depends on its neighbours.
+The builder itself never branches: a loop is a helper function on whole vectors, which runs until all lanes have
+finished. Finished lanes keep their values, so a result never depends on other lanes.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ Step = Callable[..., tuple[list[Expr], Expr]]
 
 
 def iterate(name: str, step: Step, limit: int, active: Expr, state: list[Expr], *fixed: Expr) -> list[Expr]:
-    """The state after as many steps as each lane wants.
+    """The state after as many steps as each lane needs.
 
     Args:
-      name: of the helper function, one for each `step`.
-      step: step(*state, *fixed) -> (next state, whether to go on); the state of lanes that stop counts.
-      limit: most steps.
-      active: lanes that take steps at all.
-      state, fixed: values that change, and those that do not; all of one dtype.
+      name: of the helper function; unique for each `step`.
+      step: step(*state, *fixed) -> (next state, whether to continue); the next state is kept in lanes that stop.
+      limit: maximal number of steps.
+      active: lanes that take any steps.
+      state, fixed: values that change, and values that do not; all of one dtype.
     """
     b, values = active.b, [*state, *fixed]
     t, mask = b.type(state[0].dtype), b.vector("i1")
     label = f"mpijax.{name}.{b.lanes}.{t.strip('<>').split()[-1]}"
     result = _structure(t, len(state))
     if label not in b.function.helpers:
-        b.function.helpers[label] = ""  # its own helpers come after it
+        b.function.helpers[label] = ""  # reserves the position before its own helpers
         formals = ", ".join([f"{mask} %on", *(f"{t} %v{i}" for i in range(len(values)))])
         b.function.helpers[label] = "\n".join([
             f"define internal {result} @{label}({formals}) noinline {{",
@@ -42,7 +42,7 @@ def iterate(name: str, step: Step, limit: int, active: Expr, state: list[Expr], 
 
 
 def _body(b: Builder, step: Step, limit: int, state: list[Expr], fixed: tuple[Expr, ...]) -> list[str]:
-    """Lines of the function: a block `turn` that repeats itself, and its last values together as %result."""
+    """Lines of the function: a block `turn` that branches to itself, and its final values combined as %result."""
     t, mask = b.type(state[0].dtype), b.vector("i1")
     result = _structure(t, len(state))
     old = [Expr(b, Scalar(v.dtype, f"%s{i}")) for i, v in enumerate(state)]

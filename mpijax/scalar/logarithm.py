@@ -1,10 +1,10 @@
-"""log log2 log1p.
+"""Rules of log, log2, log1p.
 
-x = 2^e m with m between sqrt(1/2) and sqrt(2); float32: log(1+f) = f - f^2/2 + f^3 P(f) with f = m - 1;
+x = 2^e m with m between sqrt(1/2) and sqrt(2). float32: log(1+f) = f - f^2/2 + f^3 P(f) with f = m - 1.
 float64: log(m) = 2 s + s^3 R(s^2) with s = f / (2 + f), arranged so that f stays exact. The exponent's
 part e ln 2 is added in two pieces.
 
-Largest errors measured (in ulp): float32 log 0.9, log2 1.8, log1p 1.5; float64 log 0.9, log2 1.7, log1p 1.3.
+Measured maximum errors (in ulp): float32 log 0.9, log2 1.8, log1p 1.5; float64 log 0.9, log2 1.7, log1p 1.3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
 from mpijax.scalar.guard import rarely
 
-# ln 2 with trailing zeros in the first part: its product with an exponent is exact.
+# ln 2 with trailing zeros in the first part, so that its product with an exponent is exact.
 LN2_F32 = (0.693359375, -2.12194440e-4)
 LN2_F64 = (0.6931471803691238, 1.9082149292705877e-10)
 LOG2E = 1.4426950408889634
@@ -41,7 +41,7 @@ def exponent_value(field: Expr, like: Expr) -> Expr:
     """e as a float from the shifted integer of `split`."""
     if is_single(like):
         return (field >> 23).cast("sitofp", like.dtype)
-    # There is no vector conversion from 64-bit integers: place e + 2048 in the mantissa of 2^52 and subtract.
+    # There is no vector conversion from 64-bit integers: put e + 2048 into the mantissa of 2^52 and subtract.
     high = field.b.lshr((field ^ (-1 << 63)).s, field.const(52).s)
     return (Expr(field.b, high) | 0x4330000000000000).as_float() - (2.0**52 + 2048.0)
 
@@ -59,14 +59,14 @@ def log_of_mantissa(f: Expr) -> Expr:
 
 
 def _scaled(x: Expr) -> tuple[Expr, Expr]:
-    """(x with denormals multiplied to normal, the exponent correction to add)."""
+    """(x with denormals scaled to normal numbers, the correction to the exponent)."""
     least, power = (2.0**-126, 25) if is_single(x) else (2.0**-1022, 54)
     tiny = x < least
     return where(tiny, x * 2.0**power, x), where(tiny, x.const(-power), 0.0)
 
 
 def _at_the_edges(x: Expr, y: Expr, zero_at: float) -> Expr:
-    """y, with the limits of a logarithm: -inf at `zero_at`, NaN below, x itself for inf and NaN."""
+    """y with the limits of a logarithm: -inf at `zero_at`, NaN below, x itself for inf and NaN."""
     y = where(x < np.inf, y, x)
     return where(x <= zero_at, where(x.eq(zero_at), x.const(-np.inf), np.nan), y)
 
@@ -79,11 +79,11 @@ def _log_parts(x: Expr) -> tuple[Expr, Expr]:
 
 
 def _of_normal_numbers(name: str, x: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
-    """combine(e, f) of x's parts; zeros, denormals, negative numbers, infinity and NaN on the rare path."""
+    """combine(e, f) of x's parts; zeros, denormals, negative numbers, infinity and NaN take the rare path."""
     field, m = split(x)
     usual = combine(exponent_value(field, x), m - 1.0)
     if is_single(x):
-        # Positive normal numbers have bits 0x00800000 to 0x7f7fffff: brought to the lowest integers.
+        # Positive normal numbers have bits 0x00800000 to 0x7f7fffff; the sum maps these to the lowest integers.
         rare = (x.bits() + 0x7F800000) >= 0xFF000000 - (1 << 32)
     else:
         rare = ~((x >= 2.0**-1022) & (x < np.inf))
@@ -105,15 +105,15 @@ def log2(x: Expr) -> Expr:
 
 @elementary
 def log1p(x: Expr) -> Expr:
-    """log(1 + x) without loss near 0; -inf at -1, NaN below."""
+    """log(1 + x) without cancellation near 0; -inf at -1, NaN below."""
     u = 1.0 + x
-    # What the rounding of 1 + x lost, exactly: the larger of the two is subtracted first.
+    # The exact rounding error of 1 + x: subtract the larger of the two first.
     lost = where(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
     return _at_the_edges(x, log_of_sum(u, lost), -1.0).with_sign_of(x)
 
 
 def log_of_sum(u: Expr, lost: Expr) -> Expr:
-    """log(u + lost) of a positive normal u and what its rounding has lost."""
+    """log(u + lost) for a positive normal u and its rounding error `lost`."""
     field, m = split(u)
     unit = where(u < 2.0**60, (u.const(1.0).bits() - field).as_float(), 0.0)  # 2^-e
     f = lost.fma(unit, m - 1.0)

@@ -1,8 +1,8 @@
 """Loads and stores of W lanes: contiguous, one element for all lanes, strided, gathered.
 
-Pointers are operand texts of type `ptr` to the first lane's element; strides are operand texts of type
-i64 in elements; only the element's own alignment is assumed. `note` is appended to the instruction
-(alias metadata: `", !alias.scope !1, !noalias !2"`).
+Pointers are operand texts of type `ptr` to the first lane's element. Strides are operand texts of type i64, in
+elements. Only the alignment of an element is assumed. `note` is appended to the instruction (alias metadata:
+`", !alias.scope !1, !noalias !2"`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Memory:
         return self._load_each(self._strided_pointers(ptr, stride, dtype), dtype, note)
 
     def load_steps(self, ptr: str, step: int, dtype, note: str = "") -> Scalar:
-        """Elements ptr[0], ptr[step], ... for a step from -4 to 4, not 0: whole registers are read and picked from."""
+        """Elements ptr[0], ptr[step], ... for a nonzero step from -4 to 4: selects from whole registers."""
         dtype = np.dtype(dtype)
         i = info(dtype)
         if self.lanes == 1 or step == 1:
@@ -95,7 +95,7 @@ class Memory:
         return self._complex(dtype, *columns) if i.kind == "c" else Scalar(dtype, self._widen(columns[0], dtype))
 
     def _picked(self, ptr: str, step: int, dtype: np.dtype, note: str) -> list[str]:
-        """W elements `step` apart out of |step| vectors of neighbours, of which the last ends at the last element."""
+        """W elements at distance `step` from |step| adjacent vectors; the last vector ends at the last element."""
         i, n, count = info(dtype), self.lanes, abs(step)
         units = 2 if i.kind == "c" else 1
         span = count * (n - 1) + 1
@@ -126,7 +126,7 @@ class Memory:
         return have
 
     def _side_by_side(self, parts: list[str], element: str) -> str:
-        """Vectors of one length, a power of two of them, as one of W lanes."""
+        """Concatenates vectors of one length, a power of two of them, into one of W lanes."""
         lanes = self.lanes // len(parts)
         while len(parts) > 1:
             t, mask = f"<{lanes} x {element}>", ", ".join(f"i32 {k}" for k in range(2 * lanes))
@@ -138,7 +138,7 @@ class Memory:
         return parts[0]
 
     def of_bits(self, parts: list[str], dtype) -> Scalar:
-        """W elements from vectors of integers of their size, a power of two of them side by side."""
+        """W elements from a power of two of concatenated integer vectors, with integers of the elements' size."""
         i = info(dtype)
         bits = self._side_by_side(parts, f"i{8 * i.itemsize}")
         if i.storage.startswith("i"):
@@ -148,7 +148,7 @@ class Memory:
 
     def load_gather(self, ptr: str, index: Scalar, dtype, mask: Scalar | None = None,
                     note: str = "") -> Scalar:
-        """Elements ptr[index]; index int64. Lanes outside `mask` (bool) touch no memory and are zero."""
+        """Elements ptr[index]; index is int64. Lanes outside `mask` (bool) access no memory and are zero."""
         dtype = np.dtype(dtype)
         if mask is None:
             return self._load_each(self._indexed_pointers(ptr, index, dtype), dtype, note)
@@ -161,7 +161,7 @@ class Memory:
         return self._complex(dtype, first, self._masked_load(second, i.storage, mask, i))
 
     def _masked_load(self, pointers: str, storage: str, mask: Scalar, i) -> str:
-        # A vector of one lane is still a vector here: LLVM's gathers take no scalars.
+        # With one lane this is still a vector: LLVM's gathers do not accept scalars.
         n = self.lanes
         t = f"<{n} x {storage}>"
         name = f"llvm.masked.gather.v{n}{_short(storage)}.v{n}p0"
@@ -237,13 +237,13 @@ class Memory:
         self.effect(f"store <{2 * n} x {i.storage}> {pairs}, ptr {ptr}, align {align}{note}")
 
     def store_past_caches(self, ptr: str, x: Scalar) -> None:
-        """W consecutive elements, whole vector registers at a multiple of their size; `fence` must follow."""
+        """Stores W consecutive elements past the caches, as aligned whole vector registers; `fence` must follow."""
         i = info(x.dtype)
         self.function.helpers["nontemporal"] = "!0 = !{i32 1}"
         self.effect(f"store {self.vector(i.storage)} {self._storage(x)}, ptr {ptr}, align 32, !nontemporal !0")
 
     def fence(self) -> None:
-        """What was stored past the caches is seen by other threads before what follows."""
+        """Makes stores past the caches visible to other threads before later stores."""
         self.function.declares.add("declare void @llvm.x86.sse.sfence()")
         self.effect("call void @llvm.x86.sse.sfence()")
 
@@ -255,7 +255,7 @@ class Memory:
 
     def store_scatter(self, ptr: str, index: Scalar, x: Scalar, mask: Scalar | None = None,
                       note: str = "") -> None:
-        """ptr[index] = x in lane order: the last of equal indices stays; lanes outside `mask` are idle."""
+        """ptr[index] = x in lane order: the last of equal indices wins; lanes outside `mask` store nothing."""
         if mask is None:
             return self._store_each(self._indexed_pointers(ptr, index, x.dtype), x, note)
         i = info(x.dtype)

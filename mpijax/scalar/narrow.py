@@ -1,7 +1,7 @@
-"""Narrow floats (float16, bfloat16, 4 to 8 bits) computed in float: rounding, packing, unpacking.
+"""Narrow floats (float16, bfloat16, 4 to 8 bits) computed as float: rounding, packing, unpacking.
 
-Rounding is to nearest, ties to even, done with integer operations on the float's bits (float16 uses LLVM's
-own `half`). Overflow gives infinity where the format has one, else NaN, else the largest number, as ml_dtypes does.
+Rounds to nearest, ties to even, with integer operations on the float's bits (float16 uses LLVM's `half`). As in
+ml_dtypes, overflow gives infinity if the format has one, else NaN if it has one, else the largest number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from mpijax.scalar.types import BFLOAT16, FLOAT16, FLOAT32, UINT32, Scalar
 
-EXPONENT = np.dtype(ml_dtypes.float8_e8m0fnu)  # powers of two and a NaN: no sign, no mantissa, no zero
+EXPONENT = np.dtype(ml_dtypes.float8_e8m0fnu)  # powers of two and a NaN, without sign, mantissa and zero
 
 if TYPE_CHECKING:
     from mpijax.scalar.builder import Builder
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Format:
     """A float of 4 to 8 bits: sign bit, stored mantissa bits, exponent bias, largest finite value, special values.
 
-    negative_zero False means that the pattern 0x80 is the NaN (the `fnuz` formats).
+    negative_zero False means that the bits 0x80 are the NaN (the `fnuz` formats).
     """
 
     sign: int
@@ -41,7 +41,7 @@ class Format:
 
 @cache
 def format_of(dtype: np.dtype) -> Format:
-    """The parameters of a float of 4 to 8 bits, read off ml_dtypes."""
+    """The parameters of a float of 4 to 8 bits, computed from ml_dtypes."""
     f = ml_dtypes.finfo(dtype)
     fnuz = dtype.name.endswith("fnuz")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -53,11 +53,11 @@ def format_of(dtype: np.dtype) -> Format:
 
 
 def round_to(b: Builder, x: Scalar) -> Scalar:
-    """The float in x, rounded to x's narrow dtype (still held as float)."""
+    """The float in x rounded to x's narrow dtype, still as a float."""
     if x.dtype == FLOAT16:
         value = x.ir
         if b.lanes == 1:
-            # LLVM would copy the sign of a double that x is made of right onto a half, by a function that C lacks.
+            # If x comes from a double, LLVM would copy its sign directly to a half, by a function that C lacks.
             value = b.call("llvm.arithmetic.fence.f32", "float", [("float", value)])
         half = b.emit(f"fptrunc {b.vector('float')} {value} to {b.vector('half')}")
         return Scalar(x.dtype, b.emit(f"fpext {b.vector('half')} {half} to {b.vector('float')}"))
@@ -67,7 +67,7 @@ def round_to(b: Builder, x: Scalar) -> Scalar:
 
 
 def _round_bits(b: Builder, x: Scalar, drop: int) -> Scalar:
-    """Bits of float x with the low `drop` mantissa bits rounded away, uint32; a NaN stays a quiet NaN."""
+    """Bits (uint32) of float x rounded to drop the low `drop` mantissa bits; a NaN becomes a quiet NaN."""
     u = lambda v: b.const(v, UINT32)
     bits = b.bitcast(x, UINT32)
     odd = b.and_(b.lshr(bits, u(drop)), u(1))
@@ -98,10 +98,10 @@ def _round_fp8(b: Builder, x: Scalar) -> Scalar:
 
 
 def _round_exponent(b: Builder, x: Scalar) -> Scalar:
-    """The nearest power of two of at least 2^-127, halves up; NaN for 0, negative numbers, and 1.5 * 2^127 and more."""
+    """The nearest power of two >= 2^-127, ties up; NaN for 0, negative numbers, and from 1.5 * 2^127."""
     u = lambda v: b.const(v, UINT32)
     bits = b.bitcast(Scalar(FLOAT32, x.ir), UINT32)
-    # 2^-127, which is half of the least normal float, stays what it is.
+    # 2^-127, half of the smallest normal float, is unchanged.
     half = b.select(b.icmp("ult", bits, u(1 << 23)), u((1 << 22) - 1), u(1 << 22))
     power = _power_of_two(b, b.lshr(b.add(bits, half), u(23)))
     allowed = b.icmp("ult", b.sub(bits, u(1)), u(0x7F400000 - 1))
@@ -109,14 +109,14 @@ def _round_exponent(b: Builder, x: Scalar) -> Scalar:
 
 
 def _power_of_two(b: Builder, exponent: Scalar) -> Scalar:
-    """The float 2^(exponent - 127), of which the least is not a normal float."""
+    """The float 2^(exponent - 127); the smallest is not a normal float."""
     u = lambda v: b.const(v, UINT32)
     bits = b.select(b.icmp("eq", exponent, u(0)), u(1 << 22), b.shl(exponent, u(23)))
     return b.bitcast(bits, FLOAT32)
 
 
 def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
-    """Storage bits (operand text; half for float16, i16, i8) to the float they stand for."""
+    """Converts storage bits (operand text; half for float16, i16, i8) to the float value."""
     if dtype == FLOAT16:
         return b.emit(f"fpext {b.vector('half')} {bits} to {b.vector('float')}")
     width = dtype.itemsize * 8
@@ -130,8 +130,8 @@ def unpack(b: Builder, bits: str, dtype: np.dtype) -> str:
     unsigned = b.and_(wide, u(f.sign - 1))
     shifted = b.shl(unsigned, u(23 - f.mantissa))
     magnitude = b.bitcast(shifted, FLOAT32)
-    # The exponent field is that of a float with another bias. What is a denormal here is none in float32, in which
-    # denormals are taken for zero: it is made from its mantissa as an integer.
+    # The exponent field is that of a float with another bias. Denormals of the format are normal in float32. They are
+    # computed from their mantissa as an integer, because float32 denormals may be treated as zero.
     normal = b.bitcast(b.add(shifted, u((127 - f.bias) << 23)), FLOAT32)
     whole = Scalar(FLOAT32, b.emit(f"uitofp {b.vector('i32')} {unsigned.ir} to {b.vector('float')}"))
     small = b.mul(whole, b.const(2.0 ** (1 - f.bias - f.mantissa), FLOAT32))
@@ -157,12 +157,12 @@ def pack(b: Builder, x: Scalar) -> str:
     bits = b.bitcast(value, UINT32)
     if x.dtype == BFLOAT16:
         return b.emit(f"trunc {b.vector('i32')} {b.lshr(bits, u(16)).ir} to {b.vector('i16')}")
-    if x.dtype == EXPONENT:  # 0xFF of a NaN, and for what has changed its sign since
+    if x.dtype == EXPONENT:  # 0xFF for a NaN, and for a negative number
         packed = b.select(b.icmp("ult", bits, u(1 << 31)), b.lshr(bits, u(23)), u(0xFF))
         return b.emit(f"trunc {b.vector('i32')} {packed.ir} to {b.vector('i8')}")
     f = format_of(x.dtype)
     sign = b.and_(b.lshr(bits, u(32 - f.sign.bit_length())), u(f.sign))
-    # With another bias the float's exponent field becomes the narrow one's; a denormal is its mantissa as an integer.
+    # Changing the bias gives the narrow exponent field; a denormal is its mantissa as an integer.
     size = b.abs(value)
     normal = b.lshr(b.sub(b.bitcast(size, UINT32), u((127 - f.bias) << 23)), u(23 - f.mantissa))
     scaled = b.mul(size, b.const(2.0 ** (f.bias - 1 + f.mantissa), FLOAT32))

@@ -1,9 +1,9 @@
-"""sine_integral cosine_integral fresnel_sine fresnel_cosine: integrals that oscillate.
+"""Rules of sine_integral, cosine_integral, fresnel_sine, fresnel_cosine: oscillating integrals.
 
-Near 0 polynomials beside the first term of their series; beyond, the sine and cosine of their phase with the auxiliary
-functions f and g as amplitudes (DLMF 6.2.17 and 7.5.1), which are polynomials in (x - c) / (x + c).
+Near 0 they are polynomials plus the first term of their series. Beyond, they are the sine and cosine of their phase
+with the auxiliary functions f and g as amplitudes (DLMF 6.2.17 and 7.5.1), which are polynomials in (x - c) / (x + c).
 
-float32 is computed in float64 and rounded once: errors measured 0.5 ulp. float64: 4e-16 absolute or relative,
+float32 is computed in float64 and rounded once: measured error 0.5 ulp. float64: 4e-16 absolute or relative,
 whichever is larger.
 """
 
@@ -15,7 +15,7 @@ from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
 from mpijax.scalar.logarithm import log
 from mpijax.scalar.trigonometric import cos, of_quarter_turns, sin
 
-NEAR = 4.0  # of the sine and cosine integrals
+NEAR = 4.0  # for the sine and cosine integrals
 # Si(x) / x and (Ci(x) - log x - gamma) / x^2 in x^2 - 8
 SINE_NEAR = (0.6488924209268717, -0.03374828824177748, 0.0010930369109785928, -1.988460909097556e-05,
              2.2608494643277086e-07, -1.7485077038497675e-09, 9.776698990455097e-12, -4.133858509099106e-14,
@@ -38,7 +38,7 @@ SINE_G = (0.9720066765766766, 0.12268981701028886, -0.19015919362058598, 0.13220
           -7.252185610716836e-05, 9.044668455729019e-05, -3.285239131450114e-05, 2.0826008997246714e-05,
           -2.862033757140487e-05, 5.846061990370819e-07, -4.982683512830645e-06, 6.456498437585513e-06,
           -2.2101269068667826e-06, 4.3950616002449536e-06)
-FRESNEL_NEAR = 2.56  # of x^2
+FRESNEL_NEAR = 2.56  # bound of x^2
 # S(x) / x^3 and C(x) / x in x^4 - 3.3
 FRESNEL_SINE_NEAR = (0.2876948188112672, -0.053536043089093745, 0.004653923174314385, -0.000216262893049126,
                      6.181119671264457e-06, -1.1933002412749498e-07, 1.6594571044111274e-09, -1.7413324789674832e-11,
@@ -87,7 +87,7 @@ def _cosine_integral(x: Expr) -> Expr:
 
 
 def _fresnel_parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr, Expr]:
-    """(|x|, x^2, f, g, sine, cosine) of the phase pi x^2 / 2, which is x^2 quarter turns."""
+    """(|x|, x^2, f, g, sine, cosine) for the phase pi x^2 / 2, which is x^2 quarter turns."""
     a = abs(x).at_most(1e100)
     square = a * a
     turns = square - 4.0 * (square * 0.25).roundeven()
@@ -111,7 +111,7 @@ def _fresnel_cosine(x: Expr) -> Expr:
 
 
 def _odd(x: Expr, of_size: Expr) -> Expr:
-    """An odd function by its value of |x|. Of -0 it is 0, as JAX's and SciPy's."""
+    """An odd function from its value for |x|. As in JAX and SciPy, it is 0 at -0."""
     return where(x < 0.0, -of_size, of_size)
 
 

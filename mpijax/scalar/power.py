@@ -1,9 +1,9 @@
-"""pow sqrt rsqrt cbrt.
+"""Rules of pow, sqrt, rsqrt, cbrt.
 
-pow x^y = 2^(y log2 x), the logarithm as a pair of numbers (its rounding error carried along), so that the
-error stays small however large the result is.
+x^y = 2^(y log2 x), with the logarithm as a pair of numbers (including its rounding error), so that the error is small
+for results of any size.
 
-Largest errors measured (in ulp): float32 pow 1.3, rsqrt 1.5, cbrt 1.0; float64 pow 1.6, rsqrt 1.5, cbrt 1.0.
+Measured maximum errors (in ulp): float32 pow 1.3, rsqrt 1.5, cbrt 1.0; float64 pow 1.6, rsqrt 1.5, cbrt 1.0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpijax.scalar.logarithm import exponent_value, split
 from mpijax.scalar.registry import COMPLEX_RULES, RULES, rule
 from mpijax.scalar.types import FLOAT32, FLOAT64, Scalar, info
 
-# log2(1 + f) / f for 1 + f between sqrt(1/2) and sqrt(2), to 2^-36
+# log2(1 + f) / f for 1 + f between sqrt(1/2) and sqrt(2), with error 2^-36
 LOG2_FOR_F32 = (1.4426950408687007, -0.7213475208687976, 0.4808983613932524, -0.36067367481436513,
                 0.28853729370277126, -0.24045316682127743, 0.20617535272310006, -0.1803005628581599,
                 0.1587698645533032, -0.14315695340791698, 0.144748524255247, -0.1428370966670488,
@@ -30,7 +30,7 @@ THIRD_F64 = (0.9617966939259756, 5.0577616648125906e-17)
 LOG2_TAIL_F32 = (0.5770779848098755, 0.41220593452453613, 0.32001179456710815, 0.28171196579933167)
 LOG2_TAIL_F64 = (0.5770780163524145, 0.41219858456492264, 0.3205986495570483, 0.2623289840571418,
                  0.22103916062717255, 0.21248582230252483)
-# cube root between sqrt(1/2) and sqrt(2), to start from
+# initial approximation of the cube root between sqrt(1/2) and sqrt(2)
 CBRT = (0.49250975251197815, 0.7397174835205078, -0.2903788387775421, 0.058220844715833664)
 
 
@@ -71,7 +71,7 @@ def cbrt(x: Expr) -> Expr:
 
 @rule
 def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
-    """x ** y; y of x's dtype or an integer; the special cases are those of C's pow."""
+    """x ** y; y has x's dtype or is an integer; special cases as in C's pow."""
     if x.imag is not None or y.imag is not None:
         return COMPLEX_RULES["pow"](b, x, y)
     i = info(x.dtype)
@@ -85,7 +85,7 @@ def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
 
 
 def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
-    """By repeated squaring over all bits of y; negative y counts as the unsigned number it looks like."""
+    """By repeated squaring over all bits of y; a negative y is read as an unsigned number."""
     result, multiply = b.const(1, x.dtype), RULES["mul"]
     one = b.const(1, y.dtype)
     for bit in range(info(y.dtype).bits):
@@ -96,7 +96,7 @@ def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
 
 
 def power_of_floats(x: Expr, y: Expr) -> Expr:
-    """x^y of two floats: positive normal numbers with an ordinary result on the common path."""
+    """x^y of two floats; positive normal numbers with a normal result take the common path."""
     if x.dtype != y.dtype:
         return _every_power(x, y)
     single = is_single(x)
@@ -111,7 +111,7 @@ def power_of_floats(x: Expr, y: Expr) -> Expr:
 
 
 def _every_power(x: Expr, y: Expr) -> Expr:
-    """The same with the special cases; y may be float64 where x is float32 (an integer exponent)."""
+    """x^y with all special cases; y may be float64 with x float32 (an integer exponent)."""
     size = _in_pairs(abs(x), y) if x.dtype == y.dtype else _in_double(abs(x), y)
     whole = y.trunc().eq(y)
     half = y * 0.5
@@ -127,12 +127,12 @@ def _logarithm_at_the_edges(a: Expr, log2: Expr) -> Expr:
 
 
 def _exponent_product(y: Expr, log2: Expr) -> Expr:
-    """y log2; 0 where the logarithm is 0, so that 1 to the infinite is 1."""
+    """y log2; 0 if the logarithm is 0, so that 1 ** inf is 1."""
     return where(log2.eq(0.0) & ~y.is_nan(), 0.0, y * log2)
 
 
 def _in_double(a: Expr, y: Expr) -> Expr:
-    """a^y of float32 a and float64 y: an integer exponent may have more bits than float32."""
+    """a^y for float32 a and float64 y: an integer exponent may have more bits than float32."""
     wide = a.cast("fpext", FLOAT64)
     field, m = split(wide)
     f = m - 1.0
@@ -154,7 +154,7 @@ def _in_pairs(a: Expr, y: Expr) -> Expr:
     e = exponent_value(field, a) - where(tiny, a.const(lift), 0.0)
     product, low = _log2_times(y, e, m)
     product = where(a.eq(0.0), y * -np.inf, where(a < np.inf, product, y * a))
-    # 1 to the infinite is 1
+    # 1 ** inf is 1
     product = where(a.eq(1.0) & ~y.is_nan(), 0.0, product)
     low = where(abs(product) < 2000.0, low, 0.0)
     product = product.at_most(200.0 if single else 1100.0).at_least(-200.0 if single else -1200.0)

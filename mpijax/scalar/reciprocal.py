@@ -1,16 +1,16 @@
-"""Division by a constant without a division: a product and a fused product-and-sum, rounded as the quotient is.
+"""Division by a constant without a division: a product and a fused multiply-add, rounded like the quotient.
 
-1 / c is kept as the sum of two numbers of the same sign, high + low, and x / c = x * high + x * low is rounded once,
+1 / c is stored as the sum of two numbers of the same sign, high + low. x / c = x * high + x * low is rounded once,
 by the fused operation (Brisebarre, Muller: Correctly rounded multiplication by arbitrary precision constants, 2008).
-It takes 1 cycle where a division of a vector takes 4.
+It takes 1 cycle, while a vector division takes 4.
 
-Whether that always is the rounded quotient is decided for each constant by whole numbers. With p bits of precision,
-the sum before the last rounding is off by less than 2**(3 - p) halves of the last place. Let C be the mantissa of c as
-an odd number. The quotient X / c of a mantissa X is a whole number of halves of its last place plus s / C, where s is
-a whole number, and not 0 where that number is odd, which is the midpoint of two floats. Hence nothing can go wrong
-unless |s| / C <= 2**(3 - p). Those few X are tried; a constant for which one comes out wrong is divided by.
+Integer arithmetic decides for each constant whether this always gives the rounded quotient. With p bits of precision,
+the error of the sum before the last rounding is below 2**(3 - p) halves of the last place. Let C be the mantissa of c
+as an odd integer. The quotient X / c of a mantissa X is an integer number of halves of its last place plus s / C. Here
+s is an integer, and not 0 if that number is odd, which is the midpoint of two floats. So an error is possible only if
+|s| / C <= 2**(3 - p). The program tries these few X; if one gives a wrong result, it divides by the constant as usual.
 
-Quotients below 2**-100 (2**-960 in double precision) may differ in their last bit: x * low is then no normal number.
+Quotients below 2**-100 (2**-960 in double precision) may differ in their last bit, because x * low is not normal.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def reciprocal_parts(c: float, dtype: np.dtype) -> tuple[float, float] | None:
     mantissa, exponent = mantissa >> zeros, exponent + zeros
     if mantissa == 1:
         return 1 / c, 0.0
-    # 1 / |c| is (high + low / 2**fine) / 2**coarse with whole numbers high and low of `precision` significant bits.
+    # 1 / |c| is (high + low / 2**fine) / 2**coarse with integers high and low of `precision` significant bits.
     coarse, fine = precision - 1 + mantissa.bit_length(), 3 * precision
     high, rest = divmod(1 << coarse, mantissa)
-    low = _rounded((rest << fine) // mantissa | 1, precision)  # the bit says that the division leaves a rest
+    low = _rounded((rest << fine) // mantissa | 1, precision)  # the set bit marks a nonzero remainder
     for x in _close_to_midpoints(mantissa, precision):
         product = (x * high << fine) + _rounded(x * low, precision)
         quotient = (x << coarse + fine) // mantissa | 1
@@ -65,11 +65,11 @@ def _rounded(x: int, precision: int) -> int:
 
 
 def _close_to_midpoints(c: int, precision: int) -> Iterator[int]:
-    """The mantissas whose quotients by the odd number c come within 2**(3 - precision) of a midpoint."""
+    """The mantissas whose quotients by the odd number c are within 2**(3 - precision) of a midpoint."""
     reach = c >> (precision - 3)
     low, high = 1 << (precision - 1), 1 << precision
     size = c.bit_length()
-    for shift in (size, size + 1):  # for one of them the quotient has precision + 1 bits: halves of its last place
+    for shift in (size, size + 1):  # one of them gives a quotient of precision + 1 bits: halves of its last place
         inverse = pow(1 << shift, -1, c)
         for s in [*range(-reach, 0), *range(1, reach + 1)]:
             x = s * inverse % c

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Rules(dict[str, Callable]):
-    """Rules by name; `load` runs the module of one that is asked for the first time."""
+    """Rules by name; `load` imports the module of a rule at its first use."""
 
     load: Callable[[str], object]
 
@@ -24,7 +24,7 @@ COMPLEX_RULES = Rules()
 
 
 def rule(function: Callable) -> Callable:
-    """Register a function under its name; a trailing underscore keeps clear of Python's own words."""
+    """Register a function under its name, without the trailing underscore that avoids a Python builtin."""
     RULES[function.__name__.rstrip("_")] = function
     return function
 

@@ -1,11 +1,11 @@
-"""erf erfc erf_inv.
+"""Rules of erf, erfc, erf_inv.
 
-Near 0 erf is x P(x^2); beyond, 1 - erfc. erfc(x) = e^(-x^2) g(t) / (1 + 2 x) with t = (x - K) / (x + K): g is
-so smooth that one polynomial serves from 1/2 to where erfc vanishes; the rounding error of x^2 is taken
-along. In float32 erf needs few digits of erfc: the fourth power of a polynomial. erf_inv is x P(w),
-w = -log(1 - x^2), with other polynomials, in sqrt(w), for large w.
+Near 0 erf is x P(x^2); beyond, 1 - erfc. erfc(x) = e^(-x^2) g(t) / (1 + 2 x) with t = (x - K) / (x + K). g is so smooth
+that one polynomial is accurate from 1/2 to where erfc underflows. The computation includes the rounding error of x^2.
+In float32, erf needs few digits of erfc: the fourth power of a polynomial. erf_inv is x P(w), w = -log(1 - x^2), with
+other polynomials, in sqrt(w), for large w.
 
-Largest errors measured (in ulp): float32 erf 1.5, erfc 4.5, erf_inv 3.1; float64 erf 1.3, erfc 3.3,
+Measured maximum errors (in ulp): float32 erf 1.5, erfc 4.5, erf_inv 3.1; float64 erf 1.3, erfc 3.3,
 erf_inv 2.7.
 """
 
@@ -24,7 +24,7 @@ ERF_F64 = (0.1283791670955126, -0.376126389031841, 0.11283791670971104, -0.02686
            0.005223977652723364, -0.0008548328538137492, 0.00012055386298572697, -1.4926884449288368e-05,
            1.6481113771697177e-06, -1.6557782692853772e-07, 1.6018078375304698e-08, -1.648517663086581e-09,
            1.43808475500309e-10)
-# erfc(x)^(1/4) for 1.1 <= x <= ERF_ONE, where erf becomes 1 in float32; good in absolute terms of erfc
+# erfc(x)^(1/4) for 1.1 <= x <= ERF_ONE, where erf rounds to 1 in float32; accurate in the absolute error of erfc
 ERF_ONE = 4.0
 ROOT_ERFC_F32 = (1.0051876306533813, -0.30754977464675903, -0.06549227237701416, -0.04859764873981476,
                  0.06511437892913818, -0.02189643308520317, 0.003179963445290923, -0.0001756046840455383)
@@ -81,7 +81,7 @@ def erf(x: Expr) -> Expr:
     """Error function."""
     a = abs(x)
     if is_single(x):
-        # Chains of few operations, not trees: the processor works on several vectors at once.
+        # Horner chains of few operations, not trees: the processor works on several vectors at once.
         root = horner(a.at_most(ERF_ONE), ROOT_ERFC_F32)
         square = root * root
         return where(a < 1.1, _near_zero(x), (-square).fma(square, 1.0).with_sign_of(x))
@@ -89,7 +89,7 @@ def erf(x: Expr) -> Expr:
 
 
 def erfc_ratio(a: Expr) -> Expr:
-    """erfc(a) e^(a^2) for a between 1/2 and where erfc vanishes."""
+    """erfc(a) e^(a^2) for a from 1/2 to where erfc underflows."""
     center = ERFC_CENTER_F32 if is_single(a) else ERFC_CENTER_F64
     t = (a - center) / (a + center)
     return polynomial(t, ERFC_F32 if is_single(a) else ERFC_F64) / a.fma(2.0, 1.0)
@@ -107,7 +107,7 @@ def _tail(a: Expr) -> Expr:
     lost = a.fma(a, -square)
     g = erfc_ratio(a)
     p, bits = exp_parts(-square)
-    # The power of two comes last: it may make the result denormal.
+    # Multiply by the power of two last, because it may make the result denormal.
     return scaled(p * (-lost).fma(g, g), bits)
 
 
@@ -120,7 +120,7 @@ def erfc(x: Expr) -> Expr:
 
 
 def erf_inv_over_x(w: Expr) -> Expr:
-    """erf_inv(x) / x for w = -log(1 - x^2), as far as x is no 1."""
+    """erf_inv(x) / x for w = -log(1 - x^2), while x does not round to 1."""
     root = w.sqrt()
     if is_single(w):
         return where(w < 5.0, polynomial(w - 2.5, ERF_INV_F32_LOW), polynomial(root - 3.25, ERF_INV_F32_HIGH))

@@ -1,4 +1,4 @@
-"""threefry2x32: the counter-based generator behind random numbers (Salmon et al., SC 2011), 20 rounds."""
+"""Rule of threefry2x32: the counter-based random number generator (Salmon et al., SC 2011), 20 rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARITY = 0x1BD11BDA
 
 
 def threefry2x32(b: Builder, k1: Scalar, k2: Scalar, x1: Scalar, x2: Scalar) -> tuple[Scalar, Scalar]:
-    """Two words of uint32 from a key (k1, k2) and a counter (x1, x2): the one rule with two results."""
+    """Two uint32 words from a key (k1, k2) and a counter (x1, x2). The only rule with two results."""
     keys = (k1, k2, b.xor(b.xor(k1, k2), b.const(PARITY, UINT32)))
     x, y = b.add(x1, keys[0]), b.add(x2, keys[1])
     for group in range(5):

@@ -1,10 +1,10 @@
-"""sin cos tan.
+"""Rules of sin, cos, tan.
 
-x = k pi/2 + r, |r| <= pi/4, with pi/2 in three parts and exact fused multiply-adds: good to 1 ulp while k
-keeps few enough bits (|x| < 2e5 in float32, 1e9 in float64). Beyond that, lanes go through the C library:
-a helper function, inlined, whose branch is never taken by ordinary data.
+x = k pi/2 + r, |r| <= pi/4, with pi/2 in three parts and exact fused multiply-adds. This is accurate to 1 ulp while k
+has few enough bits (|x| < 2e5 in float32, 1e9 in float64). Lanes beyond that call the C library, in an inlined helper
+function whose branch is not taken for ordinary data.
 
-Largest errors measured (in ulp): sin and cos 1.6, tan 2.2, in float32 and float64.
+Measured maximum errors (in ulp): sin and cos 1.6, tan 2.2, in float32 and float64.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def cosine(r: Expr) -> Expr:
 
 
 def _flip(y: Expr, quarter: Expr) -> Expr:
-    """y with its sign changed where bit 1 of `quarter` is set."""
+    """y with its sign changed if bit 1 of `quarter` is set."""
     top = 30 if is_single(y) else 62
     return (y.bits() ^ ((quarter & 2) << top)).as_float()
 
@@ -89,7 +89,7 @@ def tan(x: Expr) -> Expr:
     """Tangent; NaN for infinities."""
     quarter, r, rest = _reduced_twice(x)
     z = r * r
-    # Sine and cosine to little more than half an ulp each, for their quotient.
+    # Compute sine and cosine with errors of little more than half an ulp each, for the quotient.
     s = r + (r * z).fma(polynomial(z, SIN_F32 if is_single(x) else SIN_F64), rest)
     half = z * 0.5
     near = 1.0 - half

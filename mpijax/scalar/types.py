@@ -1,9 +1,9 @@
-"""What a dtype is to LLVM: its compute type, its storage type, its constants.
+"""Maps dtypes to LLVM: compute type, storage type, constants.
 
-A value lives in one of few compute types: `i1` (bool), `i8..i64`, `float`, `double`. The narrow integers are computed
-in `i1`, `i2` and `i4` and stored in the low bits of a byte. The narrow floats (float16, bfloat16, those of 4 to 8 bits)
-are computed in `float` and rounded to their own precision after every operation, so that a fused expression equals the
-same operations done one by one. A complex value is a pair of reals.
+Values have one of a few compute types: `i1` (bool), `i8..i64`, `float`, `double`. Narrow integers are computed as `i1`,
+`i2` and `i4`, and stored in the low bits of a byte. Narrow floats (float16, bfloat16, those of 4 to 8 bits) are
+computed as `float` and rounded to their own precision after every operation, so that a fused expression equals the same
+operations done one by one. A complex value is a pair of reals.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 @dataclass(frozen=True)
 class TypeInfo:
-    """LLVM's view of a dtype.
+    """The LLVM types of a dtype.
 
     kind: 'b' bool, 'i' signed, 'u' unsigned, 'f' float/double, 'n' narrow float (computed in float),
     'c' complex. bits: width of the element (of one part for complex). compute, storage: LLVM types
-    of one lane (of one part for complex). part: dtype of the real part for complex, of the value else.
+    of one lane (of one part for complex). part: dtype of the real part for complex, else the dtype itself.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class TypeInfo:
 
 @cache
 def info(dtype: np.dtype) -> TypeInfo:
-    """TypeInfo of a dtype; TypeError where the scalar layer has no such type."""
+    """TypeInfo of a dtype; TypeError if the scalar layer does not support it."""
     dtype = np.dtype(dtype)
     bits = dtype.itemsize * 8
     if dtype == BOOL:
@@ -76,7 +76,7 @@ def info(dtype: np.dtype) -> TypeInfo:
 
 
 class Scalar:
-    """A value in W lanes: `ir` is the operand text of its (real part's) value, `imag` a Scalar or None."""
+    """A value in W lanes: `ir` is the operand text of its (real) value, `imag` is a Scalar or None."""
 
     __slots__ = ("dtype", "ir", "imag")
 
@@ -90,12 +90,12 @@ class Scalar:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the text is a literal rather than the name of a computed value."""
+        """Whether the text is a literal and not the name of a computed value."""
         return not self.ir.startswith("%") and (self.imag is None or self.imag.is_constant)
 
     @property
     def constant(self) -> float | None:
-        """The value of a real floating point literal, the same in all lanes; None for anything else."""
+        """The value of a real floating-point literal that is the same in all lanes; None for anything else."""
         text = self.ir.rsplit(" ", 1)[-1].rstrip(")")
         if not text.startswith("0x") or self.imag is not None:
             return None
@@ -117,7 +117,7 @@ def float_text(value: float, single: bool) -> str:
 
 
 def literal(value, dtype: np.dtype) -> str:
-    """Text of one real constant in the compute type of `dtype` (complex: give the parts' dtype)."""
+    """Text of one real constant in the compute type of `dtype` (for complex numbers, pass the dtype of the parts)."""
     i = info(dtype)
     if i.kind == "b":
         return "true" if value else "false"

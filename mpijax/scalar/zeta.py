@@ -1,8 +1,8 @@
-"""zeta polygamma: Hurwitz' zeta function and the derivatives of digamma that it is.
+"""Rules of zeta and polygamma: Hurwitz' zeta function, and the derivatives of digamma, which are zeta functions.
 
-By the formula of Euler and Maclaurin (DLMF 25.11.7): the first terms of the sum one by one, the others as their
-integral with corrections by Bernoulli numbers. float32 is computed in float64 and rounded once. float64: 1e-15
-relative, of polygamma 1e-14.
+Uses the Euler-Maclaurin formula (DLMF 25.11.7): the first terms of the sum one by one, the others as their integral
+with Bernoulli number corrections. float32 is computed in float64 and rounded once. float64: relative error 1e-15 for
+zeta, 1e-14 for polygamma.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpijax.scalar.iteration import iterate
 from mpijax.scalar.power import power_of_floats
 
 TERMS = 9
-MOST_TERMS = 10_000  # of arguments below 0
+MOST_TERMS = 10_000  # for q below 0
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 CORRECTIONS = [b / math.factorial(2 * k) for k, b in enumerate(_BERNOULLI, 1)]
 
@@ -42,7 +42,7 @@ def _zeta_of_positive(x: Expr, q: Expr) -> Expr:
 
 
 def _terms_below_zero(x: Expr, q: Expr) -> Expr:
-    """The same for q < 0 that is no integer, where x is one: with the terms up to 0."""
+    """The sum for a non-integer q < 0 and an integer x: includes the terms up to 0."""
 
     def step(total: Expr, q: Expr, x: Expr) -> tuple[list[Expr], Expr]:
         q_next = q + 1.0
@@ -53,7 +53,7 @@ def _terms_below_zero(x: Expr, q: Expr) -> Expr:
 
 
 def _zeta(x: Expr, q: Expr) -> Expr:
-    """With the poles: at x = 1, and at q = 0, -1, ... where all powers are even."""
+    """zeta with its poles: at x = 1, and at q = 0, -1, ... if all powers are even."""
     value = rarely("zeta", ~(q > 0.0), _zeta_of_positive(x, q), _terms_below_zero, x, q)
     pole, whole, half = q.floor().eq(q) & (q <= 0.0), x.floor().eq(x), x * 0.5
     even = half.floor().eq(half)

@@ -1,4 +1,4 @@
-"""The transformations, by the names users know."""
+"""Exports the transformations by their public names, and defines `make_jaxpr` and `eval_shape`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def make_jaxpr(
     axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the Jaxpr of `fun` for its arguments; nothing is computed.
+    """A function that returns the Jaxpr of `fun` for its arguments, without computing anything.
 
-    Programs have no mutable array references: their values are arguments, and what is written follows the results.
+    The Jaxpr contains no mutable array references. It takes their values as arguments, and returns written values last.
 
     Args:
       fun: a function of pytrees of arrays.
-      static_argnums: positional arguments to take as Python values.
+      static_argnums: positional arguments that are passed as Python values.
       axis_env: named axes in scope, as pairs of name and size.
       return_shape: also return the result's structure, with `ShapeDtypeStruct`s as leaves.
 
@@ -77,7 +77,7 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable, *args, **kwargs):
-    """The result's structure with `ShapeDtypeStruct`s as leaves; nothing is computed.
+    """The structure of the result, with `ShapeDtypeStruct`s as leaves, without computing anything.
 
     >>> mpijax.eval_shape(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)

@@ -1,4 +1,4 @@
-"""Gradients as users call them: `grad`, `value_and_grad`, `fwd_and_bwd`."""
+"""Defines the gradient functions of the public API: `grad`, `value_and_grad`, `fwd_and_bwd`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_argnums(argnums: Any) -> int | tuple[int, ...]:
 
 
 def selected_arguments(fun: Callable, argnums: int | tuple[int, ...], args, kwargs, what: str):
-    """`fun` as a function of the arguments in `argnums` alone, and these."""
+    """`fun` as a function of the arguments in `argnums` only, and these arguments."""
     which = normalize_argnums(argnums, len(args), what)
     chosen = tuple(args[i] for i in which)
     leaves = tree.tree_leaves(chosen)
@@ -46,7 +46,7 @@ def selected_arguments(fun: Callable, argnums: int | tuple[int, ...], args, kwar
 
 
 def check_reverse_input(what: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
-    """Raise TypeError for an argument by which reverse mode does not differentiate."""
+    """Raise TypeError for an argument that reverse mode cannot differentiate with respect to."""
     dtype = typeof(x).dtype
     if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError(f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}.")
@@ -58,7 +58,7 @@ def check_reverse_input(what: str, x: Any, holomorphic: bool, allow_int: bool) -
 
 
 def check_real_output(what: str, x: Any, holomorphic: bool) -> None:
-    """Raise TypeError for a result of a dtype that has no derivative of the kind asked for."""
+    """Raise TypeError for a result whose dtype does not have the requested kind of derivative."""
     dtype = typeof(x).dtype
     if dtypes.issubdtype(dtype, dtypes.extended):
         raise TypeError(f"{what} with output element type {dtype.name}")
@@ -102,7 +102,7 @@ def value_and_grad(
 
     Args:
       fun: returns a scalar, or `(scalar, aux)` with `has_aux`.
-      argnums: which positional arguments to differentiate with respect to; a tuple gives a tuple of
+      argnums: positional arguments to differentiate with respect to; a tuple gives a tuple of
         gradients.
       holomorphic: differentiate a complex function of complex arguments.
       allow_int: accept integer arguments; their gradients have dtype float0.
@@ -165,9 +165,9 @@ def grad(
 def fwd_and_bwd(
     fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
 ) -> tuple[Callable, Callable]:
-    """The forward and the backward pass of `fun` as two functions, compiled once each.
+    """The forward and the backward pass of `fun` as two functions, each compiled once.
 
-    `fwd(*args)` returns `(out, residuals)`, or `(out, residuals, aux)` with `has_aux`; `bwd(residuals, ct)` the
+    `fwd(*args)` returns `(out, residuals)`, or `(out, residuals, aux)` with `has_aux`. `bwd(residuals, ct)` returns the
     cotangents of the arguments in `argnums`.
 
     >>> fwd, bwd = mpijax.fwd_and_bwd(jnp.dot, argnums=(0, 1))

@@ -1,4 +1,4 @@
-"""Vectorization: every operation on one example becomes an operation on all of them."""
+"""Vectorization: turns every operation on one example into an operation on a batch of examples."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from mpijax.transforms.zeros import zeros
 
 @dataclass(frozen=True)
 class AxisData:
-    """The axis being vectorized over: its name (None if unnamed) and size.
+    """The batch axis: its name (None if unnamed) and size.
 
-    spmd: mesh axes that the examples are split over wherever a layout is said inside. split: how their types say that
-    the axis is split over Explicit mesh axes, if it is.
+    spmd: mesh axes that the batch axis is split over wherever the function specifies a sharding. split: the split of
+    the batch axis over Explicit mesh axes in the types of batches, if it is split.
     """
 
     name: Any
@@ -37,11 +37,11 @@ class AxisData:
 
     @property
     def along(self) -> tuple[Any, ...]:
-        """The mesh axes that the examples are split over."""
+        """The mesh axes that the batch axis is split over."""
         return self.spmd or (() if self.split is None else self.split.axes[0])
 
     def of_batch(self, layout: Any, dim: int | None) -> Any:
-        """The layout over Explicit mesh axes of a batch along axis `dim`, of which `layout` (or None) is an example's.
+        """The sharding over Explicit mesh axes of a batch along axis `dim`, from that of one example (or None).
         """
         if layout is None or dim is None:
             return layout
@@ -52,13 +52,13 @@ class AxisData:
         return layout.update(spec=layout.spec.update(parts))
 
     def in_context(self) -> AxisData:
-        """This axis, of which types say nothing over mesh axes that are of type Auto in context."""
+        """This axis, with only those mesh axes in its split that have type Explicit in context."""
         split = in_context(self.split)
         return self if split is self.split else replace(self, split=split)
 
 
 class BatchTracer(Tracer):
-    """One example of a batch: `batched` has the examples along axis `dim`."""
+    """One example of a batch: `batched` is the batch, with the examples along axis `dim`."""
 
     __slots__ = ("batched", "dim", "_aval")
     _trace: BatchTrace
@@ -74,7 +74,7 @@ class BatchTracer(Tracer):
     def _origin_msg(self) -> str:
         return "" if not isinstance(self.batched, Tracer) else self.batched._origin_msg()
 
-    def __repr__(self) -> str:  # by another name, as in JAX
+    def __repr__(self) -> str:  # prints JAX's class name
         whole = typeof(self.batched).str_short(short_dtypes=False)
         return f"VmapTracer(aval={self._aval.str_short(short_dtypes=False)}, batched={whole})"
 
@@ -84,8 +84,8 @@ class BatchTracer(Tracer):
 class BatchTrace(Trace):
     """Runs every operation on whole batches.
 
-    `tag` is the `vmap` that it belongs to: a rule given by the user runs in a trace of its own, and may close over
-    examples of the trace in which it was made.
+    `tag` identifies the `vmap` of the trace. A user's rule runs in a new trace with the same tag, and may close over
+    examples of the trace that existed when the rule was created.
     """
 
     __slots__ = ("axis", "tag")
@@ -123,7 +123,7 @@ class BatchTrace(Trace):
         return self.wrap(out, dim)
 
     def _names_axis(self, params) -> bool:
-        """Whether a communication over the axis being vectorized is meant."""
+        """Whether a collective communicates over the batch axis."""
         if self.axis.name is None:
             return False
         name = self.axis.name
@@ -151,7 +151,7 @@ class BatchTrace(Trace):
 
 
 def batch_flat(fun: Callable, axis: AxisData, args: Sequence[Any], dims: Sequence[int | None], tag: object = None):
-    """Run `fun` of flat arguments on batches; the results and their batch dimensions (None: not batched)."""
+    """Run `fun` of flat arguments on batches. Returns the results and their batch axes (None: not batched)."""
     parent = state.trace
     trace = BatchTrace(parent, axis, tag)
     wrapped = [trace.wrap(x, d) for x, d in zip(args, dims, strict=True)]
@@ -185,9 +185,9 @@ def move_dim(x: Any, source: int, target: int) -> Any:
 
 
 def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = False) -> Any:
-    """Repeat `x` along a new axis at position `target`. along: how that axis is split over mesh axes, if it is.
+    """Repeat `x` along a new axis at position `target`. along: the split of the new axis over mesh axes, if any.
 
-    by_numpy: whether the axes that are kept print as NumPy's integers, as some of JAX's rules make them.
+    by_numpy: whether the kept axes print as NumPy integers, as in some of JAX's rules.
     """
     wanted = typeof(x).with_axis(target, size, along)
     if wanted.dtype == dtypes.float0:
@@ -199,9 +199,9 @@ def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by
 
 
 def same_for_all(x: Any) -> Any:
-    """A value that does not differ between the examples of the current `vmap`, as one example.
+    """A value that is equal for all examples of the current `vmap`, as one example.
 
-    What other ranks sent is a batch even if nothing differs on this rank. Of no examples at all it is zeros.
+    Data from other ranks is batched even if all examples on this rank are equal. With no examples the result is zeros.
     """
     trace = state.trace
     if not isinstance(trace, BatchTrace):
@@ -223,7 +223,7 @@ def same_for_all(x: Any) -> Any:
 
 
 def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = False) -> Any:
-    """`x` with its batch axis at `target`, made by repetition if it has none; `by_numpy` as for `broadcast_dim`."""
+    """`x` with its batch axis at `target`; repeats `x` if it has none. `by_numpy` as for `broadcast_dim`."""
     return broadcast_dim(x, axis.size, target, axis.split, by_numpy) if dim is None else move_dim(x, dim, target)
 
 
@@ -231,8 +231,8 @@ def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: boo
 def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...], force: bool | tuple[bool, ...]):
     """A Jaxpr over batches, batch axes first.
 
-    `force` says which results to return batched even when no example differs (True: all).
-    Returns the Jaxpr and which of its results are batched.
+    `force` says which results to return batched even if they do not depend on the example (True: all).
+    Returns the Jaxpr and a flag for each result: whether it is batched.
     """
     out_batched: list[bool] = []
 
@@ -251,7 +251,7 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
 def batch_jaxpr_in_place(
     closed: ClosedJaxpr, axis: AxisData, in_dims: tuple[int | None, ...]
 ) -> tuple[ClosedJaxpr, list[int | None]]:
-    """A Jaxpr over batches whose axes are at `in_dims`, and where its results have theirs: nothing is moved."""
+    """A Jaxpr over batches with batch axes at `in_dims`, and the batch axes of its results. No axis is moved."""
     out_dims: list[int | None] = []
 
     def fun(*args):
@@ -266,9 +266,9 @@ def batch_jaxpr_in_place(
 def batch_jaxpr_axes(
     closed: ClosedJaxpr, axis: AxisData, in_dims: tuple[int | None, ...], out_dims: tuple[int | None, ...]
 ) -> ClosedJaxpr:
-    """A Jaxpr over batches, with batch axes where `in_dims` and `out_dims` say.
+    """A Jaxpr over batches with batch axes at `in_dims` and `out_dims`.
 
-    None means no batch axis; a result without one must not differ between examples.
+    None means no batch axis. A result without one must be equal for all examples.
     """
 
     def fun(*args):
@@ -280,7 +280,7 @@ def batch_jaxpr_axes(
 
 
 def _with_axes(closed: ClosedJaxpr, axis: AxisData, dims: Sequence[int | None]) -> list[ShapedArray]:
-    """The types of a Jaxpr's arguments, those of batches with one more axis."""
+    """The types of a Jaxpr's arguments; batched arguments have one more axis."""
     return [
         a if d is None else a.with_axis(d, axis.size, axis.split)
         for a, d in zip(closed.in_avals, dims, strict=True)

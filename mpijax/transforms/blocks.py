@@ -1,4 +1,4 @@
-"""Arrays as stacks of shards: cut into blocks along mesh axes, the stacking axes first, and put together again."""
+"""Converts whole arrays to stacks of shards, with the mesh axes as leading axes, and back."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Split = tuple[tuple[Any, ...], ...]
 
 
 class Blocks:
-    """Blocks over mesh axes, given as pairs of name and size in the order of the mesh.
+    """Blocks over mesh axes, which are given as pairs of name and size in the order of the mesh.
 
-    A split says for each array axis the mesh axes that it is divided over.
+    A split gives for each array axis the mesh axes that divide it.
     """
 
     def __init__(self, axes: Iterable[tuple[Any, int]]):
         self.sizes = dict(axes)
 
     def named(self, split: Split) -> tuple:
-        """The axes of the mesh in a split, in the mesh's order."""
+        """The mesh axes in a split, in the order of the mesh."""
         used = {a for names in split for a in names}
         return tuple(n for n in self.sizes if n in used)
 
@@ -43,9 +43,9 @@ class Blocks:
         return self._transposed(self._reshaped(x, shape), [*(places[n] for n in names), *inner])
 
     def together(self, x: Any, names: tuple, split: Split) -> Any:
-        """The whole of which `x` has the shards, differing along `names`.
+        """The whole array with the shards `x`, which are stacked along `names`.
 
-        A result that is said to be the same along an axis is what the first device has.
+        If `split` does not use one of the stacked axes, the result is the shard of the first device along it.
         """
         wanted = [a for axes in split for a in axes]
         x, names = self._first(x, names, set(wanted))
@@ -62,7 +62,7 @@ class Blocks:
         return typeof(x).shape
 
     def apply(self, name: str, x: Any, to: tuple[int, ...], params: dict[str, Any]) -> Any:
-        """A structural operation with a result of shape `to`."""
+        """Apply a structural operation whose result has shape `to`."""
         return registry[name].bind(x, **params)
 
     def _first(self, x: Any, names: tuple, kept: set) -> tuple[Any, tuple]:

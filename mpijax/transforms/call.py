@@ -1,4 +1,4 @@
-"""`jit` as a primitive: a call of a Jaxpr, and its rules."""
+"""Defines the primitive `jit`, a call of a Jaxpr, with its rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _reference(*args, jaxpr: ClosedJaxpr, **_):
 
 
 def _without_donation(params: dict[str, Any], jaxpr: ClosedJaxpr) -> dict[str, Any]:
-    """Parameters for a call of another Jaxpr with the same name; donation does not carry over."""
+    """Parameters for calling another Jaxpr under the same name, without donation."""
     return {**params, "jaxpr": jaxpr, "donated_invars": (False,) * len(jaxpr.in_avals)}
 
 
@@ -82,16 +82,16 @@ def _batch(axis, args, dims, **params):
 
 @memo_on_jaxpr
 def _pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]] | None:
-    """`pruned_call`; None for nothing to remove, because what is remembered must not hold the Jaxpr itself."""
+    """Like `pruned_call`, but None if there is nothing to remove: the cached result must not reference its own key."""
     jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
     return None if jaxpr is closed.jaxpr else (ClosedJaxpr(jaxpr, consts), used_inputs)
 
 
 def pruned_call(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
-    """A called Jaxpr without what only unused results need, and which arguments it still reads.
+    """A called Jaxpr without equations that only unused results need, and a flag for each argument: whether it is read.
 
-    One with nothing to remove is returned itself: so a program of nested calls is looked through once, and not once
-    for each call around it.
+    If there is nothing to remove, returns the same Jaxpr. So nested calls are searched once, and not once for each
+    enclosing call.
     """
     return _pruned(closed, used) or (closed, [True] * len(closed.jaxpr.invars))
 
@@ -128,13 +128,13 @@ def _pretty(eqn: Eqn, names):
 
 
 class _Jit(Primitive):
-    """A call marked `inline` is written into a Jaxpr as its operations."""
+    """The call primitive. A recorder inlines a call whose parameter `inline` is set."""
 
     def bind(self, *args, **params):
         if params["inline"] and state.trace.records(args):
             closed = params["jaxpr"]
             outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
-            # A result may be a number that the Jaxpr holds.
+            # A result may be a literal of the Jaxpr.
             recorder = state.trace.recorder()
             return [x if recorder is None or isinstance(x, Tracer) else recorder.lift(x) for x in outs]
         return super().bind(*args, **params)
@@ -160,7 +160,7 @@ jit_p.impl = lambda *args, **params: provided.run_call(*args, **params)
 
 
 def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
-    """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
+    """Bind `jit` to flat arguments. The caller has already turned constants that are tracers into leading arguments."""
     return jit_p.bind(
         *args,
         jaxpr=closed,
@@ -172,7 +172,7 @@ def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, ke
 
 
 def hoist_tracers(jaxpr: Jaxpr, consts, is_tracer) -> tuple[ClosedJaxpr, list[Any]]:
-    """Turn constants that are tracers, or mutable array references, into leading arguments; returns those too."""
+    """Turn constants that are tracers or mutable array references into leading arguments. Returns their values too."""
     traced = [type(c) is Ref or is_tracer(c) for c in consts]
     moved = [c for c, t in zip(consts, traced, strict=True) if t]
     if not moved:

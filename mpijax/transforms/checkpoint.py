@@ -1,4 +1,4 @@
-"""`checkpoint`: a function that keeps no intermediate values for its derivative, but computes them again."""
+"""Defines `checkpoint`: a function whose derivative recomputes intermediate values instead of keeping them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mpijax.transforms.ref_state import (
 )
 from mpijax.transforms.remat import remat_p
 
-# Traced programs, per function, so that uses of one function share them.
+# Traced programs for each function, shared by all uses of the function.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 _NOT_GIVEN: Any = object()
@@ -40,19 +40,19 @@ def checkpoint(
     static_argnames: str | Iterable[str] = (),
     concrete: Any = _NOT_GIVEN,
 ) -> Callable:
-    """A function that is differentiated without keeping its intermediate values: they are computed again.
+    """A function whose derivative recomputes intermediate values instead of keeping them.
 
-    Memory is traded for time: `grad` keeps the arguments of the call alone (and what the policy says), and the
-    backward pass evaluates the function once more. Values and derivatives are the same. Communication in the
-    function that the derivative needs happens again too, on all ranks alike.
+    This trades time for memory: `grad` keeps only the arguments of the call (and what the policy allows), and the
+    backward pass evaluates the function again. Values and derivatives do not change. Communication that the derivative
+    needs is also repeated, on all ranks.
 
     Args:
       fun: a function of pytrees of arrays.
-      prevent_cse: keep the compiler from using the values of the first evaluation in place of the second; also a
-        sequence, for each argument. Inside the body of a `scan` nothing is to be prevented.
-      policy: which values may be kept all the same, one of `checkpoint_policies`: called with a primitive, the
-        types of its operands and its parameters, it returns a bool.
-      static_argnums, static_argnames: arguments that are Python values known while tracing.
+      prevent_cse: prevent the compiler from reusing values of the first evaluation in the second; also a sequence with
+        a flag for each argument. Not needed inside the body of a `scan`.
+      policy: which values may be kept nevertheless, one of `checkpoint_policies`. It is called with a primitive, the
+        types of its operands and its parameters, and returns a bool.
+      static_argnums, static_argnames: arguments that are Python values known during tracing.
 
     Raises:
       TypeError: for an argument that is not an array, or `static_argnums` that are not ints.
@@ -75,7 +75,7 @@ def checkpoint(
         raise TypeError(f"prevent_cse must be a bool or a sequence of bools, got {cse!r} of type {type(cse)}.")
 
     def again_of(explicit: Callable) -> Callable:
-        """A function of the values of mutable array references under the same options."""
+        """Applies the same options to a function that takes the values of mutable array references."""
         return checkpoint(
             explicit, prevent_cse=bool(cse), policy=policy, static_argnums=nums, static_argnames=names
         )
@@ -150,13 +150,13 @@ def _static_positions(nums: Any, count: int) -> frozenset[int]:
 
 
 def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxpr, list[Any], Any, list]:
-    """The Jaxpr, which takes the values closed over first, these, the result's structure, and the refs written to."""
+    """The Jaxpr, the closed-over values that it takes first, the structure of the result, and the written refs."""
     fixed = tuple((i, args[i]) for i in sorted(static)) + tuple((k, kwargs[k]) for k in names if k in kwargs)
     key = (in_tree, avals, fixed, len(args), *scope_key())
     try:
         known = _traced.setdefault(fun, {})
         found = known.get(key)
-    except TypeError:  # a function without weak references, or a static argument without a hash
+    except TypeError:  # the function has no weak references, or a static argument is not hashable
         known, found = None, None
     if found is None:
         written: list[Any] = []
@@ -176,7 +176,7 @@ def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxp
 
 
 def _of_dynamic(fun: Callable, fixed: dict[Any, Any], count: int) -> Callable:
-    """`fun` as a function of the arguments that are arrays."""
+    """`fun` as a function of its array arguments."""
     named = {k: v for k, v in fixed.items() if isinstance(k, str)}
 
     def call(*dynamic, **kwargs):
@@ -187,7 +187,7 @@ def _of_dynamic(fun: Callable, fixed: dict[Any, Any], count: int) -> Callable:
 
 
 def _point_to_static_arguments(error: ConcretizationTypeError) -> None:
-    """Add to an error of `checkpoint`'s own tracing what to do about it."""
+    """Add a hint about static arguments to an error from `checkpoint`'s own tracing."""
     message = str(error)
     if "for checkpoint" in message:
         hint = "If it is an argument that Python decides by, name it in checkpoint's static_argnums."

@@ -1,4 +1,4 @@
-"""Options of JAX's compiler: accepted by name, and without effect, for XLA has no part in this."""
+"""Accepts the names of XLA's compiler options. They have no effect, because mpijax does not use XLA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = {
 
 
 def check_compiler_options(names: Iterable[str] | None) -> None:
-    """Raise JaxRuntimeError for a name that is none of an option of XLA's, which a misspelt one is."""
+    """Raise JaxRuntimeError for a name that is not an XLA option, such as a misspelt one."""
     for name in names or ():
         if name not in _NAMES and not name.startswith("xla_"):
             raise JaxRuntimeError(

@@ -1,8 +1,8 @@
-"""What `custom_jvp` and `custom_vjp` share: functions that stay whole until a trace meets them.
+"""Shared parts of `custom_jvp` and `custom_vjp`: functions that remain single calls until a trace processes them.
 
-A call of such a function is one object, with the flat function and its rule. A trace that runs operations runs
-the function, one that differentiates runs the rule, one that vectorizes makes a call of both over batches, and one
-that records writes an equation which makes the same call when it is evaluated again.
+A call of such a function is one object, with the flat function and its rule. A trace that runs operations runs the
+function. A trace that differentiates runs the rule. A trace that vectorizes makes a call of both over batches. A trace
+that records writes an equation; evaluating the equation makes the call again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mpijax.transforms.zeros import Zero
 
 
 class CustomFunction:
-    """A decorated function: how it takes its arguments.
+    """A decorated function, and how it handles its arguments.
 
     Args:
       fun: the function.
@@ -42,7 +42,7 @@ class CustomFunction:
 
     kind: str
     __call__: Callable[..., Any]
-    # Annotations name the type of the result: custom_jvp[jax.Array].
+    # For annotations with the result type: custom_jvp[jax.Array].
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
@@ -55,7 +55,7 @@ class CustomFunction:
         return self if instance is None else partial(self, instance)
 
     def __getattr__(self, name: str):
-        # A decorated function that is decorated again defines its other rules through the outer one.
+        # For a function that is decorated twice: the other rules are defined through the outer decorator.
         if name.startswith("def"):
             return getattr(self.fun, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -64,9 +64,9 @@ class CustomFunction:
         return positional_arguments(self.kind, self.fun, args, kwargs)
 
     def _split(self, fun: Callable, args: Sequence[Any]) -> tuple[Callable, tuple, list]:
-        """`fun` of the differentiated arguments alone, those arguments, and the others."""
+        """`fun` as a function of the differentiated arguments only, these arguments, and the other arguments."""
         fixed = {i: args[i] for i in self.nondiff_argnums if i < len(args)}
-        count = len(args)  # not the arguments: rules live as long as the programs that hold them
+        count = len(args)  # the closure must not hold `args`: rules live as long as their programs
 
         def call(*dynamic):
             rest = iter(dynamic)
@@ -76,8 +76,8 @@ class CustomFunction:
 
 
 def positional_arguments(kind: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, defaults included; raises TypeError for what has no position."""
-    # What a functools.partial binds by keyword has a place in its signature, but none in a call.
+    """All arguments by position, defaults included; raises TypeError for an argument without a position."""
+    # functools.partial shows keyword arguments in its signature, but they cannot be passed by position.
     opaque = isinstance(fun, partial)
     try:
         bound = inspect.signature((lambda *args, **kwargs: None) if opaque else fun).bind(*args, **kwargs)
@@ -99,7 +99,7 @@ def positional_arguments(kind: str, fun: Callable, args: Sequence[Any], kwargs: 
 
 
 class ResultTypes:
-    """Structure and types of what a function returns, and of what its rule says it returns."""
+    """Structure and types of the result of a function, and of the primal result of its rule."""
 
     __slots__ = ("of_fun", "of_rule")
 
@@ -109,11 +109,11 @@ class ResultTypes:
 
     @property
     def structure(self):
-        """The structure of the result, whichever of the two has run."""
+        """The structure of the result, from the function or the rule, whichever has run."""
         return (self.of_fun or self.of_rule)[0]  # type: ignore[index]
 
     def recorded(self, flat: FlatFun) -> Callable[..., list[Any]]:
-        """The flat function, noting what it returns."""
+        """The flat function; running it records its result type."""
 
         def fun(*leaves):
             outs = flat(*leaves)
@@ -128,7 +128,7 @@ class ResultTypes:
         return fun
 
     def check_rule(self, found_tree, found: list[ShapedArray], words: RuleWords, rule: str, name: str) -> None:
-        """Note what the rule `rule` returns; raises TypeError if the function `name` has returned something else."""
+        """Record the result type of the rule `rule`. Raises TypeError if the function `name` returned another type."""
         self.of_rule = found_tree, found
         if self.of_fun is None:
             return
@@ -151,7 +151,7 @@ class ResultTypes:
 
 @dataclass(frozen=True)
 class RuleWords:
-    """How error messages speak of a kind of rule; `equal` says what its first result is, and closes the parenthesis."""
+    """Words for error messages about a kind of rule. `equal` describes its first result and closes the parenthesis."""
 
     decorator: str
     rule: str
@@ -171,7 +171,7 @@ def _types_text(structure, avals: Sequence[ShapedArray]) -> str:
 
 
 class CustomCall:
-    """One application of a custom function: the flat function, its rule, and the ways in which traces use them."""
+    """One call of a custom function: the flat function, its rule, and methods for each kind of trace."""
 
     primitive: Primitive
 
@@ -185,15 +185,15 @@ class CustomCall:
         return state.trace.process_custom_call(self, args)
 
     def differentiate(self, primals, tangents) -> tuple[list[Any], list[Any]]:
-        """Results and tangents by the user's rule, in the current trace."""
+        """Results and tangents from the user's rule, in the current trace."""
         raise NotImplementedError
 
     def batched(self, trace, dims: Sequence[int | None], axes: BatchAxes) -> CustomCall:
-        """The same call over batches, which leaves in `axes` where its results have theirs."""
+        """The same call over batches. `axes` receives the batch axes of its results."""
         raise NotImplementedError
 
     def params(self, closed: ClosedJaxpr, hoisted: int) -> dict[str, Any]:
-        """Parameters of an equation; the first `hoisted` arguments are what the function closes over."""
+        """Parameters of an equation. The first `hoisted` arguments are values that the function closes over."""
         raise NotImplementedError
 
     def bind_batched(self, trace, args, dims):
@@ -202,7 +202,7 @@ class CustomCall:
         return outs, list(axes.of_results)
 
     def stage(self, trace, args) -> list[Any]:
-        """Record the application as an equation that holds the traced function."""
+        """Record the call as an equation that contains the traced function."""
         jaxpr, consts = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.debug)
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
         moved = values_of(moved)
@@ -212,7 +212,7 @@ class CustomCall:
 
 
 class BatchAxes:
-    """Where the results of a vectorized call have their batch axes: the function's, if it has run, or the rule's."""
+    """The batch axes of the results of a vectorized call: those of the function if it has run, else of the rule."""
 
     def __init__(self, trace) -> None:
         self.trace = trace
@@ -226,7 +226,7 @@ class BatchAxes:
         return outs
 
     def run_rule(self, rule: Callable, values, dims):
-        """Run a rule over batches: its results and their axes. Zeros of batches are zeros of examples to it."""
+        """Run a rule over batches. Returns results and their batch axes. Zeros of batches become zeros of examples."""
         examples = [self._example(v, d) for v, d in zip(values, dims, strict=True)]
         own = [None if type(v) is Zero else d for v, d in zip(values, dims, strict=True)]
         return batch_flat(rule, self.trace.axis, examples, own, self.trace.tag)
@@ -239,14 +239,14 @@ class BatchAxes:
         return Zero(value.aval.update(shape=shape[:dim] + shape[dim + 1 :]))
 
     def settle(self, found: list[int | None]) -> list[int | None]:
-        """Axes of the results, `found` being where a rule has them; the rule moves them there."""
+        """The batch axes for the results, given the axes `found` by a rule. The rule moves its results there."""
         if self._of_fun is not None:
             return self._of_fun
         self.of_results = found
         return found
 
     def place(self, x: Any, dim: int | None, target: int | None) -> Any:
-        """A result of a rule with its batch axis at `target`."""
+        """A result of a rule, moved to have its batch axis at `target`."""
         if target is None and dim is not None:
             raise ValueError(
                 "a custom derivative rule returned a value that differs from example to example under vmap where the "
@@ -256,7 +256,7 @@ class BatchAxes:
 
 
 class Rule:
-    """A user's rule as an equation's parameter; prints as its name."""
+    """A user's rule as a parameter of an equation; prints as its name."""
 
     __slots__ = ("__name__", "call")
 
@@ -272,9 +272,9 @@ class Rule:
 
 
 class CustomPrimitive(Primitive):
-    """Binding an equation of a custom function makes a new application of it.
+    """A primitive for calls of a custom function. Binding it makes a new `CustomCall`.
 
-    `remake(fun, params)` is that application; `select(params, used)` are the parameters for some of the results.
+    `remake(fun, params)` makes the call; `select(params, used)` returns the parameters for some of the results.
     """
 
     def __init__(self, name: str, remake: Callable, select: Callable, shown: Callable):
@@ -311,7 +311,7 @@ class CustomPrimitive(Primitive):
         return [("name", eqn.params["name"]), *sorted({**shown, **self.shown(eqn.params)}.items())]
 
     def _dce(self, used: list[bool], eqn: Eqn) -> Eqn:
-        """Without the results that nobody reads; the rule may read arguments that the function does not."""
+        """Drop unused results. All arguments stay: the rule may read arguments that the function does not read."""
         closed: ClosedJaxpr = eqn.params["call_jaxpr"]
         pruned, _ = dead_code(closed.jaxpr, used)
         if pruned is closed.jaxpr:

@@ -1,4 +1,4 @@
-"""`custom_gradient`: value and gradient function in one; `closure_convert`: closed-over values as arguments."""
+"""Defines `custom_gradient` (value and gradient in one function) and `closure_convert` (hoists closed-over values)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpijax.transforms.flat import FlatFun, debug_info
 
 
 class _Program:
-    """A traced function of pytrees, but for the values of its constants, which come first."""
+    """A traced function of pytrees, without the values of its constants, which are its first arguments."""
 
     def __init__(self, jaxpr: Jaxpr, in_tree, out_tree):
         self.jaxpr = jaxpr
@@ -32,7 +32,7 @@ class _Program:
 
 
 def _trace(fun: Callable, what: str, *args) -> tuple[_Program, list[Any]]:
-    """The program of `fun` for arguments like these, and the values that it closes over."""
+    """The program of `fun` for arguments of these types, and the values that it closes over."""
     leaves, in_tree = tree.tree_flatten(args)
     flat = FlatFun(fun, tree.tree_structure((args, {})))
     jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves], debug_info(what, fun, args, {}))
@@ -40,11 +40,11 @@ def _trace(fun: Callable, what: str, *args) -> tuple[_Program, list[Any]]:
 
 
 def custom_gradient(fun: Callable) -> custom_vjp:
-    """Decorate a function that returns its value and the function of its gradient.
+    """Decorate a function that returns its value and its gradient function.
 
-    `fun(*args) -> (value, gradient)`, where `gradient(ct)` returns the cotangents of the arguments: a tuple, or the
-    cotangent itself if there is one argument. `gradient` is traced, so it may close over intermediate values, but
-    may not branch on them.
+    `fun(*args) -> (value, gradient)`. `gradient(ct)` returns the cotangents of the arguments: a tuple, or the cotangent
+    itself for one argument. `gradient` is traced: it may close over intermediate values, but Python control flow must
+    not depend on them.
 
     >>> @mpijax.custom_gradient
     ... def bounded(x):
@@ -73,10 +73,10 @@ def custom_gradient(fun: Callable) -> custom_vjp:
 
 
 def closure_convert(fun: Callable, *example_args) -> tuple[Callable, list[Any]]:
-    """`fun` with the values that it closes over as arguments, for higher-order functions with derivatives of their own.
+    """Turns the values that `fun` closes over into arguments, for higher-order functions with custom derivatives.
 
-    Returns a function of `fun`'s arguments followed by those values, and the values. Only values by which one could
-    differentiate become arguments. `fun` is traced for arguments of the types of `example_args`.
+    Returns a function of `fun`'s arguments followed by those values, and the values. Only values that may carry a
+    tangent become arguments. `fun` is traced for arguments of the types of `example_args`.
 
     >>> def scaled(w):
     ...     f, values = mpijax.closure_convert(lambda x: w * x, 1.0)
@@ -105,5 +105,5 @@ def may_be_differentiated(x: Any) -> bool:
         return False
     if isinstance(x, JitTracer):
         return x.aval.to_tangent_aval().dtype != dtypes.float0
-    # Any other tracer has a tangent, unless it is an example of a batch that has none.
+    # All other tracers carry a tangent, except an example of a batch that carries none.
     return may_be_differentiated(x.batched) if isinstance(x, BatchTracer) else True

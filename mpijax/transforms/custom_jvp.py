@@ -1,4 +1,4 @@
-"""`custom_jvp`: functions with a forward-mode derivative given by the user."""
+"""Defines `custom_jvp`: functions with a user-defined forward-mode derivative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
 
 
 class JvpCall(CustomCall):
-    """An application of a `custom_jvp` function; `rule(primals, tangents) -> (results, tangents)`, all flat."""
+    """A call of a `custom_jvp` function; `rule(primals, tangents) -> (results, tangents)`, all flat."""
 
     def __init__(self, fun, rule, name, symbolic_zeros, debug=None):
         super().__init__(fun, name, symbolic_zeros, debug)
@@ -38,7 +38,7 @@ class JvpCall(CustomCall):
 
             flat, found = axes.run_rule(both, [*primals, *tangents], [*dims, *dims])
             n = len(flat) // 2
-            # A result and its tangent share one batch axis.
+            # A result and its tangent have the same batch axis.
             joint = [d if d is not None else t for d, t in zip(found[:n], found[n:], strict=True)]
             target = axes.settle(joint)
             outs = [axes.place(o, d, t) for o, d, t in zip(flat[:n], found[:n], target, strict=True)]
@@ -81,11 +81,11 @@ custom_jvp_call_p = CustomPrimitive(
 
 
 class custom_jvp(CustomFunction):
-    """Decorate a function to give its derivative by `defjvp` or `defjvps`.
+    """Decorate a function to define its derivative with `defjvp` or `defjvps`.
 
     Args:
       fun: the function.
-      nondiff_argnums, nondiff_argnames: arguments that are not differentiated; they come first in the rule.
+      nondiff_argnums, nondiff_argnames: arguments that are not differentiated; the rule takes them first.
 
     >>> @mpijax.custom_jvp
     ... def f(x):
@@ -102,23 +102,23 @@ class custom_jvp(CustomFunction):
     symbolic_zeros = False
 
     def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
-        """Give the rule `(*nondiff, primals, tangents) -> (primal_out, tangent_out)`.
+        """Set the rule `(*nondiff, primals, tangents) -> (primal_out, tangent_out)`.
 
-        With `symbolic_zeros`, tangents known to be zero are `custom_derivatives.SymbolicZero` objects, not arrays.
+        With `symbolic_zeros`, zero tangents are `custom_derivatives.SymbolicZero` objects instead of arrays.
         """
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable | None) -> None:
-        """Give one rule per argument, `(tangent, primal_out, *primals) -> tangent_out` or None for zero."""
+        """Set one rule per argument, `(tangent, primal_out, *primals) -> tangent_out`; None for a zero derivative."""
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
         def jvp(primals, tangents):
             out = self(*primals)
             zero = tree.tree_map(Zero.of_primal, out)
-            # Rules for the first arguments may be all there are.
+            # There may be fewer rules than arguments.
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=False) if rule is not None]
             total = reduce(lambda x, y: tree.tree_map(add_tangents, x, y), parts, zero)
             return out, tree.tree_map(instantiate, total)
@@ -142,7 +142,7 @@ class custom_jvp(CustomFunction):
 
 
 def _constant(x: Any) -> Any:
-    """Traced values in an argument that is not differentiated have no tangent."""
+    """An argument that is not differentiated, with tangents stopped in all traced values."""
 
     def stop(v):
         inexact = isinstance(v, Tracer) and dtypes.issubdtype(typeof(v).dtype, np.inexact)
@@ -160,7 +160,7 @@ _WORDS = RuleWords(
 
 
 class _FlatRule:
-    """The user's rule as a function of flat primals and tangents; checks what it returns."""
+    """The user's rule as a function of flat primals and tangents. Checks what the rule returns."""
 
     def __init__(self, jvp: Callable, name: str, nondiff, in_tree, types: ResultTypes):
         self.__name__ = callable_name(jvp)
@@ -191,7 +191,7 @@ class _FlatRule:
 
 
 def _checked_tangents(outs, tangents) -> list[Any]:
-    """The rule's tangents, symbolic zeros where there is no derivative; raises TypeError for one of a wrong type."""
+    """The rule's tangents, with symbolic zeros for float0; raises TypeError for a tangent of the wrong type."""
     wanted = [typeof(o).to_tangent_aval() for o in outs]
     found = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
     wrong = [i for i, (w, f) in enumerate(zip(wanted, found, strict=True)) if (w.shape, w.dtype) != (f.shape, f.dtype)]

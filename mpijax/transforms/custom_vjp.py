@@ -1,4 +1,4 @@
-"""`custom_vjp`: functions with a reverse-mode derivative given by the user."""
+"""Defines `custom_vjp`: functions with a user-defined reverse-mode derivative."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 class CustomVJPException(Exception):
-    """Differentiation by a value over which a `custom_vjp` function closes."""
+    """Raised for differentiation with respect to a value that a `custom_vjp` function closes over."""
 
     def __init__(self):
         super().__init__(
@@ -36,10 +36,10 @@ class CustomVJPException(Exception):
 
 
 class VjpCall(CustomCall):
-    """An application of a `custom_vjp` function.
+    """A call of a `custom_vjp` function.
 
-    `fwd(primals, perturbed) -> (results, residuals, bwd)`, all flat, with `bwd(residuals, cotangents)` the cotangents
-    of the arguments. `perturbed` tells of each argument whether it is differentiated.
+    `fwd(primals, perturbed) -> (results, residuals, bwd)`, all flat. `bwd(residuals, cotangents)` returns the
+    cotangents of the arguments. `perturbed` has a flag for each argument: whether it is differentiated.
     """
 
     def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, debug=None):
@@ -49,7 +49,7 @@ class VjpCall(CustomCall):
         self.primitive = custom_vjp_call_p
 
     def differentiate(self, primals, tangents):
-        """Results by `fwd`; tangents as a linear operation whose transpose is `bwd`."""
+        """Results from `fwd`, and tangents from a linear operation whose transpose is `bwd`."""
         nonzero = [type(t) is not Zero for t in tangents]
         outs, residuals, bwd = self.fwd(primals, nonzero)
         out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)
@@ -101,7 +101,7 @@ class VjpCall(CustomCall):
 
 
 class _BatchedBwd:
-    """The backward rule over batches: axes of arguments, results and residuals are those of the forward rule."""
+    """The backward rule over batches. Batch axes of arguments, results and residuals are those of the forward rule."""
 
     def __init__(self, bwd, axes, in_avals, in_dims, out_dims, res_dims):
         self.bwd = bwd
@@ -121,7 +121,7 @@ class _BatchedBwd:
         return [self._whole(*each) for each in zip(result, found, self.in_dims, self.in_avals, strict=True)]
 
     def _whole(self, ct, dim, wanted, aval):
-        """The cotangent of one argument: examples summed up where they share it."""
+        """The cotangent of one argument, summed over examples if the argument is not batched."""
         if type(ct) is Zero:
             return Zero(aval)
         if wanted is not None:
@@ -219,11 +219,11 @@ def custom_vjp_primal_tree_values(args: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """Decorate a function to give its reverse-mode derivative by `defvjp(fwd, bwd)`.
+    """Decorate a function to define its reverse-mode derivative with `defvjp(fwd, bwd)`.
 
     Args:
       fun: the function.
-      nondiff_argnums, nondiff_argnames: arguments that are not differentiated and not traced; `bwd` takes them first.
+      nondiff_argnums, nondiff_argnames: arguments that are neither differentiated nor traced; `bwd` takes them first.
 
     >>> @mpijax.custom_vjp
     ... def f(x):
@@ -240,11 +240,10 @@ class custom_vjp(CustomFunction):
     optimize_remat = False
 
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Give `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`.
+        """Set `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`.
 
-        With `symbolic_zeros`, `fwd` takes `CustomVJPPrimal`s in place of arrays, and cotangents known to be zero are
-        `SymbolicZero` objects. `optimize_remat` changes no result: results of `fwd` that nobody reads are dropped in
-        any case.
+        With `symbolic_zeros`, `fwd` takes `CustomVJPPrimal`s instead of arrays, and zero cotangents are `SymbolicZero`
+        objects. `optimize_remat` has no effect: unused results of `fwd` are always dropped.
         """
         if symbolic_zeros and optimize_remat:
             raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")
@@ -274,22 +273,22 @@ class custom_vjp(CustomFunction):
 
 
 class _References:
-    """The mutable array references among the arguments, by position: rules get them as they are, programs do not."""
+    """The mutable array references among the arguments, by position. Rules receive them; programs do not."""
 
     def __init__(self, leaves: list[Any]):
         self.at = {i: x for i, x in enumerate(leaves) if is_ref(x)}
 
     def without(self, leaves: Sequence[Any]) -> list[Any]:
-        """What belongs to the other arguments."""
+        """The entries for the other arguments."""
         return [x for i, x in enumerate(leaves) if i not in self.at]
 
     def merged(self, others: Sequence[Any]) -> list[Any]:
-        """All arguments."""
+        """The entries for all arguments."""
         rest = iter(others)
         return [self.at[i] if i in self.at else next(rest) for i in range(len(others) + len(self.at))]
 
     def closed_over(self, flat: FlatFun) -> Any:
-        """The flat function of the other arguments."""
+        """The flat function of the other arguments, with the references closed over."""
         return _OfOthers(flat, self) if self.at else flat
 
 
@@ -329,7 +328,7 @@ _WORDS = RuleWords(
 
 
 class _FlatFwd:
-    """The user's forward rule as a function of flat arguments; checks what it returns."""
+    """The user's forward rule as a function of flat arguments. Checks what the rule returns."""
 
     def __init__(
         self, function: custom_vjp, name: str, fwd: Callable, nondiff, in_tree, in_avals, types: ResultTypes,
@@ -363,7 +362,7 @@ class _FlatFwd:
         residuals, res_tree = tree.tree_flatten(pair[1])
         self._check_refs(outs, residuals)
         self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
-        # Python's own numbers reach the backward rule as they are, which may branch on them; references do too.
+        # Python numbers reach the backward rule unchanged, so it may branch on them; references do too.
         static = [type(x) in (bool, int, float, complex, Ref) for x in residuals]
         values = [x for x, s in zip(residuals, static, strict=True) if not s]
 
@@ -377,7 +376,7 @@ class _FlatFwd:
         return outs, values, bwd
 
     def _check_refs(self, outs: list[Any], residuals: list[Any]) -> None:
-        """Raise ValueError for references that are returned, but for arguments among the residuals."""
+        """Raise ValueError for returned references, except arguments among the residuals."""
         given = list(self.refs.at.values())
         wrong = [x for x in outs if is_ref(x)] or [x for x in residuals if is_ref(x) and x not in given]
         if wrong:
@@ -387,7 +386,7 @@ class _FlatFwd:
             )
 
     def _cotangents(self, result: Any) -> list[Any]:
-        """What the backward rule returns for arguments that are no references, flat; checked against their types."""
+        """The backward rule's cotangents for arguments that are not references, flat, with their types checked."""
         args_tree = self.in_tree.children()[0]
         places = tree.tree_unflatten(args_tree, list(range(len(self.in_avals))))
         if isinstance(result, list) and len(result) == len(places):
@@ -397,7 +396,7 @@ class _FlatFwd:
         def put(ct, place):
             for i in tree.tree_leaves(place):
                 flat[i] = ct
-            return ct  # what users' nodes are made of again
+            return ct  # the user's node classes are rebuilt with this leaf
 
         try:
             if not isinstance(result, tuple):
@@ -416,7 +415,7 @@ class _FlatFwd:
 
 
 def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
-    """The cotangent of one argument, None as zero; raises ValueError if its type does not fit the argument's."""
+    """The cotangent of one argument, with None as zero; raises ValueError if its type does not match the argument."""
     want = primal.to_tangent_aval()
     if ct is None or want.dtype == dtypes.float0:
         return Zero(want)
@@ -432,7 +431,7 @@ def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
         return ct
     if config.disable_bwd_checks.value:
         return ct
-    # Cotangents of another inexact dtype have always been let through.
+    # A cotangent may have another inexact dtype.
     if got.shape != want.shape or got.vma != want.vma or not dtypes.issubdtype(want.dtype, np.inexact):
         why = "" if got.vma == want.vma else ", so the manual axis types do not match"
         raise ValueError(

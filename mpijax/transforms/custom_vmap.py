@@ -1,4 +1,4 @@
-"""`custom_vmap`: functions whose vectorization the user gives."""
+"""Defines `custom_vmap`: functions with a user-defined batching rule."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mpijax.transforms.zeros import Zero, instantiate, zeros
 
 
 class custom_vmap:
-    """Decorate a function to say by `def_vmap` what `vmap` makes of it.
+    """Decorate a function to define its batching rule with `def_vmap`.
 
-    The function cannot be differentiated in reverse mode; put `custom_vjp` around it for that.
+    Reverse-mode differentiation does not work; wrap the function in `custom_vjp` for that.
 
     >>> @mpijax.custom_batching.custom_vmap
     ... def double(x):
@@ -48,7 +48,7 @@ class custom_vmap:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def def_vmap(self, vmap_rule: Callable) -> Callable:
-        """Give the rule `(axis_size, in_batched, *args) -> (out, out_batched)`.
+        """Set the rule `(axis_size, in_batched, *args) -> (out, out_batched)`.
 
         `in_batched` is a list of pytrees of bools, one per argument; batched leaves have their examples along axis 0.
         """
@@ -79,7 +79,7 @@ class custom_vmap:
 
 
 class _UserRule:
-    """The user's rule, for arguments with what the function closes over in front; prints as the rule."""
+    """The user's rule for closed-over values followed by the arguments; prints as the rule."""
 
     def __init__(self, rule: Callable):
         self.rule = rule
@@ -99,7 +99,7 @@ class _UserRule:
 
 
 class _JvpRule:
-    """The rule of a function's derivative: of flat primals and tangents, in the places `inexact` says."""
+    """The batching rule of a function's JVP, for flat primals and tangents at the positions `inexact`."""
 
     def __init__(self, rule, in_tree, out_tree, inexact, out_inexact):
         self.rule = rule
@@ -115,7 +115,7 @@ class _JvpRule:
         primal_batched, live_batched = map(list, in_batched)
         live = iter(live_batched)
         tangent_batched = [next(live) if i else b for i, b in zip(self.inexact, primal_batched, strict=True)]
-        # The user's rule takes primal and tangent alike: what only one of them has is mapped over.
+        # The user's rule takes one flag for primal and tangent. Map over an axis that only one of them has.
         both = [p and t for p, t in zip(primal_batched, tangent_batched, strict=True)]
         extra = [0 if b and not x else None for b, x in zip(primal_batched, both, strict=True)]
         extra += [0 if b and not x else None for b, x, i in zip(tangent_batched, both, self.inexact, strict=True) if i]
@@ -144,7 +144,7 @@ class _JvpRule:
 
 
 def _called(spec, rule, axis_size, in_batched, args) -> tuple[list, list[bool]]:
-    """A rule on flat arguments: its flat results and which of them are batches; raises ValueError for a wrong result.
+    """Call a rule on flat arguments. Returns flat results and batched flags; raises ValueError for an invalid result.
 
     `spec` has the structures `in_tree` and `out_tree` of the function.
     """
@@ -166,7 +166,7 @@ def _called(spec, rule, axis_size, in_batched, args) -> tuple[list, list[bool]]:
 
 
 class _Trees:
-    """Structures of a call's arguments and results."""
+    """Structures of the arguments and the results of a call."""
 
     def __init__(self, in_tree, out_tree):
         self.in_tree = in_tree
@@ -220,7 +220,7 @@ custom_vmap_p = Primitive(
 
 
 def sequential_vmap(f: Callable) -> custom_vmap:
-    """Decorate a function so that `vmap` calls it for one example after the other, in a loop.
+    """Decorate a function so that `vmap` calls it in a loop, one example at a time.
 
     >>> square = mpijax.custom_batching.sequential_vmap(lambda x: x * x)
     >>> mpijax.vmap(square)(jnp.arange(3))

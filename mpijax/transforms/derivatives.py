@@ -1,4 +1,4 @@
-"""Derivatives at a point as linear maps: `jvp`, `vjp`, `linearize`, `linear_transpose`."""
+"""Defines derivatives as linear maps: `jvp`, `vjp`, `linearize`, `linear_transpose`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from mpijax.transforms.zeros import as_array
 
 
 def checked_callable(fun: Any) -> None:
-    """Raise TypeError for what cannot be called."""
+    """Raise TypeError for an object that is not callable."""
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
 
 
 def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
-    """Value and directional derivative of `fun` at `primals` along `tangents`, of the same structure.
+    """Value and directional derivative of `fun` at `primals` along `tangents`, which have the same structure.
 
     Returns `(out, tangent_out)`, or `(out, tangent_out, aux)` with `has_aux`.
 
     Raises:
-      TypeError: when structures, shapes or dtypes of primals and tangents differ.
+      TypeError: if structures, shapes or dtypes of primals and tangents differ.
 
     >>> mpijax.jvp(jnp.square, (jnp.float32(3),), (jnp.float32(1),))
     (Array(9., dtype=float32), Array(6., dtype=float32))
@@ -76,10 +76,10 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
 
 
 def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[Any] = ()):
-    """Value of `fun` at `primals` and the function that pulls cotangents back.
+    """Value of `fun` at `primals`, and the function that maps cotangents of the result to those of the arguments.
 
     Returns `(out, pullback)`, or `(out, pullback, aux)` with `has_aux`; `pullback(ct)` returns a tuple of cotangents,
-    one per primal. The pullback is a `VJP`: a pytree, whose leaves are the values that it needs.
+    one per primal. The pullback is a `VJP`: a pytree, whose leaves are the residuals.
 
     >>> y, pullback = mpijax.vjp(lambda x: x[0] * x[1:], jnp.array([2.0, 3.0, 4.0]))
     >>> pullback(jnp.array([1.0, 0.0]))
@@ -101,7 +101,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
 
 
 class _Pushforward:
-    """What `linearize` returns, but for the residuals: tangents of the arguments to tangents of the results."""
+    """The derivative that `linearize` returns, without the residuals: maps tangents to tangents."""
 
     def __init__(self, fun: Callable, linearized: Linearized, in_tree, in_avals, out_tree):
         self.__name__ = f"linearize({callable_name(fun)})"
@@ -112,7 +112,7 @@ class _Pushforward:
 
     @property
     def args(self) -> tuple:
-        """What it is called with, after JAX's name: the Jaxpr of the derivative, a function of tangents."""
+        """JAX's name for the arguments of the partial: the Jaxpr of the derivative, a function of tangents."""
         return (self._linearized.jaxpr,)
 
     def __call__(self, residuals, *tangents):
@@ -135,7 +135,7 @@ class _Pushforward:
 
 
 def _vary_first(axes: tuple) -> str:
-    """The way out where tangents vary over mesh axes that the primal values do not vary over."""
+    """A hint for tangents that vary over mesh axes that the primal does not vary over."""
     if not axes:
         return ""
     return (
@@ -145,9 +145,9 @@ def _vary_first(axes: tuple) -> str:
 
 
 def linearize(fun: Callable, *primals, has_aux: bool = False):
-    """Value of `fun` at `primals`, and its derivative as a function of tangents that does not run `fun`.
+    """Value of `fun` at `primals`, and its derivative as a function of tangents that does not run `fun` again.
 
-    Returns `(out, f_jvp)`, or `(out, f_jvp, aux)` with `has_aux`; `f_jvp` is a pytree of the values that it needs.
+    Returns `(out, f_jvp)`, or `(out, f_jvp, aux)` with `has_aux`; `f_jvp` is a pytree whose leaves are the residuals.
 
     >>> y, f_jvp = mpijax.linearize(jnp.square, jnp.float32(3))
     >>> y, f_jvp(jnp.float32(2))
@@ -165,13 +165,13 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
 
 
 def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -> Callable:
-    """The transpose of a linear function of arguments of the types of `primals` (arrays or `ShapeDtypeStruct`s).
+    """The transpose of a linear function. `primals` (arrays or `ShapeDtypeStruct`s) give the types of its arguments.
 
-    Returns a function of a cotangent of the result, which returns a tuple with one cotangent per argument.
-    `fun` must be linear: it is traced, not evaluated.
+    Returns a function that maps a cotangent of the result to a tuple of cotangents, one per argument.
+    `fun` must be linear. It is traced, not evaluated.
 
     Raises:
-      TypeError: unless arguments and results are all inexact or all integers; for a cotangent that does not fit.
+      TypeError: unless arguments and results are all inexact or all integers; for a cotangent of the wrong type.
 
     >>> transpose = mpijax.linear_transpose(lambda x: 2 * x[:2], jnp.zeros(3))
     >>> transpose(jnp.array([1.0, 5.0]))

@@ -1,4 +1,4 @@
-"""What forward mode and linearization share: values with tangents, and the trace that keeps the two together."""
+"""Shared parts of forward mode and linearization: tracers with a primal and a tangent, and their trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpijax.transforms.zeros import Zero
 
 
 class PrimalTracer(Tracer):
-    """A value that carries something along, such as derivatives."""
+    """A tracer that wraps a primal together with other data, such as a tangent."""
 
     __slots__ = ("primal",)
     primal: Any
@@ -26,7 +26,7 @@ class PrimalTracer(Tracer):
 
 
 class DualTracer(PrimalTracer):
-    """A value and its tangent."""
+    """A primal and its tangent."""
 
     __slots__ = ("tangent",)
 
@@ -37,7 +37,7 @@ class DualTracer(PrimalTracer):
 
 
 class DualTrace(Trace):
-    """Runs every operation together with its derivative, unless all its tangents are zero on all ranks."""
+    """Runs every operation together with its derivative, unless its tangents are zero on all ranks."""
 
     __slots__ = ("rule_trace",)
     tracer: type[DualTracer]
@@ -47,22 +47,22 @@ class DualTrace(Trace):
         self.rule_trace = rule_trace
 
     def pair(self, x: Any) -> tuple[Any, Any]:
-        """A value and its tangent; a `Zero` for what is not a tracer of this trace."""
+        """Primal and tangent of x; the tangent is a `Zero` if x is not a tracer of this trace."""
         if type(x) is self.tracer and x._trace is self:
             return x.primal, x.tangent
         if hasattr(type(x), "__jax_array__"):
-            return self.pair(x.__jax_array__())  # which may be a tracer of this trace
+            return self.pair(x.__jax_array__())  # may be a tracer of this trace
         return x, Zero.of_primal(x)
 
     def primal_of(self, x: Any) -> Any:
-        """`x` without the tangent it has in this trace; anything else unchanged."""
+        """The primal of x if x is a tracer of this trace; anything else unchanged."""
         return x.primal if type(x) is self.tracer and x._trace is self else x
 
     def wrap(self, primal: Any, tangent: Any) -> Any:
         return primal if type(tangent) is Zero else self.tracer(self, primal, tangent)
 
     def differentiate(self, primitive, primals, tangents, params) -> tuple[Any, Any]:
-        """Result(s) and tangent(s) of one operation, in `rule_trace`."""
+        """Result(s) and tangent(s) of one operation, computed in `rule_trace`."""
         return primitive.jvp(primals, tangents, **params)
 
     def process_primitive(self, primitive, args, params):
@@ -96,7 +96,7 @@ class DualTrace(Trace):
         ref.write_in(self.parent, primal)
 
     def process_custom_call(self, call, args):
-        """A call with a derivative given by the user: its rule instead of its operations."""
+        """Runs the rule of a call with a user-defined derivative, instead of its operations."""
         pairs = [self.pair(x) for x in args]
         primals = [p for p, _ in pairs]
         tangents = [t for _, t in pairs]

@@ -1,4 +1,4 @@
-"""Between functions of pytrees and functions of flat lists."""
+"""Converts functions of pytrees to functions of flat lists, and names arguments for messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mpijax.core.trace import DebugInfo, typeof
 
 
 def named_like(fun: Callable) -> Callable[[Callable], Callable]:
-    """`functools.wraps(fun)`; an object that is called may have anything under the names of a function's attributes."""
+    """Like `functools.wraps(fun)`, but skips attributes of unusual types, which callable objects may have."""
     fit = [a for a in functools.WRAPPER_ASSIGNMENTS if isinstance(getattr(fun, a, ""), str | dict | tuple)]
     return functools.wraps(fun, fit)
 
 
 def transformed(fun: Callable, text: str) -> Callable[[Callable], Callable]:
-    """Like `functools.wraps(fun)`, for a function of another meaning: its docstring begins with `text`.
+    """Like `functools.wraps(fun)`, for a function with another meaning: its docstring starts with `text`.
 
-    text: has `{fun}` for the function's name.
+    text: contains `{fun}` for the function's name.
     """
 
     def wrap(new: Callable) -> Callable:
@@ -38,11 +38,11 @@ def transformed(fun: Callable, text: str) -> Callable[[Callable], Callable]:
 
 
 class FlatFun:
-    """`fun` as a function of flat leaves; remembers the structure of the last result."""
+    """`fun` as a function of flat leaves; stores the structure of the last result."""
 
     __slots__ = ("fun", "in_tree", "out_tree", "has_aux", "aux")
 
-    out_tree: tree.PyTreeDef  # there is none before the first call
+    out_tree: tree.PyTreeDef  # unset before the first call
 
     def __init__(self, fun: Callable, in_tree, has_aux: bool = False):
         self.fun = fun
@@ -64,13 +64,13 @@ class FlatFun:
         return flat
 
     def release_aux(self, value_of: Callable[[Any], Any]) -> None:
-        """Replace the leaves of the auxiliary output, when the trace that made them ends."""
+        """Replace the leaves of the auxiliary output when the trace that created them ends."""
         if self.has_aux:
             self.aux = tree.tree_map(value_of, self.aux)
 
 
 def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-    """For each leaf of the arguments a name such as `x['a'][0]`, from the function's signature."""
+    """A name such as `x['a'][0]` for each leaf of the arguments, from the function's signature."""
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except (TypeError, ValueError):
@@ -89,7 +89,7 @@ def parameter_names(fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 class StandsFor(NamedTuple):
-    """What messages say of a function of ours that calls the user's; its attribute `stands_for`."""
+    """How messages describe one of mpijax's functions that calls a user's function; its attribute `stands_for`."""
 
     transformation: str
     function: Callable[[], Callable]
@@ -97,34 +97,34 @@ class StandsFor(NamedTuple):
 
 
 def standing_for(fun: Callable, transformation: str, function: Callable[[], Callable], arguments: Callable) -> Callable:
-    """`fun`, of which messages speak as of the function that `function()` returns.
+    """`fun`, which messages describe as the function that `function()` returns.
 
-    That is called with `arguments(*args)`, where `args` are the arguments of `fun`.
+    That function is called with `arguments(*args)`, where `args` are the arguments of `fun`.
     """
     fun.stands_for = StandsFor(transformation, function, arguments)  # type: ignore[attr-defined]
     return fun
 
 
 def _names_of_users(made: StandsFor, args: Sequence[Any]) -> list[str]:
-    """Names for numbered arguments of a function, as the user's function has them; empty where it has none."""
+    """The user's names for numbered arguments of a function; "" for an argument without a name."""
     given = made.arguments(*args)
     names = dict(zip(tree.tree_leaves(given), parameter_names(made.function(), given, {}), strict=True))
     return [names.get(i, "") for i in tree.tree_leaves(args)]
 
 
 def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:
-    """What error messages say of a traced function."""
+    """The description of a traced function for error messages."""
     made = getattr(fun, "stands_for", None)
     if not isinstance(made, StandsFor):
         made = None
-    # The structure alone is kept: a traced program must not keep the arrays alive it was traced with.
+    # Keep only the structure: a traced program must not keep the arrays alive that it was traced with.
     structure = tree.tree_structure((tuple(args), kwargs))
     function = _weak_reference(fun)
 
     def names() -> list[str]:
         try:
             args, kwargs = tree.tree_unflatten(structure, range(structure.num_leaves))
-        except Exception:  # a user's class that takes nothing but arrays
+        except Exception:  # a user's pytree class that accepts only arrays
             return []
         return parameter_names(function(), args, kwargs) if made is None else _names_of_users(made, args)
 
@@ -134,7 +134,7 @@ def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: 
 
 
 def _weak_reference(fun: Callable) -> Callable[[], Any]:
-    """What returns `fun` as long as somebody else holds it."""
+    """A function that returns `fun` as long as other code references it."""
     try:
         return weakref.WeakMethod(fun) if inspect.ismethod(fun) else weakref.ref(fun)
     except TypeError:  # some callable objects of extension modules
@@ -142,7 +142,7 @@ def _weak_reference(fun: Callable) -> Callable[[], Any]:
 
 
 def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str]) -> None:
-    """Raise an error that names the leaf: TypeError unless it is an array, OverflowError for too large an int."""
+    """Raise an error that names the leaf: TypeError if it is not an array, OverflowError if it is too large an int."""
     for i, x in enumerate(leaves):
         try:
             typeof(x)
@@ -162,7 +162,7 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
 
 
 def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
-    """Argument numbers as a tuple of non-negative ints; raises ValueError when one is out of range."""
+    """Argument numbers as a tuple of non-negative ints; raises ValueError if one is out of range."""
     listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for i in listed:
         if not -count <= i < count:

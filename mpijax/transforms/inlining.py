@@ -1,4 +1,4 @@
-"""When the body of a jitted function becomes a part of the program around it."""
+"""Defines when the body of a jitted function is inlined into the enclosing program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Inline(enum.Enum):
-    """What `jit(inline=...)` may be. Functions that are not inlined while tracing are so by the compiler.
+    """Values of `jit(inline=...)`. The compiler inlines functions that tracing does not inline.
 
     >>> mpijax.jit(jnp.sin, inline=mpijax.Inline.JAX_EARLY)(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -20,5 +20,5 @@ class Inline(enum.Enum):
 
 
 def while_tracing(inline: bool | Inline) -> bool:
-    """Whether the operations are written down without a call."""
+    """Whether tracing records the operations without a call."""
     return inline is Inline.JAX_EARLY if isinstance(inline, Inline) else inline

@@ -1,7 +1,7 @@
-"""Whole Jacobians: derivatives along every direction at once, by `vmap` over a basis.
+"""Computes whole Jacobians: derivatives along all directions at once, by `vmap` over a basis.
 
-For a function from a pytree of arrays to a pytree of arrays, the result has the structure of the output with that of
-the input in the place of each leaf; a block has the shape of the output's leaf followed by the input's.
+For a function from a pytree to a pytree of arrays, the result has the structure of the output, with the structure of
+the input in place of each leaf. The shape of a block is the output leaf's shape followed by the input leaf's.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable:
-    """A function that returns the Jacobian of `fun` by forward mode: one pass per element of the input, all at once.
+    """A function that returns the Jacobian of `fun` by forward mode: one pass for each input element, vectorized.
 
     Args:
       fun: a function of pytrees of floating-point arrays; with `has_aux` it returns `(output, aux)`.
-      argnums: which positional arguments to differentiate with respect to; a tuple gives a tuple of blocks.
+      argnums: positional arguments to differentiate with respect to; a tuple gives a tuple of blocks.
       holomorphic: differentiate a complex function of complex arguments.
 
     Raises:
@@ -94,9 +94,9 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable:
-    """A function that returns the Jacobian of `fun` by reverse mode: one pass per element of the output, all at once.
+    """A function that returns the Jacobian of `fun` by reverse mode: one pass for each output element, vectorized.
 
-    Args and errors as for `jacfwd`; `allow_int` accepts integer arguments, whose blocks are zeros.
+    Arguments and errors as for `jacfwd`. `allow_int` accepts integer arguments, whose blocks are zeros.
 
     >>> mpijax.jacrev(lambda x: x**2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],
@@ -144,7 +144,7 @@ def jacobian(
 def hessian(
     fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable:
-    """A function that returns the matrix of second derivatives of `fun`: forward over reverse mode.
+    """A function that returns the matrix of second derivatives of `fun`, by forward over reverse mode.
 
     >>> mpijax.hessian(lambda x: x[0] ** 2 * x[1])(jnp.array([1.0, 2.0]))
     Array([[4., 2.],
@@ -155,7 +155,7 @@ def hessian(
 
 
 def _basis(example: Any) -> Any:
-    """A pytree like `example`, each leaf with a new first axis: the standard basis of the space of all leaves."""
+    """A pytree like `example`, with a new first axis on each leaf: the standard basis of the space of all leaves."""
     leaves = tree.tree_leaves(example)
     size = sum(typeof(x).size for x in leaves)
     dtype = result_type(*leaves) if leaves else np.dtype(np.float32)
@@ -163,9 +163,9 @@ def _basis(example: Any) -> Any:
 
 
 def _split_like(structure: Any, axis: int, like: Any, block: Any) -> Any:
-    """Split `block` along `axis` into the leaves of `structure`, shaped as they are in place of that axis.
+    """Split `block` along `axis` into the leaves of `structure`; each leaf's shape replaces that axis.
 
-    The parts have the dtype of `like`, or of the leaves themselves if that is None.
+    The parts have the dtype of `like`, or of the leaves if `like` is None.
     """
     leaves, treedef = tree.tree_flatten(structure)
     avals = [typeof(x) for x in leaves]
@@ -197,9 +197,9 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _cast(x: Any, aval: Any) -> Any:
-    """`x` in the dtype of `aval`; its real part where that is real."""
+    """`x` in the dtype of `aval`; only the real part if that dtype is real."""
     have = typeof(x).dtype
-    if have == dtypes.float0:  # blocks of integers: JAX gives them the dtype of the integers
+    if have == dtypes.float0:  # blocks for integer arguments: as in JAX, of the integer dtype
         return zeros(aval.update(shape=typeof(x).shape))
     if dtypes.issubdtype(have, np.complexfloating) and not dtypes.issubdtype(aval.dtype, np.complexfloating):
         x = registry["real"].bind(x)

@@ -1,4 +1,4 @@
-"""`jit`: trace once per signature, run the compiled program ever after."""
+"""Defines `jit`: traces and compiles a function once per signature, and runs the compiled program afterwards."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from mpijax.transforms.inlining import Inline, while_tracing
 from mpijax.transforms.parameters import parameters_of
 from mpijax.transforms.traced import Traced as TracedProgram
 
-# Traced programs, per function, so that two `jit`s of one function share them.
+# Traced programs for each function, shared by all `jit`s of the function.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 _jitted: weakref.WeakSet[PjitFunction] = weakref.WeakSet()
-_jitted_lock = threading.RLock()  # a set that is being read must not grow
+_jitted_lock = threading.RLock()  # the set must not grow while it is being read
 
 
 class Traced(TracedProgram):
-    """What `jit(f).trace(...)` returns."""
+    """The result of `jit(f).trace(...)`."""
 
     __slots__ = ()
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
-        """The program lowered to loop nests and instructions. lowering_platforms: only "cpu" exists."""
+        """Lower the program to loop nests and instructions. lowering_platforms: only "cpu" exists."""
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
             raise NotImplementedError(f"mpijax lowers for 'cpu', not for lowering_platforms={lowering_platforms}")
         return provided.lower(self)
 
 
 def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
-    """Arguments with zeros in place of `ShapeDtypeStruct`s that the program does not read, as JAX takes them."""
+    """Arguments, with zeros in place of `ShapeDtypeStruct`s that the program does not read, as in JAX."""
     jaxpr = traced.jaxpr.jaxpr
     read = {id(v) for eqn in jaxpr.eqns for v in eqn.invars} | {id(v) for v in jaxpr.outvars}
     invars = jaxpr.invars[len(traced.moved) :]
@@ -60,18 +60,18 @@ def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
 
 
 def _layout_of(x: Any) -> Any:
-    """How an argument, or what stands for it, is laid out over devices; None if that is not said."""
+    """The sharding of an argument or its placeholder; None if it has none."""
     layout = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
     mesh = getattr(layout, "mesh", None)
     if isinstance(mesh, AbstractMesh):
-        return None if mesh.empty else layout  # devices are needed where the program is lowered
+        return None if mesh.empty else layout  # lowering resolves the devices
     if hasattr(layout, "partitions"):
         layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
 
 class _Compared:
-    """A static argument that compares but has no hash, in a key."""
+    """A static argument that is comparable but not hashable, as part of a key."""
 
     __slots__ = ("value",)
 
@@ -86,7 +86,7 @@ class _Compared:
 
 
 def _in_key(value: Any, what: str, fun: Callable) -> Any:
-    """A static argument in a key: itself, or what stands for a communicator or another object of mpi4py."""
+    """A static argument as part of a key: itself, or a stand-in for an object of mpi4py such as a communicator."""
     try:
         hash(value)
         return value
@@ -100,12 +100,12 @@ def _in_key(value: Any, what: str, fun: Callable) -> Any:
         ) from None
 
 
-# Programs of a function, and single operations, that are kept. With one more, all of them are forgotten.
+# Maximal number of cached programs of a function, and of cached operations. When it is exceeded, the cache is cleared.
 MOST_PROGRAMS = 4096
 
 
 def find(table: dict, key: Any) -> Any:
-    """What a table of programs has for a key with static arguments, or None; ValueError if those cannot be compared."""
+    """The entry of a program table for a key with static arguments, or None; ValueError if they are not comparable."""
     try:
         return table.get(key)
     except Exception as error:
@@ -122,13 +122,13 @@ def _as_tuple(value, kind) -> tuple:
 
 
 class PjitFunction(JitBase):
-    """What `jit` returns: call it, or take it apart with `trace`, `lower` and `eval_shape`.
+    """The result of `jit`: call it, or use its stages `trace`, `lower` and `eval_shape`.
 
     >>> isinstance(mpijax.jit(jnp.sin), mpijax.stages.Wrapped)
     True
     """
 
-    # Whether results that nothing lays out lie over the mesh of `with mesh:` too, not only that of `set_mesh`.
+    # Whether unspecified results are placed on the mesh of `with mesh:` too, and not only on that of `set_mesh`.
     _over_mesh = False
 
     def __init__(
@@ -174,7 +174,7 @@ class PjitFunction(JitBase):
             self._cache = _traced.setdefault(fun, {})
         except TypeError:
             self._cache = {}
-        # Compiled programs of functions with static arguments, by signature; the base class keeps the others.
+        # Compiled programs of functions with static arguments, by signature; the base class stores the others.
         self._programs: dict = {}
         self._plain = not (self._static_argnums or self._static_argnames)
         self._set_typeof(typeof)
@@ -182,7 +182,7 @@ class PjitFunction(JitBase):
             _jitted.add(self)
 
     def _complete(self, kind, nums, names, given_nums, given_names):
-        """Positions and names imply each other where the signature tells; -1 is the last position."""
+        """Complete positions from names and names from positions, using the signature; -1 is the last position."""
         known = parameters_of(self._fun) if nums or names else None
         if known is None:
             if kind == "donate" and names:
@@ -220,7 +220,7 @@ class PjitFunction(JitBase):
     # ------------------------------------------------------------ calling
 
     def _slow_call(self, args, kwargs):
-        """A call whose program is not known, or that is being traced."""
+        """Handles a call whose program is not cached, or that is being traced."""
         if config.disable_jit.value:
             return self._fun(*args, **kwargs)
         if state.trace is EVAL:
@@ -234,10 +234,10 @@ class PjitFunction(JitBase):
         return self._bind(leaves, traced)
 
     def _closing_over_refs(self, args, kwargs):
-        """A call whose program, traced for them, holds the references among the arguments.
+        """Call a program that holds the references among the arguments; it is traced for these references.
 
-        Users' derivative rules in it may keep them and run when the program is finished: they have to get those that
-        live on.
+        User-defined derivative rules inside may keep references, and may run after the program has finished. So they
+        need the original references, which live on.
         """
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)
@@ -271,7 +271,7 @@ class PjitFunction(JitBase):
         return tree.tree_unflatten(traced.out_tree, outs)
 
     def _bind_refs(self, leaves, traced: Traced):
-        """`_bind` where mutable array references are among the arguments or closed over."""
+        """Like `_bind`, for mutable array references among the arguments or closed-over values."""
         ref_state.check_aliases(traced.moved, leaves, lambda: traced.jaxpr.jaxpr.debug_info)
 
         def bind(operands, given_away):
@@ -284,7 +284,7 @@ class PjitFunction(JitBase):
         return tree.tree_unflatten(traced.out_tree, ref_state.call(bind, traced.moved, leaves, traced.written))
 
     def _split(self, args, kwargs) -> tuple[tuple, tuple, Callable]:
-        """Static arguments as a hashable key, the others as a pytree."""
+        """Static arguments as a hashable key, the other arguments as a pytree, and the function of the others."""
         if self._plain:
             return (), (args, kwargs), self._fun
         fixed: dict[Any, Any] = {}
@@ -314,7 +314,7 @@ class PjitFunction(JitBase):
         return tuple(statics), (tuple(dynamic), dyn_kwargs), call
 
     def _prepare(self, args, kwargs, type_of: Callable = typeof) -> tuple[list[Any], Traced]:
-        """Flat dynamic arguments and the traced program for their types, from the cache if known."""
+        """Flat dynamic arguments and the traced program for their types, cached if possible."""
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)
         if has_views(leaves):
@@ -349,9 +349,9 @@ class PjitFunction(JitBase):
         return leaves, traced
 
     def _trace(self, fun, signature, args, kwargs, layouts=None) -> tuple[Any, ...]:
-        """The Jaxpr, the tracers and references it closes over, the result's structure, what it writes to.
+        """The Jaxpr, closed-over tracers and references, the structure of the result, and the written references.
 
-        Shared by the function's `jit`s.
+        All `jit`s of the function share it.
         """
         known = self._cache.get(signature)
         if known is None:
@@ -371,7 +371,7 @@ class PjitFunction(JitBase):
         return known
 
     def _donated(self, args, kwargs) -> tuple[bool, ...]:
-        """For each flat dynamic argument whether its memory is given away."""
+        """For each flat dynamic argument, whether it is donated."""
         flags: list[bool] = []
         for i, a in enumerate(args):
             if i not in self._static_argnums:
@@ -388,7 +388,7 @@ class PjitFunction(JitBase):
     # ------------------------------------------------------------ stages
 
     def trace(self, *args, **kwargs) -> Traced:
-        """The traced program for these arguments, or for anything with `shape` and `dtype` in their place."""
+        """The traced program for these arguments. Arguments may be any objects with `shape` and `dtype`."""
         leaves, traced = self._prepare(args, kwargs, abstractify)
         held = tuple(map(_layout_of, leaves))
         if self._shardings is None:
@@ -404,11 +404,11 @@ class PjitFunction(JitBase):
         return self.trace(*args, **kwargs).lower()
 
     def graph(self, *args, **kwargs):
-        """The program compiled for these arguments as a page of HTML; see `Compiled.show`. Nothing is run."""
+        """The program compiled for these arguments as an HTML page; see `Compiled.show`. Does not run it."""
         return self.lower(*args, **kwargs).compile().show()
 
     def eval_shape(self, *args, **kwargs):
-        """Shapes and dtypes of the result, and its layouts as far as `out_shardings` says; nothing is computed."""
+        """Shapes and dtypes of the result, with shardings from `out_shardings`, without computing anything."""
         types = self.trace(*args, **kwargs).out_info
         return types if self._shardings is None else self._shardings.of_results(types)
 
@@ -425,7 +425,7 @@ class PjitFunction(JitBase):
         return self if instance is None else partial(self, instance)
 
     def __reduce__(self):
-        """The function and the options, not its programs. They are a state, because a function may refer to itself."""
+        """Pickle function and options without programs; as state, because the function may reference itself."""
         return copyreg.__newobj__, (type(self),), (self._fun, *self._options, self._inline, self._shardings)
 
     def __setstate__(self, given: tuple) -> None:
@@ -438,12 +438,12 @@ class PjitFunction(JitBase):
     def __repr__(self) -> str:
         try:
             return f"<PjitFunction of {self.__wrapped__!r}>"
-        except Exception:  # the function's own repr fails
+        except Exception:  # the function's own repr raised
             return "<PjitFunction>"
 
 
 def clear_caches() -> None:
-    """Forget all traced and compiled programs of functions under `jit`.
+    """Clear the caches of traced and compiled programs of all `jit` functions.
 
     >>> f = mpijax.jit(lambda x: print("traced"))
     >>> f(1), f(2)
@@ -479,20 +479,20 @@ def jit(
 
     Args:
       fun: a function of pytrees of arrays. Without it, `jit(**options)` is a decorator.
-      in_shardings, out_shardings: how arguments and results are laid out over devices: prefix pytrees of shardings,
-        of PartitionSpecs over the mesh of `set_mesh`, or None, which leaves arguments as they lie and results to the
-        program. Whole arguments are cut without communication; results are cut or gathered.
-      static_argnums, static_argnames: arguments that are Python values known while tracing; they
-        must be hashable, and each new value traces anew.
+      in_shardings, out_shardings: shardings of arguments and results: prefix pytrees of shardings, or of PartitionSpecs
+        over the mesh of `set_mesh`. None keeps the sharding of arguments, and lets the program choose it for results.
+        Whole arguments are cut without communication; results are cut or gathered.
+      static_argnums, static_argnames: arguments that are Python values known during tracing; they
+        must be hashable, and each new value causes a new trace.
       donate_argnums, donate_argnames: arguments whose memory the program may reuse; the arrays
         passed there are deleted.
       keep_unused: keep arguments that the function does not read.
-      inline: inside another traced function, write the operations down without a call: True, or `Inline.JAX_EARLY`.
+      inline: inside another traced function, record the operations without a call: True, or `Inline.JAX_EARLY`.
       compiler_options: names of XLA's options are accepted, and have no effect.
 
     Raises:
-      ValueError: for an unhashable static argument, argument positions that do not exist, and layouts that do not
-        fit: sizes that do not divide evenly, or an argument laid out otherwise.
+      ValueError: for an unhashable static argument, argument positions that do not exist, and shardings that do not
+        match: sizes that do not divide evenly, or an argument with another sharding.
       TypeError: for an argument that is not an array.
 
     >>> mpijax.jit(lambda x: jnp.sum(x * x))(jnp.arange(4))

@@ -1,4 +1,4 @@
-"""Forward mode: pairs of values and tangents."""
+"""Forward mode: propagates pairs of primals and tangents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 class JVPTracer(DualTracer):
-    """A value with its tangent.
+    """A primal with its tangent.
 
     >>> mpijax.jvp(lambda x: print(isinstance(x, mpijax.interpreters.ad.JVPTracer)) or x, (1.0,), (1.0,))[1]
     True
@@ -47,7 +47,7 @@ def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     """Evaluate `fun` of flat arguments with tangents; output tangents may be `Zero`."""
     parent = state.trace
     trace = JVPTrace(parent)
-    # A number has the dtype that it has here, also where `fun` turns 64-bit types on.
+    # Fix the dtype of numbers now: `fun` may turn 64-bit types on.
     value = as_array if parent.recorder() is None else lambda p: p
     args = [
         p if type(t) is Zero or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, value(p), value(t))
@@ -66,12 +66,10 @@ def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 @memo_on_jaxpr
 def jvp_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], wanted: bool | tuple[bool, ...]):
-    """The Jaxpr of the derivative of a Jaxpr.
+    """The Jaxpr of the derivative of a Jaxpr, and which output tangents it returns.
 
-    It takes all primals, then the tangents of the arguments marked `nonzero`, and
-    returns all primals, then the tangents that are not zero.
-    Returns it with the list of which output tangents it has. `wanted` says which output
-    tangents to instantiate even when they are zero.
+    It takes all primals, then the tangents of the arguments marked `nonzero`. It returns all primals, then the nonzero
+    tangents. `wanted` says which output tangents to return even if they are zero.
     """
     n = len(closed.in_avals)
     nonzero_out: list[bool] = []

@@ -1,8 +1,9 @@
-"""Which PRNG keys a program uses up: drawing twice with one key gives equal numbers.
+"""Finds PRNG keys that a program uses twice: two draws with one key give equal numbers.
 
-A key is used up by what draws with it or splits it. A `Signature` says of a program which of its arguments it uses up,
-which results are new keys, and which are the keys of an argument. It is found from those of the operations, and a
-program that uses a key twice has none: KeyReuseError. `runtime.arrays.key_reuse` asks for it, under `debug_key_reuse`.
+Drawing with a key or splitting it consumes the key. The `Signature` of a program tells which arguments it consumes,
+which results are new keys, and which results are keys of an argument. It is computed from the signatures of the
+operations; a program that uses a key twice raises KeyReuseError. `runtime.arrays.key_reuse` runs the check under
+`debug_key_reuse`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.memo import memo_on_jaxpr
 
 Mask = bool | np.ndarray
-# The folder of mpijax.random, as in the locations of functions.
+# The folder of mpijax.random, as it appears in locations of functions.
 _RANDOM = str(Path(__file__).parents[1] / "random")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What becomes of the keys of a program or operation. Constants of a program follow its arguments.
+    """What a program or operation does with keys. Constants of a program are numbered after its arguments.
 
     Attributes:
-      sinks: argument -> which of its keys are used up: True for all, or bools of its shape.
-      sources: results that are new keys. All others that are not forwarded count as used up.
+      sinks: argument -> the keys it consumes: True for all, or a bool array of its shape.
+      sources: results that are new keys. All other results that are not forwarded count as consumed.
       forwards: result -> the argument whose keys it has.
 
     >>> from mpijax.extend import keys
@@ -58,7 +59,7 @@ def union(a: Mask, b: Mask) -> Mask:
 
 
 def resized(mask: Mask, shape: tuple[int, ...]) -> Mask:
-    """A mask for keys that were given another shape; all, where they are no longer the same number of keys."""
+    """A mask for reshaped keys; True for all keys if their number has changed."""
     if 0 in shape:
         return False
     if isinstance(mask, bool) or mask.shape == shape:
@@ -71,20 +72,20 @@ def resized(mask: Mask, shape: tuple[int, ...]) -> Mask:
 
 @memo_on_jaxpr
 def signature_of(closed: ClosedJaxpr) -> Signature:
-    """The signature of a program. Raises KeyReuseError, naming operation and line, if it uses a key twice.
+    """The signature of a program. Raises KeyReuseError, with operation and line, if it uses a key twice.
 
-    mpijax's own samplers may: some draw in two ways, and take one of the results.
+    mpijax's own samplers may use a key twice: some draw in two ways and select one result.
     """
     return _signature(closed.jaxpr)
 
 
 class _Keys:
-    """The keys of a program while its operations are gone through."""
+    """The state of a program's keys during the check."""
 
     def __init__(self, may_repeat: bool) -> None:
         self.may_repeat = may_repeat
         self.used: dict[Var, Mask] = {}
-        self.first: dict[Var, Any] = {}  # the line of the first use
+        self.first: dict[Var, Any] = {}  # source of the first use
         self.same_as: dict[Var, Var] = {}
 
     def root(self, v: Var) -> Var:
@@ -138,14 +139,14 @@ def _is_variable_key(v: Atom) -> TypeGuard[Var]:
 
 
 def signature_of_operation(eqn: Eqn) -> Signature:
-    """What an operation makes of keys; one that is not known uses up all of them."""
+    """The signature of an operation. An operation without a rule consumes all keys."""
     rule = eqn.primitive.keys
     if rule is None:
         return Signature({i: True for i, v in enumerate(eqn.invars) if is_key(v.aval)})
     return rule(eqn) if callable(rule) else rule
 
 
-# What many operations are to keys.
+# Signatures that many operations share.
 SAME = Signature(forwards={0: 0})
 NEW = Signature(sources=frozenset({0}))
 NOTHING = Signature()
@@ -153,7 +154,7 @@ DRAW = Signature({0: True})
 
 
 def parts(eqn: Eqn) -> Signature:
-    """Several arrays of one, or one of several."""
+    """Signature of operations that split one array into several, or join several into one."""
     if len(eqn.invars) == len(eqn.outvars) == 1:
         return SAME
     return Signature(dict.fromkeys(range(len(eqn.invars)), True), frozenset(range(len(eqn.outvars))))
@@ -164,7 +165,7 @@ def each_its_own(eqn: Eqn) -> Signature:
 
 
 def of_program(parameter: str) -> Callable[[Eqn], Signature]:
-    """The rule of a call of the program in a parameter."""
+    """The rule for a call of the program in a parameter."""
 
     def rule(eqn: Eqn) -> Signature:
         program = eqn.params[parameter]

@@ -1,4 +1,4 @@
-"""`linear_call`: a linear function whose transpose the user gives."""
+"""Defines `linear_call`: a linear function with a user-defined transpose."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 def linear_call(fun: Callable, fun_transpose: Callable, residual_args: Any, linear_args: Any) -> Any:
-    """Call `fun(residual_args, linear_args)`, linear in the second, with its transpose given.
+    """Call `fun(residual_args, linear_args)`, which is linear in the second argument, with a user-defined transpose.
 
-    `fun_transpose(residual_args, cotangent)` returns the cotangent of `linear_args`; the transpose of the call is a
-    call of it, whose transpose is `fun` again. Residuals cannot be differentiated.
+    `fun_transpose(residual_args, cotangent)` returns the cotangent of `linear_args`. The transpose of the call is a
+    call of `fun_transpose`, whose transpose is `fun` again. Residuals cannot be differentiated.
 
     Raises:
-      TypeError: when the transpose's result has another structure than `linear_args`.
+      TypeError: if the transpose returns another structure than that of `linear_args`.
 
     >>> scale = lambda factor, x: factor * x
     >>> f = lambda x: mpijax.custom_derivatives.linear_call(scale, scale, 3.0, x)
@@ -63,7 +63,7 @@ def linear_call(fun: Callable, fun_transpose: Callable, residual_args: Any, line
 
 
 def _traced(what, fun, first_tree, second_tree, first_avals, second_avals):
-    """The Jaxpr of a function of two pytrees, its constants as leading arguments; their values; the result's tree."""
+    """The Jaxpr of a function of two pytrees with its constants as leading arguments; their values; the output tree."""
     avals = [*first_avals, *second_avals]
     pair = tree.treedef_tuple((first_tree, second_tree))
     flat = FlatFun(fun, tree.treedef_tuple((pair, tree.tree_structure({}))))

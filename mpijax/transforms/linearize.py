@@ -1,8 +1,7 @@
-"""Linearization: evaluate a function once and write down its derivative as a linear Jaxpr.
+"""Linearization: evaluates a function once and records its derivative as a linear Jaxpr.
 
-Primal operations run in the enclosing trace; operations on tangents are recorded. The
-values the derivative needs from the primal computation become the constants
-(residuals) of the linear Jaxpr.
+Primal operations run in the enclosing trace; operations on tangents are recorded. Primal values that the derivative
+needs become constants (residuals) of the linear Jaxpr.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from mpijax.transforms.zeros import Zero, as_array, instantiate
 
 
 class TangentTrace(Trace):
-    """Records operations on tangents in `builder`; everything else runs in the parent.
+    """Records operations on tangents in `builder`; runs all other operations in the parent.
 
-    A user's rule may give both to one call, whose results then are of both kinds: the call is split, unless
-    `whole`, where a rule of the call itself binds its linear part.
+    A user's rule may pass primals and tangents to one call, whose results then depend on both. Such a call is split,
+    unless `whole`: then the rule of the call itself binds its linear part.
     """
 
     __slots__ = ("builder", "whole")
@@ -51,7 +50,7 @@ class TangentTrace(Trace):
         return self._split(primitive, args, params)
 
     def _split(self, primitive, args, params):
-        """A call f(x, t), linear in t: what does not depend on t is f(x, 0), the rest is its derivative there."""
+        """Split a call f(x, t), linear in t, into f(x, 0), which does not depend on t, and its derivative there."""
         linear = [self._is_linear([x]) for x in args]
         zeros = [Zero(typeof(x).to_tangent_aval()) for x in args]
         primals = [instantiate(zero) if now else x for x, zero, now in zip(args, zeros, linear, strict=True)]
@@ -73,7 +72,7 @@ class TangentTrace(Trace):
 
 
 class GradTracer(DualTracer):
-    """A value with its tangent as a variable of the linear program."""
+    """A primal with its tangent, which is a variable of the linear program."""
 
     __slots__ = ()
 
@@ -106,7 +105,7 @@ class LinearizeTrace(DualTrace):
             state.trace = saved
 
     def bind_linear(self, primitive, args, params):
-        """Record an operation of the linear program, also if it reads no tangent: it may get one from another rank."""
+        """Record an operation of the linear program even if it reads no tangent: another rank may send it one."""
         with current_trace(self.rule_trace.builder):
             return primitive.bind(*args, **params)
 
@@ -124,7 +123,7 @@ class Linearized:
         self.out_avals = out_avals
 
     def at(self, residuals: Sequence[Any]) -> Linearized:
-        """The same map with other residuals."""
+        """The same linear map with other residuals."""
         return Linearized(self.jaxpr, residuals, self.in_avals, self.nonzero_out, self.out_avals)
 
     def __call__(self, *tangents: Any) -> list[Any]:
@@ -137,12 +136,12 @@ class Linearized:
 
 
 def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
-    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact ones."""
+    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact arguments."""
     parent = state.trace
     builder = JaxprTrace(parent)
     trace = LinearizeTrace(parent, builder)
     in_avals = [typeof(p).to_tangent_aval() for p in primals]
-    # A number has the dtype that it has here, also where `fun` turns 64-bit types on; as a result it stays a number.
+    # Fix the dtype of numbers now, because `fun` may turn 64-bit types on. Returned numbers stay numbers.
     values = list(map(as_array, primals)) if parent.recorder() is None else primals
     numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p}
     args = [
@@ -167,8 +166,8 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
 class LinearizedJaxpr:
     """A Jaxpr split in two: `primal` returns results and residuals, `linear` maps tangents.
 
-    `linear` takes the residuals, then the nonzero tangents. A residual that is an
-    argument of the Jaxpr is not returned again: `forwarded[i]` is then its position.
+    `linear` takes the residuals, then the nonzero tangents. A residual that is an argument of the Jaxpr is not returned
+    again: `forwarded[i]` is its position among the arguments.
     """
 
     __slots__ = ("primal", "linear", "forwarded", "nonzero_out")
@@ -187,10 +186,10 @@ def linearize_jaxpr(
     wanted: bool | tuple[bool, ...] = False,
     forwardable: bool | tuple[bool, ...] = True,
 ) -> LinearizedJaxpr:
-    """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`.
+    """Split a Jaxpr into its primal part and its derivative with respect to the arguments marked `nonzero`.
 
-    `wanted` says which output tangents the linear part returns even when they are zero, `forwardable`
-    which arguments it may take as residuals as they are.
+    `wanted`: which output tangents the linear part returns even if they are zero. `forwardable`: which arguments may be
+    residuals directly.
     """
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
@@ -214,7 +213,7 @@ def linearize_jaxpr(
         state.trace = saved
     nonzero_out = [type(t) is not Zero for _, t in pairs]
     linear, residuals = _pruned(*builder.to_jaxpr([t for _, t in pairs if type(t) is not Zero]))
-    # Residuals known outside (constants) stay constants of the linear part.
+    # Residuals from outside (constants) stay constants of the linear part.
     traced = [isinstance(r, JitTracer) and r._trace is outer for r in residuals]
     forwarded = [position.get(id(r)) for r, t in zip(residuals, traced, strict=True) if t]
     returned = [r for r, t in zip(residuals, traced, strict=True) if t and id(r) not in position]
@@ -230,6 +229,6 @@ def linearize_jaxpr(
 
 
 def _pruned(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
-    """Without what no result needs; arguments all stay."""
+    """Remove equations and constants that no result needs; all arguments stay."""
     kept, consts, _ = without_dead_code(jaxpr, consts)
     return checked(kept.replace(invars=jaxpr.invars)), consts

@@ -1,4 +1,4 @@
-"""Partial evaluation: what is known is computed now, and the rest becomes a program."""
+"""Partial evaluation: computes what depends on known values only, and records the rest as a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, Trace, current_t
 
 
 class PartialVal(tuple):
-    """A value that is known, `(None, value)`, or of which the type alone is, `(type, None)`.
+    """A known value, `(None, value)`, or an unknown value with a known type, `(type, None)`.
 
     >>> mpijax.interpreters.partial_eval.PartialVal((None, 3.0)).is_known()
     True
@@ -32,12 +32,12 @@ class PartialVal(tuple):
         return self[0] is None
 
     def get_known(self) -> Any:
-        """The value; None where it is not known."""
+        """The value; None if it is unknown."""
         return self[1]
 
 
 class PartialTrace(JaxprTrace):
-    """Hands operations on known values to its parent, and writes the others down."""
+    """Passes operations on known values to its parent, and records the others."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class PartialTrace(JaxprTrace):
         if not self.records(args):
             with current_trace(self.parent):
                 return primitive.bind(*args, **params)
-        if isinstance(primitive.lower, Inline):  # of a call some results may be known
+        if isinstance(primitive.lower, Inline):  # some results of a call may be known
             inner = params[primitive.lower.param]
             jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
             return eval_jaxpr(jaxpr, consts, *args)
@@ -72,10 +72,10 @@ def partially_evaluate(
 ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
     """Run a function of flat arguments as far as they are known.
 
-    instantiate: which results to make results of the program although they are known.
+    instantiate: which known results the program returns nevertheless.
 
-    Returns the program of the unknown arguments that computes the unknown results, the results, and the values of the
-    program's constants.
+    Returns the program from the unknown arguments to the unknown results, the results, and the values of the program's
+    constants.
     """
     trace = PartialTrace(state.trace, debug)
     args = [const if aval is None else trace.new_arg(aval) for aval, const in pvals]

@@ -25,7 +25,7 @@ Saveable = SaveableType()
 
 
 class Offloadable(NamedTuple):
-    """Keep a value in another memory. Arrays are in host memory here, so that it is kept where it is.
+    """Keep a value in another memory kind. All arrays are in host memory, so the value stays where it is.
 
     >>> mpijax.ad_checkpoint.Offloadable(src="device", dst="pinned_host").dst
     'pinned_host'
@@ -36,7 +36,7 @@ class Offloadable(NamedTuple):
 
 
 def keeps(policy: Callable, primitive, avals, params: dict[str, Any]) -> bool:
-    """Whether the results of an equation may be kept. Raises TypeError for an answer that is none."""
+    """Whether the results of an equation may be kept. Raises TypeError for an invalid answer."""
     answer = policy(primitive, *avals, **params)
     if isinstance(answer, bool):
         return answer
@@ -61,7 +61,7 @@ def everything_saveable(*_, **__) -> bool:
 
 
 def nothing_saveable(*_, **__) -> bool:
-    """Keep the arguments alone and compute everything again: what `checkpoint` does without a policy.
+    """Keep only the arguments and recompute everything: the default of `checkpoint`.
 
     >>> mpijax.checkpoint_policies.nothing_saveable(lax.sin_p)
     False
@@ -94,7 +94,7 @@ def _is_unbatched_product(primitive, params: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class SaveOnlyTheseNames:
-    """Keep the values which `checkpoint_name` gave one of these names.
+    """Keep values that `checkpoint_name` gave one of these names.
 
     >>> mpijax.checkpoint_policies.save_only_these_names("a").saveable_names
     frozenset({'a'})
@@ -108,7 +108,7 @@ class SaveOnlyTheseNames:
 
 @dataclass(frozen=True)
 class SaveAnyNamesButThese:
-    """Keep the values which `checkpoint_name` gave a name other than these.
+    """Keep values that `checkpoint_name` gave any other name.
 
     >>> mpijax.checkpoint_policies.save_any_names_but_these("a").names
     frozenset({'a'})
@@ -122,7 +122,7 @@ class SaveAnyNamesButThese:
 
 @dataclass(frozen=True)
 class SaveAndOffloadOnlyTheseNames:
-    """Keep the values which `checkpoint_name` gave one of these names, some of them in another memory.
+    """Keep values that `checkpoint_name` gave one of these names, some of them in another memory kind.
 
     >>> policies = mpijax.checkpoint_policies
     >>> policy = policies.SaveAndOffloadOnlyTheseNames(frozenset("a"), frozenset("b"), "device", "pinned_host")
@@ -163,7 +163,7 @@ def save_any_names_but_these(*names_not_to_save: str) -> Callable:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
-    """Keep everything. A named value's operand has no name, so that JAX's policy excludes nothing either.
+    """Keep everything. The operand of a named value has no name, so JAX's policy excludes nothing either.
 
     >>> mpijax.checkpoint_policies.save_anything_except_these_names("a")(lax.sin_p)
     True
@@ -172,7 +172,7 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Callable:
 
 
 def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
-    """Keep what either policy keeps. Both must answer with bools, else the result raises ValueError.
+    """Keep what either policy keeps. Both must return bools, else the combined policy raises ValueError.
 
     >>> policies = mpijax.checkpoint_policies
     >>> policies.save_from_both_policies(policies.nothing_saveable, policies.everything_saveable)(lax.sin_p)
@@ -192,7 +192,7 @@ def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
 
 
 def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callable:
-    """Like `dots_with_no_batch_dims_saveable`, kept in another memory.
+    """Like `dots_with_no_batch_dims_saveable`, but keeps the values in another memory kind.
 
     >>> policy = mpijax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")
     >>> policy(lax.sin_p) is mpijax.ad_checkpoint.Recompute
@@ -209,7 +209,7 @@ def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callab
 def save_and_offload_only_these_names(
     *, names_which_can_be_saved, names_which_can_be_offloaded, offload_src: Any, offload_dst: Any
 ) -> Callable:
-    """Keep named values with these names, some of them in another memory.
+    """Keep named values with these names, some of them in another memory kind.
 
     >>> policy = mpijax.checkpoint_policies.save_and_offload_only_these_names(
     ...     names_which_can_be_saved=["a"], names_which_can_be_offloaded=[],
@@ -219,7 +219,7 @@ def save_and_offload_only_these_names(
     True
 
     Raises:
-      ValueError: for a name that is in both collections.
+      ValueError: if a name is in both collections.
     """
     saved, offloaded = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
     if saved & offloaded:

@@ -1,4 +1,4 @@
-"""What `vjp` returns: cotangents of the results to cotangents of the arguments, as a value of its own."""
+"""Defines `VJP`, the result of `vjp`: a function from cotangents of results to cotangents of arguments."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def instantiated(cts: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class GradValue:
-    """For `VJP.with_refs`: the cotangent of this argument is to be returned."""
+    """A target of `VJP.with_refs`: return the cotangent of this argument."""
 
 
 @dataclass(frozen=True)
 class DontWant:
-    """For `VJP.with_refs`: the cotangent of this argument is not to be computed."""
+    """A target of `VJP.with_refs`: do not compute the cotangent of this argument."""
 
 
 @dataclass(frozen=True)
 class GradRef:
-    """In place of a cotangent that was added to a reference."""
+    """Returned in place of a cotangent that was added to a reference."""
 
 
 @dataclass(frozen=True)
 class DidntWant:
-    """In place of a cotangent that was not computed."""
+    """Returned in place of a cotangent that was not computed."""
 
 
 @dataclass(frozen=True)
 class NotNeeded:
-    """In place of an argument that the backward pass does not need as it is."""
+    """Placeholder for an argument that is not a residual of the backward pass."""
 
 
 def _register(placeholder: type) -> None:
@@ -56,7 +56,7 @@ for _placeholder in (GradRef, DidntWant, NotNeeded):
 
 
 class Pullback:
-    """The backward pass of a function, but for the values that it needs (the residuals)."""
+    """The backward pass of a function, without its residuals."""
 
     def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals):
         self.__name__ = f"vjp({callable_name(fun)})"
@@ -70,7 +70,7 @@ class Pullback:
     jaxpr = property(lambda self: self._linearized.jaxpr)
 
     def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any] | None = None):
-        """Cotangents of the arguments; `targets` says for each leaf what becomes of it (see `VJP.with_refs`)."""
+        """Cotangents of the arguments; `targets` says for each leaf what to do with it (see `VJP.with_refs`)."""
         given = self._checked(cotangents)
         if targets is None:
             cts = instantiated(transposed(self._linearized.at(residuals), given))
@@ -81,7 +81,7 @@ class Pullback:
         return tree.tree_unflatten(self.in_tree, cts)
 
     def _checked(self, cotangents: Sequence[Any]) -> list[Any]:
-        """The leaves of the one cotangent that is given."""
+        """The leaves of the single cotangent argument."""
         if len(cotangents) != 1:
             raise TypeError(
                 f"The function returned by `jax.vjp` applied to {self._name} was called with {len(cotangents)} "
@@ -95,7 +95,7 @@ class Pullback:
         wanted = [a.to_tangent_aval() for a in self._out_avals]
         for ct, aval, want in zip(leaves, self._out_avals, wanted, strict=True):
             have = typeof(ct)
-            # Integers have no derivative: cotangents are float0; ones of the integers' own type pass for it.
+            # Cotangents of integers are float0; cotangents of the integers' own dtype are accepted too.
             same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
             if not same or want.shape != have.shape or have.vma - want.vma:
                 raise ValueError(
@@ -117,7 +117,7 @@ class Pullback:
 
 
 def _delivered(ct: Any, target: Any) -> Any:
-    """What is returned for a cotangent, which is added to a `target` that is a reference."""
+    """The value to return for a cotangent. Adds the cotangent to the `target` if that is a reference."""
     if type(target) is DontWant:
         return DidntWant()
     if type(target) is not Ref:
@@ -134,15 +134,14 @@ def _delivered(ct: Any, target: Any) -> Any:
 
 
 class VJP:
-    """What `vjp` returns: maps a cotangent of the result to a tuple of cotangents, one per argument.
+    """The result of `vjp`: maps a cotangent of the result to a tuple of cotangents, one per argument.
 
-    A pytree, whose leaves are the values that the backward pass needs, so it may be a result of one jitted function
-    and an argument of another.
+    A pytree whose leaves are the residuals, so one jitted function may return it and another may take it.
 
     Attributes:
-      args_res: a list with an entry per argument, of tuples where the argument was a container: the argument's value
-        if it is needed as it is, else `NotNeeded()`.
-      opaque_residuals: the other values that are needed.
+      args_res: a list with an entry per argument, with tuples in place of containers: the argument's value if it is
+        a residual, else `NotNeeded()`.
+      opaque_residuals: the other residuals.
 
     >>> out, f_vjp = mpijax.vjp(lambda x, y: jnp.sin(x) * y, 1.0, 2.0)
     >>> f_vjp.args_res
@@ -159,7 +158,7 @@ class VJP:
 
     @staticmethod
     def at(fun: Pullback, leaves: Sequence[Any], residuals: Sequence[Any]) -> VJP:
-        """The object for a function of `leaves` whose backward pass needs `residuals`."""
+        """The VJP of a function of `leaves` whose backward pass needs `residuals`."""
         position = {id(x): i for i, x in enumerate(leaves)}
         opaque: list[Any] = []
         places = []
@@ -183,13 +182,13 @@ class VJP:
         return self.fun(self._residuals(), out_ct)
 
     def with_refs(self, *targets: Any) -> Callable:
-        """The same function with what is to become of each cotangent, in the structure of the arguments.
+        """The same function with a target for each cotangent, in the structure of the arguments.
 
-        targets: of each leaf a reference, to which the cotangent is added (`GradRef()` is returned for it);
-          `GradValue()`: it is returned; or `DontWant()`: it is not computed (`DidntWant()` is returned for it).
+        targets: for each leaf a reference, to which the cotangent is added (returns `GradRef()`);
+          `GradValue()`, to return the cotangent; or `DontWant()`, to skip it (returns `DidntWant()`).
 
         Raises:
-          ValueError: the structure is not that of the arguments; when called, for a reference of another type.
+          ValueError: if the structure differs from the arguments'; when called, for a reference of another type.
         """
         leaves, got = tree.tree_flatten(targets)
         if got != self.in_tree:
@@ -214,7 +213,7 @@ class VJP:
 
 
 def _tuples(structure: Any, leaves: Iterator[Any]) -> Any:
-    """A pytree of tuples in the place of its containers."""
+    """A pytree with tuples in place of its containers."""
     if structure.num_leaves == structure.num_nodes == 1:
         return next(leaves)
     return tuple(_tuples(part, leaves) for part in structure.children())

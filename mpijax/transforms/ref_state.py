@@ -1,8 +1,8 @@
-"""Mutable array references at the edge of traced functions: their values go in, what was written comes out.
+"""Passes mutable array references through traced functions: values go in, written values come out.
 
-A traced program takes the values of the references that it reads as arguments and returns what it wrote (see
-`core.trace.trace_to_jaxpr`). `jit` calls such programs; loops, branches and the like trace a function again that has
-the values as further arguments and results, so that they need no rules for references.
+A traced program takes the values of the references that it reads as arguments, and returns the values that it wrote
+(see `core.trace.trace_to_jaxpr`). `jit` calls such programs. Loops, branches and so on trace a function again with the
+values as additional arguments and results, so they need no rules for references.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def has_refs(leaves: Sequence[Any]) -> bool:
 
 
 def has_rules(jaxpr: Jaxpr) -> bool:
-    """Whether a program has backward rules of users, which may keep references."""
+    """Whether a program contains user-defined backward rules, which may keep references."""
     return any(eqn.primitive.has_users_transpose or any(map(has_rules, subjaxprs(eqn.params))) for eqn in jaxpr.eqns)
 
 
 def refuse_refs(leaves: Sequence[Any], what: str) -> None:
-    """Raise ValueError for a reference by which a function would be differentiated."""
+    """Raise ValueError for references among the arguments to differentiate with respect to."""
     for x in filter(is_ref, leaves):
         raise ValueError(
             f"{what}: a function is differentiated by arrays, but got a mutable array reference of type {x.aval}. "
@@ -50,12 +50,12 @@ def values_of(operands: Sequence[Any]) -> list[Any]:
 
 
 def may_be_kept(consts: Sequence[Any]) -> bool:
-    """Whether a program with these constants serves later calls too: none belongs to a trace."""
+    """Whether a program with these constants can be cached for later calls: no constant belongs to a trace."""
     return not any(isinstance(c, Tracer) or (type(c) is Ref and c.home is not EVAL) for c in consts)
 
 
 def check_aliases(consts: Sequence[Any], leaves: Sequence[Any], debug: Callable[[], DebugInfo]) -> None:
-    """Raise ValueError for a reference that a function gets twice: as two arguments, or closed over and as one."""
+    """Raise ValueError if a function gets a reference twice: as two arguments, or as argument and closed over."""
     seen: dict[Ref, int] = {}
     closed_over = {c for c in consts if type(c) is Ref}
     for i, x in enumerate(leaves):
@@ -83,10 +83,10 @@ def check_aliases(consts: Sequence[Any], leaves: Sequence[Any], debug: Callable[
 def call(
     bind: Callable[[list[Any], list[bool]], list[Any]], consts: Sequence[Any], leaves: Sequence[Any], written: Sequence
 ) -> list[Any]:
-    """Call a program that takes `consts` and `leaves`, and returns what was `written` after its other results.
+    """Call a program that takes `consts` and `leaves`, and returns the values `written` after its other results.
 
-    bind: `(operands, which of them are given away) -> results`. Outside of all traces the memory of references that
-    the program writes to is used for their new values; where somebody else may read it, it is copied first.
+    bind: `(operands, which of them are donated) -> results`. Outside all traces, the memory of written references is
+    reused for their new values. If other code may read that memory, it is copied first.
     """
     operands = [*consts, *leaves]
     targets = [leaves[w] if type(w) is int else w for w in written]
@@ -109,7 +109,7 @@ def call(
 
 
 def _claim(refs: Sequence[Ref], others: Sequence[Any]) -> None:
-    """Note which references now have memory of their own: a program may return one buffer twice."""
+    """Record which references own their memory: a program may return one buffer twice."""
     taken = [x.unsafe_buffer_pointer() for x in others if hasattr(x, "unsafe_buffer_pointer")]
     own = [read(ref).unsafe_buffer_pointer() for ref in refs]
     for ref, pointer in zip(refs, own, strict=True):
@@ -120,9 +120,9 @@ def _claim(refs: Sequence[Ref], others: Sequence[Any]) -> None:
 
 
 def made_of(fun: Callable, known: weakref.WeakKeyDictionary, make: Callable, key: Any = None) -> Callable:
-    """`make` of a reference to `fun`, kept in `known` as long as `fun` lives: made once, it is traced once.
+    """`make` of a reference to `fun`, cached in `known` while `fun` is alive, so that it is traced once.
 
-    What is remembered for a function must not hold it.
+    The cached object must not hold `fun`.
     """
     try:
         table = known.setdefault(fun, {})
@@ -130,7 +130,7 @@ def made_of(fun: Callable, known: weakref.WeakKeyDictionary, make: Callable, key
         if found is None:
             found = table[key] = make(weakref.ref(fun))
         return found
-    except TypeError:  # not hashable, or without weak references
+    except TypeError:  # `fun` is not hashable, or has no weak references
         return make(lambda: fun)
 
 
@@ -138,9 +138,9 @@ _state_passing: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDicti
 
 
 def state_passing(fun: Callable, refs: Sequence[Ref]) -> Callable:
-    """`fun` with the values of references from outside passed: `(values, *args) -> (new values, result)`.
+    """`fun` with the values of outside references as arguments: `(values, *args) -> (new values, result)`.
 
-    It is one function object for `fun` and `refs`.
+    Returns the same function object for the same `fun` and `refs`.
     """
 
     def make(reference):
@@ -155,13 +155,13 @@ def state_passing(fun: Callable, refs: Sequence[Ref]) -> Callable:
 
 
 def values_in(args: Any) -> tuple[Any, list[Ref]]:
-    """A pytree with values in place of references, and these references."""
+    """A pytree with values in place of references, and the list of references."""
     leaves, structure = tree.tree_flatten(args)
     return tree.tree_unflatten(structure, values_of(leaves)), list(filter(is_ref, leaves))
 
 
 def refs_in(values: Any, args: Any) -> tuple[Any, list[Ref]]:
-    """A pytree of values with new references, made in the current trace, where `args` has references; and these."""
+    """A pytree of values with new references in the current trace where `args` has references, and the list of them."""
     leaves, structure = tree.tree_flatten(args)
     inner = [
         Ref.of(value, x.aval.kind) if is_ref(x) else value
@@ -171,7 +171,7 @@ def refs_in(values: Any, args: Any) -> tuple[Any, list[Ref]]:
 
 
 def of_values(fun: Callable, args: Any) -> Callable:
-    """`fun` of values in place of the references in `args`, its arguments: `(*values) -> (result, new values)`."""
+    """`fun` with values in place of the references in its arguments `args`: `(*values) -> (result, new values)`."""
 
     @named_like(fun)
     def explicit(*values):
@@ -183,6 +183,6 @@ def of_values(fun: Callable, args: Any) -> Callable:
 
 
 def write_all(refs: Sequence[Ref], values: Sequence[Any]) -> None:
-    """Write the new values of references in the current trace."""
+    """Write new values to references in the current trace."""
     for ref, value in zip(refs, values, strict=True):
         write(ref, value)

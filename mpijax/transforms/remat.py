@@ -1,7 +1,7 @@
-"""`remat2`: a call of a Jaxpr whose intermediate values are not kept for its derivative. The primitive of `checkpoint`.
+"""Defines `remat2`, the primitive of `checkpoint`: a call of a Jaxpr whose derivative recomputes intermediate values.
 
-Differentiated, it evaluates the function in place, and its derivative is again such a call, `differentiated`, of the
-arguments: it computes the intermediate values once more before it uses them.
+Differentiation evaluates the function in place. The derivative is another `remat2` call, with `differentiated` set: it
+takes the arguments and recomputes the intermediate values before it uses them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mpijax.transforms.zeros import Zero
 
 def _evaluate(*args, jaxpr: ClosedJaxpr, differentiated: bool, **_):
     if differentiated and config.values.jax_debug_key_reuse:
-        with config.debug_key_reuse(False):  # what is computed again draws the same numbers on purpose
+        with config.debug_key_reuse(False):  # recomputation draws the same numbers on purpose
             return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
     return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
 
 
 def _flags(prevent_cse: bool | tuple[bool, ...], which: Sequence[bool], before: int = 0, after: int = 0):
-    """`prevent_cse` for the operands marked in `which`, with values between that are new."""
+    """`prevent_cse` for the operands marked in `which`, with `before` and `after` new values around them."""
     if isinstance(prevent_cse, bool):
         return prevent_cse
     kept = (p for p, w in zip(prevent_cse, which, strict=True) if w)
@@ -51,7 +51,7 @@ def _given(tangents) -> list[Any]:
 
 
 def _with_zeros(primals, tangents, nonzero) -> list[Any]:
-    """A tangent for each result, of which those marked `nonzero` are given."""
+    """A tangent for each result; `tangents` has those marked `nonzero`."""
     rest = iter(tangents)
     return [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(primals, nonzero, strict=True)]
 
@@ -112,19 +112,19 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
 
 
 def _pretty(eqn: Eqn, names):
-    """A policy that is a function is shown without its address, as JAX does."""
+    """Prints a policy that is a function without its address, as JAX does."""
     policy = re.sub(r"0x[0-9a-f]+", "0xXXXXXXXXXXXX", str(eqn.params["policy"]))
     return sorted({**eqn.params, "policy": policy}.items())
 
 
 def _is_apart(params: dict[str, Any]) -> bool:
-    """Whether values must be computed again that the compiler could keep from their first computation."""
+    """Whether values must be recomputed although the compiler could keep them from their first computation."""
     cse = params["prevent_cse"]
     return params["differentiated"] and (cse if isinstance(cse, bool) else any(cse))
 
 
 def _keys(eqn: Eqn) -> key_reuse.Signature:
-    """What is computed again draws the same numbers on purpose."""
+    """The signature of a call. Recomputation draws the same numbers on purpose."""
     return key_reuse.NOTHING if eqn.params["differentiated"] else key_reuse.signature_of(eqn.params["jaxpr"])
 
 

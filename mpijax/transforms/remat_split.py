@@ -1,4 +1,4 @@
-"""What `checkpoint` does to a function that is differentiated: which values are kept, which computed again."""
+"""Splits a differentiated function under `checkpoint` into kept values and recomputed values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mpijax.transforms.policies import keeps, nothing_saveable
 class Split:
     """A Jaxpr under `checkpoint` and its derivative.
 
-    known: takes all arguments; returns the results, then the values that are kept.
-    staged: takes the kept values, the arguments at `primal_inputs`, and of the nonzero tangents those at
-      `tangent_inputs`; computes again what it needs besides and returns the tangents that are not zero.
+    known: takes all arguments; returns the results, then the kept values.
+    staged: takes the kept values, the arguments at `primal_inputs`, and the nonzero tangents at `tangent_inputs`. It
+      recomputes all other values that it needs, and returns the nonzero tangents.
     """
 
     __slots__ = ("known", "staged", "primal_inputs", "tangent_inputs", "nonzero_out")
@@ -37,7 +37,7 @@ class Split:
 
 @memo_on_jaxpr
 def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> Split:
-    """Split a Jaxpr into what is computed once and what its derivative by the arguments marked `nonzero` computes."""
+    """Split a Jaxpr into the part computed once and the derivative with respect to the arguments marked `nonzero`."""
     halves = linearize_jaxpr(closed, nonzero)
     primal = halves.primal
     _refuse_side_effects(primal.jaxpr)
@@ -74,12 +74,12 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
 
 
 def _reads(e: Eqn | Jaxpr) -> list[Var]:
-    """The variables an equation reads, or a program returns."""
+    """The variables that an equation reads, or that a program returns."""
     return [v for v in (e.outvars if isinstance(e, Jaxpr) else e.invars) if isinstance(v, Var)]
 
 
 def _refuse_side_effects(jaxpr: Jaxpr) -> None:
-    """Raise NotImplementedError for effects on the world outside, which must not happen twice."""
+    """Raise NotImplementedError for side effects that must not happen twice."""
     found = sorted(str(e) for e in jaxpr.effects if isinstance(e, fx.CallbackEffect) and e.kind == "IO")
     if found:
         raise NotImplementedError(
@@ -89,12 +89,12 @@ def _refuse_side_effects(jaxpr: Jaxpr) -> None:
 
 
 def _is_shown(eqn: Eqn) -> bool:
-    """Whether an equation is there for what it shows: it does so each time the function is computed."""
+    """Whether an equation shows values. It shows them each time the function is computed."""
     return any(isinstance(e, fx.CallbackEffect) for e in eqn.effects)
 
 
 def _kept_values(jaxpr: Jaxpr, policy: Callable) -> set[Var]:
-    """Results of equations that the policy keeps."""
+    """Results of the equations that the policy keeps."""
     return {v for eqn in jaxpr.eqns if _is_kept(eqn, policy) for v in eqn.outvars}
 
 
@@ -103,9 +103,9 @@ def _is_kept(eqn: Eqn, policy: Callable) -> bool:
 
 
 def _keeping_inside(closed: ClosedJaxpr, policy: Callable) -> tuple[ClosedJaxpr, dict[Eqn, Eqn], set[Var]]:
-    """The program with loops and branches that return what the policy keeps in them.
+    """The program with loops and branches that also return the values inside them that the policy keeps.
 
-    Also, for each of these, the equation that computes it again, and all variables of such values.
+    Also returns, for each of these, the equation that recomputes it, and all variables of such values.
     """
     eqns, other, kept = [], {}, set()
     for eqn in closed.eqns:
@@ -120,7 +120,7 @@ def _keeping_inside(closed: ClosedJaxpr, policy: Callable) -> tuple[ClosedJaxpr,
 
 
 def _with_flat_bodies(eqn: Eqn) -> Eqn:
-    """An equation whose bodies make no calls."""
+    """An equation with all calls inlined in its bodies."""
 
     def flat(value: Any) -> Any:
         if isinstance(value, tuple) and any(isinstance(v, ClosedJaxpr) for v in value):
@@ -135,7 +135,7 @@ def _with_flat_bodies(eqn: Eqn) -> Eqn:
 
 
 def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Jaxpr, list[Var]]:
-    """The linear equations in terms of the primal's variables, and the variables of the tangents."""
+    """The linear equations with the primal's variables as residuals, and the variables of the tangents."""
     linear = halves.linear.jaxpr
     returned = iter(primal.outvars[count:])
     split = len(halves.forwarded)
@@ -154,12 +154,12 @@ def _linear_part(halves: LinearizedJaxpr, primal: Jaxpr, count: int) -> tuple[Ja
 def _computed_again(
     jaxpr: Jaxpr, readers: Sequence[Eqn | Jaxpr], kept: set[Var], policy: Callable, other: dict[Eqn, Eqn]
 ) -> list[Eqn]:
-    """The equations that yield what `readers` read from what is kept; `other` has those that then take another form.
+    """The equations that recompute what `readers` read from kept values. `other` maps some equations to another form.
 
-    What shows values shows them again, unless the policy keeps it and a value of it, which need not be there again.
+    Equations that show values run again, unless the policy keeps them and all their values are kept.
 
-    Collectives over named axes that nobody reads are left out, on all ranks alike. An exchange with ranks that may run
-    another program is made again in any case: one of them may need what this rank sends.
+    Unused collectives over named axes are dropped, on all ranks alike. Communication with ranks that may run a
+    different program is always repeated: another rank may need what this rank sends.
     """
     wanted = {v for e in readers for v in _reads(e)} - kept
     again = []
@@ -178,7 +178,7 @@ def _computed_again(
 
 
 def _in_turn(eqns: Sequence[Eqn], linear: Sequence[Eqn]) -> list[Eqn]:
-    """Both lists in one, each linear equation as early as its operands allow: forward mode then keeps little."""
+    """Merges both lists, each linear equation as early as its operands allow, so that forward mode keeps little."""
     made_later = {v for e in eqns for v in e.outvars}
     waiting = deque(linear)
     ordered: list[Eqn] = []
@@ -192,7 +192,7 @@ def _in_turn(eqns: Sequence[Eqn], linear: Sequence[Eqn]) -> list[Eqn]:
 
 
 def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxpr:
-    """The primal part returning its results and the values that are kept, and computing no more than these need."""
+    """The primal part, which returns its results and the kept values, without equations that these do not need."""
     jaxpr = primal.jaxpr
     outvars = [*jaxpr.outvars[:count], *saved]
     pruned, _ = dead_code(jaxpr.replace(outvars=outvars), [True] * len(outvars))
@@ -200,13 +200,13 @@ def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxp
 
 
 def _is_plain_call(eqn: Eqn) -> bool:
-    """Whether an equation is a call that is linearized by what it calls. One with a rule of the user's stays one."""
+    """Whether an equation is a call that is linearized through its body. Calls with user-defined rules are not."""
     lower = eqn.primitive.lower
     return isinstance(lower, Inline) and eqn.primitive.linearize is not None and not lower.is_apart(eqn.params)
 
 
 def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program with the operations of called Jaxprs in place of the calls, so that each can be kept or not."""
+    """The same program with calls inlined, so that each operation can be kept or not."""
     if not any(map(_is_plain_call, closed.eqns)):
         return closed
 

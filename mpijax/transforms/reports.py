@@ -1,4 +1,4 @@
-"""What `jit` tells about itself: `log_compiles`, `explain_cache_misses`, and donations without use."""
+"""Logs what `jit` does: `log_compiles`, `explain_cache_misses`; warns about unused donations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpijax.transforms.flat import parameter_names
 logger = logging.getLogger("mpijax.jit")
 
 
-# Where functions were defined whose first trace has been explained.
+# Locations of functions whose first trace has been explained.
 _explained: set[str] = set()
 
 
@@ -26,7 +26,7 @@ def _level() -> int:
 
 @contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Log that something has finished, and how long it took."""
+    """Log the end of a block, and its duration."""
     start = time.perf_counter()
     yield
     if logger.isEnabledFor(level := _level()):
@@ -34,7 +34,7 @@ def timed(what: str) -> Iterator[None]:
 
 
 def unused_donations(avals: Sequence[Any], donated: Sequence[bool], results: Sequence[Any]) -> None:
-    """Warn of arguments given away whose memory no result can take, none left having their shape and dtype."""
+    """Warn about donated arguments that no remaining result can reuse, because shapes or dtypes differ."""
     left = [(a.shape, a.dtype) for a in results]
     unused = []
     for aval, gone in zip(avals, donated, strict=True):
@@ -52,13 +52,13 @@ def unused_donations(avals: Sequence[Any], donated: Sequence[bool], results: Seq
 
 
 def compiling(name: str, avals: Sequence[Any]) -> None:
-    """Log that a program is compiled, for which types of arguments."""
+    """Log the compilation of a program, with the types of its arguments."""
     if logger.isEnabledFor(level := _level()):
         logger.log(level, "Compiling jit(%s) with global shapes and types %s.", name, tuple(avals))
 
 
 def refuse_tracing(fun: Callable) -> None:
-    """Raise where a function would be traced although the option forbids it."""
+    """Raise if the option `no_tracing` is set and a function is about to be traced."""
     if config.values.jax_no_tracing:
         raise RuntimeError(
             f"re-tracing function {callable_location(fun)} for `jit`, but 'no_tracing' is set: these argument types, "
@@ -67,7 +67,7 @@ def refuse_tracing(fun: Callable) -> None:
 
 
 def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, kwargs: dict[str, Any]) -> None:
-    """Log why a call is traced: what is new in its key, beside the most similar one of an earlier call."""
+    """Log why a call is traced: how its key differs from the most similar earlier key."""
     if not config.values.jax_explain_cache_misses:
         return
     place = callable_location(fun)
@@ -91,13 +91,13 @@ def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, 
 
 
 def _distance(old: tuple, new: tuple) -> tuple[int, int]:
-    """How many parts of two keys differ, and how many types as they are printed."""
+    """The number of differing parts of two keys, and of types that print differently."""
     texts = zip(old[2], new[2], strict=False)
     return sum(a != b for a, b in zip(old, new, strict=False)), sum(a.str_short() != b.str_short() for a, b in texts)
 
 
 def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
-    """What differs between two keys of `PjitFunction._trace`, in words."""
+    """The differences between two keys of `PjitFunction._trace`, as text."""
     (_, old_tree, old_avals, old_statics, *old_scope) = old
     (_, new_tree, new_avals, new_statics, *new_scope) = new
     found = []

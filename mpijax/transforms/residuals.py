@@ -1,4 +1,4 @@
-"""Which values the derivative of a function keeps from its evaluation."""
+"""Lists the values of a function's evaluation that its derivative keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.transforms.linearize import linearize_flat
 
 
 def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
-    """The type of each value that reverse mode keeps from evaluating `f`, and its origin. Nothing is computed.
+    """The type and origin of each value that reverse mode keeps from evaluating `f`, without computing anything.
 
     >>> [str(aval) for aval, origin in mpijax.ad_checkpoint.saved_residuals(lambda x: x * x * x, jnp.ones(3))]
     ['float32[3]', 'float32[3]']
@@ -32,7 +32,7 @@ def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[Shaped
 
 
 def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
-    """Print the values that reverse mode keeps from evaluating `f`, one a line.
+    """Print the values that reverse mode keeps from evaluating `f`, one per line.
 
     >>> mpijax.ad_checkpoint.print_saved_residuals(lambda x: jnp.sin(x), 1.0)
     f32[] output of cos from ...:1 (<lambda>)
@@ -42,7 +42,7 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
 
 
 def log_kept(kept: Sequence[ShapedArray], known: Jaxpr, count: int) -> None:
-    """Log what a function under `checkpoint` keeps: arguments, and the results of `known` after the first `count`."""
+    """Log the values that `checkpoint` keeps: arguments, and the results of `known` after the first `count`."""
     values = _described(known.replace(outvars=known.outvars[count:]), [""] * len(known.invars))
     lines = ["checkpoint keeps these arguments:", *(f"  {a.str_short()}" for a in kept)]
     lines += ["and these intermediate values:", *(f"  {a.str_short()} {source}" for a, source in values)]

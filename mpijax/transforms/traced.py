@@ -1,4 +1,4 @@
-"""Ahead of time, the first stage: traced functions, and what all stages tell about arguments."""
+"""The first stage of ahead-of-time compilation: traced functions. Also the argument information of all stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijax.transforms import ref_state
 
 @dataclass(frozen=True)
 class ArgInfo:
-    """Type of an argument, and whether its memory is given away.
+    """Type of an argument, and whether it is donated.
 
     >>> mpijax.jit(jnp.sin).lower(jnp.ones(3)).args_info[0][0].shape
     (3,)
@@ -27,7 +27,7 @@ class ArgInfo:
 
 
 class Stage:
-    """A function on its way to a program, for one signature."""
+    """A function at one stage of compilation, for one signature."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Stage:
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
-        """Flat positions of the arguments whose memory is given away."""
+        """Flat positions of the donated arguments."""
         return tuple(i for i, info in enumerate(tree.tree_leaves(self.args_info)) if info.donated)
 
 
@@ -52,9 +52,9 @@ class Traced(Stage):
       jaxpr: the program. fun_name: the function's name.
       in_tree, out_tree: structure of ``(args, kwargs)`` and of the result.
       moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
-      written: the mutable array references, arguments by number, whose new values are further results of the Jaxpr.
-      uses_refs: whether references are among the arguments or closed over.
-      layouts: how the arguments are laid out over devices, for each a sharding or None.
+      written: the mutable array references, arguments by number, whose new values the Jaxpr returns last.
+      uses_refs: whether references are among the arguments or closed-over values.
+      layouts: for each argument a sharding or None.
 
     >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
     { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) }
@@ -81,11 +81,11 @@ class Traced(Stage):
         self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
 
     def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
-        """This program for arguments laid out in another way."""
+        """This program for arguments with other shardings."""
         return self if layouts == self.layouts else self._with(self.in_tree, layouts)
 
     def of_structure(self, in_tree: tree.PyTreeDef) -> Any:
-        """This program of flat arguments as one of arguments ``(args, kwargs)`` with these leaves."""
+        """This program of flat arguments as a program of arguments ``(args, kwargs)`` with these leaves."""
         return self._with(in_tree, self.layouts)
 
     def _with(self, in_tree, layouts) -> Any:
@@ -96,7 +96,7 @@ class Traced(Stage):
 
     @property
     def args_info(self) -> Any:
-        """For each argument its `ArgInfo`, as a tree ``(args, kwargs)``."""
+        """The `ArgInfo` of each argument, as a tree ``(args, kwargs)``."""
         n = len(self.moved)
         infos = map(ArgInfo, self.jaxpr.in_avals[n:], self.donated[n:])
         return tree.tree_unflatten(self.in_tree, list(infos))
@@ -122,7 +122,7 @@ class Traced(Stage):
 
 
 def check_structure(given: tree.PyTreeDef, expected: tree.PyTreeDef, verb: str) -> None:
-    """Raise TypeError unless a call has the structure of arguments that a stage was made for."""
+    """Raise TypeError unless the arguments of a call have the structure that the stage expects."""
     if given == expected:
         return
     errors = list(tree.equality_errors_pytreedef(given, expected))

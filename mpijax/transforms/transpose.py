@@ -1,4 +1,4 @@
-"""Reverse mode: run a linear Jaxpr backwards, from cotangents of results to cotangents of arguments."""
+"""Reverse mode: runs a linear Jaxpr backwards, from cotangents of results to cotangents of arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
 class UndefPrimal:
-    """In place of a linear argument in transpose rules: only its type is known.
+    """A placeholder for a linear argument in transpose rules; it has only a type.
 
     >>> mpijax.interpreters.ad.UndefinedPrimal(mpijax.typeof(jnp.zeros(3))).aval
     ShapedArray(float32[3])
@@ -36,7 +36,7 @@ class UndefPrimal:
 
 
 def is_undefined_primal(x: Any) -> bool:
-    """Whether `x`, an operand in a transpose rule, is a linear one, of which only the type is known.
+    """Whether `x`, an operand in a transpose rule, is linear: only its type is known.
 
     >>> mpijax.interpreters.ad.is_undefined_primal(3.0)
     False
@@ -54,12 +54,12 @@ def backward_pass(
 ) -> list[Any]:
     """Cotangents of the arguments marked `UndefPrimal`; a Zero for each other argument.
 
-    Equations that depend on no linear argument are evaluated first, the others are
-    transposed from the last to the first; cotangents of a variable read several times add up.
-    Users' backward rules on the way to a result are called even if no cotangent has come: they may return one.
-    Exchanges with other ranks are transposed even if no cotangent has come here: one may have come there.
-    `gathered` holds, for each argument, what its cotangent starts from (a Zero: nothing). `wanted` says whose
-    cotangents are asked for: what leads to the others alone is left out, and theirs are not complete.
+    Equations that depend on no linear argument are evaluated first. The others are transposed from last to first.
+    Cotangents of a variable with several readers are added.
+    User-defined backward rules on the path to a result run even without a cotangent, because they may return one.
+    Exchanges with other ranks are transposed even without a cotangent here, because another rank may have one.
+    `gathered`: the initial cotangent of each argument (a Zero: none). `wanted`: which cotangents the caller needs.
+    Work for the others only is skipped, and their cotangents are incomplete.
     """
     exchanges = fx.exchange in jaxpr.effects
     if gathered is None and not exchanges and all(type(ct) is Zero for ct in cotangents):
@@ -122,7 +122,7 @@ def backward_pass(
 
 
 def _rules_on_the_way(eqns: Sequence[Any], results: Sequence[Any]) -> set[int]:
-    """Ids of the equations with users' backward rules that results are computed from."""
+    """Ids of the equations with user-defined backward rules that contribute to results."""
     if not any(eqn.primitive.has_users_transpose for eqn in eqns):
         return set()
     read = {v for v in results if type(v) is not Literal}
@@ -136,14 +136,14 @@ def _rules_on_the_way(eqns: Sequence[Any], results: Sequence[Any]) -> set[int]:
 
 
 def _laid_out_alike(eqn, ct, *inputs, **params) -> list[Any]:
-    """The cotangents of an equation's operands, each split over Explicit mesh axes as its operand is."""
+    """The cotangents of an equation's operands, each split over Explicit mesh axes as its operand."""
     with scope_of(v.aval for v in (*eqn.invars, *eqn.outvars)), splitting_freely():
         cts = eqn.primitive.transpose(ct, *inputs, **params)
     return [_split_like(ct_in, v.aval) for ct_in, v in zip(cts, eqn.invars, strict=True)]
 
 
 def _split_like(ct: Any, primal: ShapedArray) -> Any:
-    """A cotangent in the layout that the type of its primal asks for."""
+    """A cotangent resharded to the split that the type of its primal requires."""
     if ct is None or type(ct) is Zero:
         return ct
     have, want = typeof(ct), primal.to_cotangent_aval()
@@ -163,11 +163,11 @@ def transpose_jaxpr(
 ):
     """The transpose of a Jaxpr with respect to the arguments marked `linear`.
 
-    The result takes the other arguments, then the cotangents marked `nonzero_cts`, and
-    returns the cotangents of the linear arguments that are not zero, with the list of which those are.
-    `force` says for which of the linear arguments to return cotangents even when they are zero.
-    Last come the mutable array references that users' backward rules use, at least `refs`: the result takes their
-    values first and first returns their new ones.
+    The result takes the other arguments, then the cotangents marked `nonzero_cts`. It returns the nonzero cotangents of
+    the linear arguments. The second returned value flags which these are.
+    `force`: linear arguments whose cotangents are returned even if they are zero.
+    The last returned value is the mutable array references that user-defined backward rules use, at least `refs`. The
+    result takes their values first, and returns their new values first.
     """
     nonzero_out: list[bool] = []
     plain = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
@@ -189,7 +189,7 @@ def transpose_jaxpr(
 
 
 def transposed(linearized, cotangents: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
-    """Pull cotangents back through a `Linearized`; a Zero or an array for each input, complete for those `wanted`."""
+    """Pull cotangents back through a `Linearized`; a Zero or an array per input, complete for those `wanted`."""
     live = [ct for ct, nz in zip(cotangents, linearized.nonzero_out, strict=True) if nz]
     args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
     if wanted is not None:

@@ -1,4 +1,4 @@
-"""`vmap` as users call it."""
+"""Defines `vmap` for users."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mpijax.transforms.vmappable import Containers, is_vmappable, some_registere
 def _mapped_size(
     fun: Callable, args, kwargs, leaves, axes, axis_size: int | None, leaf_of: Sequence[int] | None
 ) -> int:
-    """The common size of the mapped axes; raises ValueError, naming the arguments, when they differ.
+    """The common size of the mapped axes; raises ValueError, naming the arguments, if sizes differ.
 
-    leaf_of: the argument of each array, where arguments are containers of several.
+    leaf_of: for each array the argument that contains it, if arguments are containers of several arrays.
     """
     if not leaves:
         if axis_size is not None:
@@ -67,7 +67,7 @@ def _size(x: Any, axis: int) -> int:
 
 
 def _argument_names(fun: Callable, args, kwargs) -> list[str]:
-    """For each leaf `argument x['a']`, `args[3]` beyond the named ones, `kwargs['k']`."""
+    """For each leaf `argument x['a']`, `args[3]` for arguments without a name, `kwargs['k']`."""
     try:
         parameters = list(inspect.signature(fun).bind(*args, **kwargs).signature.parameters)
     except (TypeError, ValueError):
@@ -95,15 +95,15 @@ def vmap(
 
     Args:
       fun: a function of one example.
-      in_axes: which axis of each argument holds the examples (None: the same for all); a pytree prefix
+      in_axes: the batch axis of each argument (None: the same value for all examples); a pytree prefix
         of the arguments. Keyword arguments are mapped over axis 0.
-      out_axes: where that axis goes in each result; None for results without it.
+      out_axes: the position of the batch axis in each result; None for results without it.
       axis_name: a name by which collectives inside `fun` refer to the axis.
-      axis_size: the number of examples, where no argument tells.
-      spmd_axis_name: mesh axes that the examples are split over by layouts and `shard_map`s inside of `fun`.
+      axis_size: the number of examples, if no argument has a mapped axis.
+      spmd_axis_name: mesh axes that shardings and `shard_map`s inside `fun` split the batch axis over.
 
     Raises:
-      ValueError: when sizes disagree, axes do not exist, or specifications do not fit the arguments.
+      ValueError: if sizes disagree, axes do not exist, or specifications do not match the arguments.
 
     >>> mpijax.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.arange(6.0).reshape(2, 3))
     Array([ 3., 12.], dtype=float32)
@@ -147,7 +147,7 @@ def vmap(
         flat_fun = Containers(fun, in_tree, leaves, axes, out_axes) if containers else FlatFun(fun, in_tree)
         if containers:
             leaves, axes = flat_fun.arrays, flat_fun.axes
-        # What is the same for all examples goes to the function as it is, arrays or not.
+        # Unmapped values are passed to the function unchanged, whether arrays or not.
         mapped = [i for i, ax in enumerate(axes) if ax is not None]
         check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: name_of(mapped[i]))
         size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size, flat_fun.leaf_of if containers else None)
@@ -170,7 +170,7 @@ def vmap(
             outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
         else:
             outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
-        made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}  # references of batches come out as such
+        made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}  # returned as references to batches
         for i in made:
             outs[i], out_dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
         wanted = flat_fun.wanted if containers else flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
@@ -186,8 +186,8 @@ def vmap(
 
 
 def _mapped_split(leaves: Sequence[Any], dims: Sequence[int | None]) -> Split | None:
-    """How the mapped axes are split over Explicit mesh axes. Raises ValueError where they are not split alike."""
-    # The type of a mutable array reference says none.
+    """The split of the mapped axes over Explicit mesh axes. Raises ValueError if they are not split alike."""
+    # The type of a mutable array reference has no split.
     found = [(getattr(typeof(x), "split", None), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     each = [None if split is None else split.of_axis(d) for split, d in found]
     for split in each[1:]:
@@ -201,7 +201,7 @@ def _mapped_split(leaves: Sequence[Any], dims: Sequence[int | None]) -> Split | 
 
 
 def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list[int]):
-    """`batch_flat` where the arguments at `positions` are references, of which each example gets a part."""
+    """Like `batch_flat`, but the arguments at `positions` are references, and each example gets a part of them."""
     values = list(leaves)
     for i in positions:
         values[i] = read(leaves[i])
@@ -221,7 +221,7 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
 
 
 def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None) -> Any:
-    """The i-th result with its batch axis where `out_axes` wants it."""
+    """The i-th result, with its batch axis where `out_axes` requires it."""
     if wanted is None:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]

@@ -1,6 +1,6 @@
-"""Containers that say themselves how `vmap` takes an example out of them, and puts examples together.
+"""Containers that define how `vmap` extracts one example and assembles a batch.
 
-`sparse.BCOO` is one: its shape has the batch axes of its arrays.
+For example `sparse.BCOO`: its shape includes the batch axes of its arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpijax.core.tree_prefix import flatten_axes
 class _Handlers(NamedTuple):
     to_elt: Callable
     from_elt: Callable
-    simple: bool  # whether an axis of it is an int
+    simple: bool  # whether its axis specification is an int
 
 
 _types: dict[type, _Handlers] = {}
@@ -28,15 +28,15 @@ def register_vmappable(
     data_type: type, spec_type: type, axis_size_type: type, to_elt: Callable, from_elt: Callable,
     make_iota: Callable | None,
 ) -> None:  # fmt: skip
-    """Say how `vmap` maps containers of a type.
+    """Define how `vmap` maps containers of a type.
 
     Args:
       data_type: the type.
-      spec_type, axis_size_type: what `in_axes` and sizes of axes are for it. `vmap` refuses containers for which they
-        are not int.
-      to_elt: `(take, index, container, axis)`: one example; `take(array, axis)` is one of an array.
-      from_elt: `(put, size, container, axis)`: the container of all examples, from one; `put(size, array, axis)` is the
-        array of all.
+      spec_type, axis_size_type: the types of its entries in `in_axes` and of its axis sizes. `vmap` rejects containers
+        for which they are not int.
+      to_elt: `(take, index, container, axis)`: one example; `take(array, axis)` is one example of an array.
+      from_elt: `(put, size, container, axis)`: the batch, from one example; `put(size, array, axis)` is the batch of
+        an array.
       make_iota: not used.
 
     >>> class Pair:
@@ -50,7 +50,7 @@ def register_vmappable(
 
 
 def unregister_vmappable(data_type: type) -> None:
-    """Take a type for a pytree again.
+    """Treat a type as a pytree again.
 
     >>> class Ragged: pass
     >>> mpijax.interpreters.batching.unregister_vmappable(Ragged)
@@ -59,7 +59,7 @@ def unregister_vmappable(data_type: type) -> None:
 
 
 def is_vmappable(x: Any) -> bool:
-    """Whether the type of x was given to `register_vmappable`.
+    """Whether the type of x is registered by `register_vmappable`.
 
     >>> mpijax.interpreters.batching.is_vmappable(jnp.ones(2))
     False
@@ -82,23 +82,23 @@ def _handlers(x: Any) -> _Handlers:
 
 
 def _example_of(array: Any, axis: int) -> Any:
-    """Zeros in place of one example of an array, without memory."""
+    """Zeros with the shape of one example of an array, without memory."""
     shape = list(typeof(array).shape)
     del shape[axis]
     return np.broadcast_to(np.zeros((), typeof(array).dtype), shape)
 
 
 class Containers:
-    """A function of arguments among which, or among the results of which, such containers may be, as one of arrays.
+    """A function with such containers among its arguments or results, as a function of arrays.
 
-    Takes the place of a `FlatFun`. arrays, axes: those of the arguments, `leaf_of` the leaf that each belongs to.
+    Replaces a `FlatFun`. arrays, axes: of the arguments; `leaf_of`: the leaf that contains each array.
     """
 
     def __init__(self, fun: Callable, in_tree: Any, leaves: Sequence[Any], axes: Sequence[int | None], out_axes: Any):
         self.fun, self.in_tree, self.given, self.given_axes, self.out_axes = fun, in_tree, leaves, axes, out_axes
         self.size = 0
         self.containers: dict[int, Any] = {}
-        # Most functions have none of them, although a library has registered some.
+        # Skip the work for functions without containers.
         self.are_given = any(map(is_vmappable, leaves))
         self.arrays: list[Any] = []
         self.axes: list[int | None] = []
@@ -122,7 +122,7 @@ class Containers:
         args, kwargs = tree.tree_unflatten(self.in_tree, self._leaves(arrays) if self.are_given else arrays)
         out = self.fun(*args, **kwargs)
         results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
-        # Traced arrays do not outlive their trace.
+        # Do not keep traced arrays beyond their trace.
         self.containers = {i: x for i, x in enumerate(results) if is_vmappable(x)}
         self.wanted: list[int | None] = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
         self.result_of: Sequence[int] = range(len(results))
@@ -138,7 +138,7 @@ class Containers:
         ]
 
     def _arrays(self, results: Sequence[Any]) -> list[Any]:
-        """The arrays of results among which there are containers."""
+        """The arrays of results that include containers."""
         self.result_axes, flat = self.wanted, []
         self.wanted, self.result_of = [], []
 
@@ -159,7 +159,7 @@ class Containers:
         return flat
 
     def result(self, arrays: Sequence[Any]) -> Any:
-        """The result, of the arrays that `__call__` returned, with the mapped axis in them."""
+        """The result, assembled from the arrays that `__call__` returned, with the mapped axis."""
         if not self.containers:
             return tree.tree_unflatten(self.out_tree, arrays)
         rest, leaves = iter(arrays), []

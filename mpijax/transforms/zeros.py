@@ -1,4 +1,4 @@
-"""Symbolic zeros and sums of tangents."""
+"""Symbolic zeros, and sums of tangents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.core.trace import typeof
 class Zero:
     """A tangent or cotangent known to be zero, never computed.
 
-    Rules with `symbolic_zeros` see it as `custom_derivatives.SymbolicZero`: it has a type, and no value.
+    Rules with `symbolic_zeros` see it as `custom_derivatives.SymbolicZero`, with a type but without a value.
 
     >>> mpijax.custom_derivatives.SymbolicZero(mpijax.typeof(jnp.zeros(3))).shape
     (3,)
@@ -47,12 +47,12 @@ class Zero:
 
 
 def scalar_of_type(value: int, aval: ShapedArray) -> Any:
-    """A number with the dtype of `aval`; a Python number if that is weak."""
+    """A number with the dtype of `aval`; a Python number if `aval` is weakly typed."""
     return number_of(value, aval.dtype, aval.weak_type)
 
 
 def as_array(x: Any) -> Any:
-    """A Python or NumPy scalar as an array, or a literal of the program being traced; others unchanged."""
+    """A Python or NumPy scalar as an array, or as a literal of the program being traced; others unchanged."""
     if not isinstance(x, (bool, int, float, complex, np.generic)):
         return x
     aval = typeof(x)
@@ -60,7 +60,7 @@ def as_array(x: Any) -> Any:
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """An array of zeros of the given type, made in the current trace; float0 zeros are NumPy arrays.
+    """An array of zeros of the given type, created in the current trace; float0 zeros are NumPy arrays.
 
     >>> mpijax.interpreters.ad.zeros_like_aval(mpijax.typeof(jnp.ones(2)))
     Array([0., 0.], dtype=float32)
@@ -80,7 +80,7 @@ def zeros(aval: ShapedArray) -> Any:
 
 
 def instantiate(tangent: Any) -> Any:
-    """A symbolic zero as an array; anything else unchanged.
+    """A symbolic zero as an array; other values unchanged.
 
     >>> mpijax.interpreters.ad.instantiate_zeros(mpijax.interpreters.ad.Zero(mpijax.typeof(jnp.ones(2))))
     Array([0., 0.], dtype=float32)

@@ -1,1 +1,1 @@
-"""Meshes, partition specs and shardings: how arrays lie over devices."""
+"""Defines meshes, partition specs and shardings: how arrays are split over devices."""

@@ -1,4 +1,4 @@
-"""Meshes without devices: names, sizes and types of axes."""
+"""Defines meshes without devices: names, sizes and types of mesh axes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mpijax.core.lazy_dataclass import dataclass
 
 
 class AxisType(enum.Enum):
-    """How arrays are laid out over an axis of a mesh: as the compiler finds (Auto), as their types say (Explicit), or
-    by hand, in the body of a `shard_map` over it (Manual).
+    """Who chooses how arrays are split over a mesh axis: the compiler (Auto), the types of values (Explicit), or the
+    user in the body of a `shard_map` over the axis (Manual).
 
     >>> mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,)).axis_types
     (Auto,)
@@ -30,7 +30,7 @@ class AxisType(enum.Enum):
 def types_of_axes(given: Any, axis_names: tuple, what: str) -> tuple[AxisType, ...]:
     """The types of a mesh's axes; Auto if none are given.
 
-    Raises TypeError for what is no AxisType, ValueError for another number of them than there are axes.
+    Raises TypeError for a value that is not an AxisType, ValueError if their number differs from the number of axes.
     """
     if given is None:
         return (AxisType.Auto,) * len(axis_names)
@@ -50,7 +50,7 @@ def types_of_axes(given: Any, axis_names: tuple, what: str) -> tuple[AxisType, .
 
 @dataclass(frozen=True)
 class AbstractDevice:
-    """A kind of device that a program is traced for; here there is one, the CPU, so that none is asked which.
+    """The kind of device that a program is traced for. mpijax has one kind, the CPU, and ignores this.
 
     >>> mpijax.sharding.AbstractDevice(device_kind="cpu", num_cores=None, platform="cpu")
     AbstractDevice(device_kind=cpu, num_cores=None, platform=cpu)
@@ -70,7 +70,7 @@ class AbstractMesh:
     Args:
       axis_sizes, axis_names: of equal length.
       axis_types: an `AxisType` for each axis; Auto unless given.
-      abstract_device: the kind of devices, which nothing depends on.
+      abstract_device: the kind of devices; mpijax ignores it.
 
     >>> mpijax.sharding.AbstractMesh((4, 2), ("x", "y")).axis_sizes
     (4, 2)
@@ -111,21 +111,21 @@ class AbstractMesh:
 
     @property
     def holds_several(self) -> bool:
-        """Whether a process has several of the devices; there are none."""
+        """Whether a process owns several of the devices. False: there are no devices."""
         return False
 
     @property
     def lies_apart(self) -> bool:
-        """Whether the devices of a process are no block of the mesh; there are none."""
+        """Whether the devices of a process do not form a block of the mesh. False: there are no devices."""
         return False
 
     @property
     def within(self) -> dict[Any, int]:
-        """How many devices of one process stand side by side along each axis."""
+        """The number of devices of one process along each axis."""
         return dict.fromkeys(self.axis_names, 1)
 
     def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
-        """Those of the mesh axes that split something."""
+        """The given mesh axes without those of size 1."""
         return tuple(a for a in axes if self.shape[a] > 1)
 
     def _axes_of(self, kind: AxisType) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ class AbstractMesh:
         return bool(self.axis_types) and all(k is kind for k in self.axis_types)
 
     def update(self, axis_sizes=None, axis_names=None, axis_types=None, **changes: Any) -> AbstractMesh:
-        """A copy with changes; `abstract_device` is given by keyword."""
+        """A copy with changes; pass `abstract_device` by keyword."""
         return AbstractMesh(
             self.axis_sizes if axis_sizes is None else axis_sizes,
             self.axis_names if axis_names is None else axis_names,
@@ -144,7 +144,7 @@ class AbstractMesh:
         )
 
     def update_axis_types(self, name_to_type: Mapping[Any, AxisType]) -> AbstractMesh:
-        """A copy in which the named axes are of other types."""
+        """A copy with other types for the named axes."""
         kinds = zip(self.axis_names, self.axis_types, strict=True)
         return self.update(axis_types=tuple(name_to_type.get(n, kind) for n, kind in kinds))
 

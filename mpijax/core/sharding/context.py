@@ -1,4 +1,4 @@
-"""The mesh in context, and what types say of shardings over it."""
+"""The mesh in context, and conversions between types and shardings over it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mpijax.core.state import state
 
 @cache
 def unsplit(mesh: AbstractMesh, ndim: int) -> NamedSharding:
-    """The layout over a mesh of an array of which no axis is split."""
+    """The replicated sharding over a mesh for an array of `ndim` axes."""
     return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
 
 
 @cache
 def sharding_of(split: Split) -> NamedSharding:
-    """What the type of a value says of its layout."""
+    """The NamedSharding for the split in the type of a value."""
     spec = PartitionSpec(*map(entry, split.axes), unreduced=split.unreduced, reduced=split.reduced)
     return NamedSharding(split.mesh, spec)
 
@@ -35,9 +35,9 @@ def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh of the enclosing `shard_map`, or that of `set_mesh`, without its devices; one without axes if none.
+    """The mesh of the enclosing `shard_map`, or else of `set_mesh`, without its devices; else an empty mesh.
 
-    In the body of a `shard_map` the axes it maps are of type Manual.
+    In the body of a `shard_map`, the axes it maps have type Manual.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_abstract_mesh().axis_names
@@ -54,12 +54,12 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 class use_abstract_mesh:
-    """Inside, `get_abstract_mesh` gives another mesh, as a rule the same one with other types of axes.
+    """Inside, `get_abstract_mesh` returns another mesh, usually the same mesh with other axis types.
 
-    In the body of a `shard_map` that is entered inside, it gives the mesh of that again.
+    A `shard_map` entered inside sets the mesh of its body again.
 
     Raises:
-      ValueError: for what is no AbstractMesh; where it is entered, for a mesh of another size than the present one.
+      ValueError: if `mesh` is not an AbstractMesh; on entry, if its size differs from that of the present mesh.
 
     >>> mesh = mpijax.sharding.AbstractMesh((1,), ("x",))
     >>> with mpijax.sharding.use_abstract_mesh(mesh):
@@ -92,14 +92,14 @@ class use_abstract_mesh:
 
 
 def under(mesh: AbstractMesh) -> Any:
-    """The scope in which an equation was traced whose operands are split over the axes of `mesh`."""
+    """A scope with `mesh` as the mesh in context, to evaluate an equation whose operands are split over `mesh`."""
     present = get_abstract_mesh()
     return nullcontext() if present.empty or present == mesh else config.abstract_mesh((mesh, state.body))
 
 
 def context_mesh() -> Mesh | None:
-    """The mesh that a PartitionSpec is about: that of the enclosing `shard_map`, or else of `set_mesh`; its devices
-    under the names of an enclosing `use_abstract_mesh`, where these are others."""
+    """The mesh that a PartitionSpec refers to: that of the enclosing `shard_map`, or else of `set_mesh`. If an
+    enclosing `use_abstract_mesh` renames the axes, the mesh has these names."""
     mesh = current_mesh() if state.body is None else state.body[0]
     chosen = config.abstract_mesh.value
     if mesh is None or chosen is None or chosen[1] is not state.body or chosen[0].shape_tuple == mesh.shape_tuple:
@@ -109,7 +109,7 @@ def context_mesh() -> Mesh | None:
 
 
 def in_context(split: Split | None) -> Split | None:
-    """`split` over the mesh axes that are of type Explicit in context."""
+    """`split` restricted to the mesh axes that have type Explicit in context."""
     if split is None:
         return None
     mesh = get_abstract_mesh()

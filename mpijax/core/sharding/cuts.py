@@ -1,4 +1,4 @@
-"""How one array axis is divided among ranks: `Cut`. Blocks need not be of equal size."""
+"""Defines `Cut`: how one array axis is divided among ranks. Blocks may differ in size."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Span = tuple[int, int]
 class Cut:
     """An array axis divided over mesh axes.
 
-    axes: the mesh axes; parts are numbered in their row-major order.
-    lows, highs: part `k` has the positions `[lows[k], highs[k])`. Those of a value follow each other without gap or
-      overlap; those that an operation needs of an operand may overlap (halos) or leave some out.
+    axes: the mesh axes. Parts are numbered in their row-major order.
+    lows, highs: part `k` has the positions `[lows[k], highs[k])`. The parts of a value follow each other without gaps
+      or overlaps. The parts that an operation needs of an operand may overlap (halos) or leave positions out.
 
-    All parts are handled at once, so that a program for a thousand ranks is planned as fast as one for four.
+    Methods handle all parts at once with NumPy, so planning a program for a thousand ranks is as fast as for four.
     """
 
     def __init__(self, axes: tuple[Any, ...], spans: Iterable[Span]):
@@ -29,7 +29,7 @@ class Cut:
 
     @classmethod
     def between(cls, axes: tuple[Any, ...], lows: np.ndarray, highs: np.ndarray) -> Cut:
-        """The cut with these bounds of its parts."""
+        """The cut with these bounds."""
         cut = cls.__new__(cls)
         cut._set(axes, lows, highs)
         return cut
@@ -77,7 +77,7 @@ class Cut:
 
     @cached_property
     def size(self) -> int:
-        """Where the last part ends: the length of the axis, if this is the cut of a value."""
+        """The end of the last part: the length of the axis, if this is the cut of a value."""
         return int(self.highs[-1])
 
     @cached_property
@@ -105,22 +105,22 @@ class Cut:
         return bool(self.lows[0] == 0 and (self.lows[1:] == self.highs[:-1]).all())
 
     def scaled(self, by: int) -> Cut:
-        """The same cut of an axis each of whose elements has become `by` elements."""
+        """The cut of an axis in which each element has become `by` elements."""
         return self.mapped(lambda at: at * by)
 
     def moved(self, spans: Iterable[Span]) -> Cut:
-        """Other spans over the same mesh axes."""
+        """A cut over the same mesh axes with other spans."""
         return Cut(self.axes, spans)
 
     def mapped(self, position: Callable[[np.ndarray], np.ndarray]) -> Cut:
-        """The cut whose bounds are a function of these, which is given all of them at once."""
+        """The cut whose bounds are a function of these bounds. The function receives arrays of all bounds."""
         return Cut.between(self.axes, position(self.lows), position(self.highs))
 
     @cached_property
     def runs(self) -> list[tuple[Span, int]]:
-        """Parts in groups, each of which is one slice and remains one where all parts are lengthened to the widest.
+        """Groups of parts. Each group is one slice, and stays one slice if every part is padded to the widest length.
 
-        Returns the positions of each group, and where it then begins. Only the first group may be empty.
+        Returns the positions of each group, and where the padded group begins. Only the first group may be empty.
         """
         before, after = self.lengths[:-1], self.lengths[1:]
         begins = (after > 0) & ((before < self.widest) | (self.lows[1:] != self.highs[:-1]))
@@ -132,35 +132,35 @@ class Cut:
         return found
 
 
-# For each array axis its cut; None where every rank has all of it.
+# The cut of each array axis; None for an axis that every rank has whole.
 Cuts = tuple[Cut | None, ...]
 
 
 @lru_cache(maxsize=4096)
 def even_cut(size: int, axes: tuple[Any, ...], parts: int) -> Cut:
-    """Blocks of equal size; of `ceil(size / parts)` where that does not divide, the last ones shorter or empty."""
+    """Blocks of `ceil(size / parts)`; if that does not divide `size`, the last blocks are shorter or empty."""
     borders = np.minimum(np.arange(parts + 1) * -(-size // parts), size)
     return Cut.between(axes, borders[:-1], borders[1:])
 
 
 def count(axes: Iterable[Any], sizes: Mapping[Any, int]) -> int:
-    """Into how many parts mesh axes divide an array axis."""
+    """The number of parts into which mesh axes divide an array axis."""
     return math.prod(sizes[a] for a in axes)
 
 
 def uncut(shape: Sequence[int]) -> Cuts:
-    """Those of a value that every rank has whole."""
+    """The cuts of a value that every rank has whole."""
     return (None,) * len(shape)
 
 
 def without(cuts: Cuts, dims: Iterable[int]) -> Cuts:
-    """The same with some array axes whole."""
+    """The same cuts, but with some array axes whole."""
     gone = set(dims)
     return tuple(None if d in gone else c for d, c in enumerate(cuts))
 
 
 def dropped(cuts: Cuts, dims: Iterable[int]) -> Cuts:
-    """Those of a value without some of the array axes."""
+    """The cuts without some of the array axes."""
     gone = set(dims)
     return tuple(c for d, c in enumerate(cuts) if d not in gone)
 
@@ -171,7 +171,7 @@ def mesh_axes(cuts: Cuts) -> tuple[Any, ...]:
 
 
 def part_number(axes: Iterable[Any], sizes: Mapping[Any, int], place: Mapping[Any, int]) -> int:
-    """Which part the rank at `place` (its coordinate along each mesh axis) has."""
+    """The number of the part of the rank at `place` (its coordinate along each mesh axis)."""
     number = 0
     for a in axes:
         number = number * sizes[a] + place[a]
@@ -179,7 +179,7 @@ def part_number(axes: Iterable[Any], sizes: Mapping[Any, int], place: Mapping[An
 
 
 def middle(cuts: Sequence[Cut]) -> Cut:
-    """One cut for values that are cut over the same mesh axes at different positions: in the middle between them.
+    """One cut halfway between several cuts over the same mesh axes.
 
     The values of a stencil (`u[2:]`, `u[:-2]`, `u[1:-1]`) then each need the narrowest halo. Halves are rounded towards
     the first cut.

@@ -1,4 +1,4 @@
-"""How the elements of an array lie in memory: row by row, and never otherwise."""
+"""Describes the layout of arrays in memory, which is always row-major."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijax.core.lazy_dataclass import dataclass
 
 
 class AutoLayout:
-    """Leaves the order in memory to mpijax."""
+    """Lets mpijax choose the order of axes in memory."""
 
     def __repr__(self) -> str:
         return "AUTO"
@@ -17,10 +17,10 @@ class AutoLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """The order of an array's axes in memory, the one that varies slowest first.
+    """The order of an array's axes in memory, slowest-varying axis first.
 
     Raises:
-      NotImplementedError: for another order than that of the axes, or tiles: arrays lie row by row here.
+      NotImplementedError: for tiles or any order but row-major.
 
     >>> mpijax.experimental.layout.Layout(major_to_minor=(0, 1)).major_to_minor
     (0, 1)
@@ -41,13 +41,13 @@ class Layout:
 
 
 def row_by_row(ndim: int) -> Layout:
-    """The layout in memory of every array with so many axes."""
+    """The row-major layout of an array with `ndim` axes."""
     return Layout(tuple(range(ndim)), ())
 
 
 @dataclass(frozen=True)
 class Format:
-    """A layout in memory, and one over devices; taken wherever a sharding is.
+    """A layout in memory and a sharding; accepted wherever a sharding is.
 
     >>> order = mpijax.experimental.layout.Layout(major_to_minor=(0, 1))
     >>> place = mpijax.sharding.SingleDeviceSharding(mpijax.local_devices()[0])

@@ -1,4 +1,4 @@
-"""Meshes of devices, and the one in context."""
+"""Defines meshes of devices, and the mesh in context."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Mesh(ContextDecorator):
     """Devices arranged in a grid with named axes.
 
     Args:
-      devices: array of devices (`mpijax.devices()`), or anything `numpy.array` makes one of.
+      devices: array of devices (`mpijax.devices()`), or anything that `numpy.array` accepts.
       axis_names: one name per axis of that array.
 
-    Used as a context manager, or as a decorator of a function, it is the mesh `shard_map` takes when given none.
+    As a context manager, or a decorator of a function, it sets the mesh that `shard_map` uses by default.
 
     >>> mesh = mpijax.sharding.Mesh(np.array(mpijax.local_devices()).reshape(-1, 1), ("x", "y"))
     >>> mesh.axis_names, mesh.shape["y"]
@@ -52,7 +52,7 @@ class Mesh(ContextDecorator):
         ids = tuple(d.id for d in self._all_devices)
         self._key = (ids, grid.shape, axis_names, self.axis_types, self.simulation)
         self._entered: list[Any] = []
-        # Whether a program runs on the devices of its arguments instead: it was traced for a mesh without any.
+        # True for a mesh made for a mesh without devices: the program then runs on the devices of its arguments.
         self.stands_in = False
 
     @cached_property
@@ -66,7 +66,7 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def _all_devices(self) -> tuple:
-        # The mesh without axes has None in place of its device.
+        # The mesh without axes holds None instead of a device.
         return () if not self.axis_names and self.devices.flat[0] is None else tuple(self.devices.flat)
 
     @property
@@ -76,9 +76,9 @@ class Mesh(ContextDecorator):
 
     @property
     def local_mesh(self) -> Mesh:
-        """The part of the mesh whose devices are of this process.
+        """The block of the mesh whose devices belong to this process.
 
-        Raises ValueError where there is none, and where these devices are no block of the mesh.
+        Raises ValueError if this process has no device in the mesh, or if its devices do not form a block.
         """
         place = self.coordinates()
         if place is None:
@@ -96,32 +96,32 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def is_multi_process(self) -> bool:
-        """Whether it has devices of other processes."""
+        """Whether the mesh has devices of other processes."""
         return len(self.local_devices) != self.size
 
     @cached_property
     def processes(self) -> frozenset[int]:
-        """The processes whose devices it has."""
+        """The processes that own devices of the mesh."""
         return frozenset(d.process_index for d in self._all_devices)
 
     num_processes = property(lambda self: len(self.processes))
 
-    # Each process has a block of the mesh: along an axis of size 6, for instance, 3 processes of 2 devices. In a mesh
-    # where the devices of a process lie apart, each process stands for all of them, and has all of every array.
+    # Each process owns a block of the mesh; 3 processes of 2 devices may share an axis of size 6, for instance. If the
+    # devices of a process do not form a block, each process keeps every array whole, for all devices of the mesh.
 
     @cached_property
     def holds_several(self) -> bool:
-        """Whether a process has several of its devices."""
+        """Whether a process owns several devices of the mesh."""
         return len(self.processes) < self.size
 
     @cached_property
     def within(self) -> OrderedDict:
-        """How many devices of one process stand side by side along each axis."""
+        """The number of devices of one process along each axis."""
         return OrderedDict(zip(self.axis_names, self._block, strict=True))
 
     @cached_property
     def processes_along(self) -> OrderedDict:
-        """How many processes stand side by side along each axis."""
+        """The number of processes along each axis."""
         if not self.holds_several:
             return self.shape
         counts = (n // b for n, b in zip(self.axis_sizes, self._block, strict=True))
@@ -129,14 +129,14 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def lies_apart(self) -> bool:
-        """Whether the devices of a process are no block of the mesh."""
+        """Whether the devices of a process do not form a block of the mesh."""
         return len(self.processes) > 1 and self._block == self.devices.shape
 
     def process_axes(self, axes: Sequence[Any]) -> tuple[Any, ...]:
-        """By which of the mesh axes that an array axis is split over it is cut for processes.
+        """The mesh axes that divide an array axis between processes, from the mesh axes that split it.
 
-        A process has one block of an array. Behind a mesh axis along which it has several devices, the parts of others
-        come between those of its own, so it keeps them too.
+        A process keeps one contiguous block of an array axis. After a mesh axis along which it owns several devices,
+        the parts of its devices are interleaved with those of other processes, so it keeps those parts too.
         """
         if self.holds_several:
             inner = next((i for i, a in enumerate(axes) if self.within[a] > 1), len(axes))
@@ -159,14 +159,14 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether all its devices are of this process, which has several."""
+        """Whether this process owns all devices of the mesh, and owns several."""
         if self.simulation is not None:
             return False
         return len(self.local_devices) == self.size > 0 and len(provided.local_devices()) > 1
 
     @cached_property
     def is_explicit(self) -> bool:
-        """Whether layouts over it say of every array axis what it is split over: some of its axes are Explicit."""
+        """Whether some axes are Explicit. Shardings over the mesh then specify how every array axis is split."""
         return AxisType.Explicit in self.axis_types
 
     auto_axes = property(lambda self: self.abstract_mesh.auto_axes)
@@ -178,7 +178,7 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The same axes without devices."""
+        """The mesh without its devices."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @property
@@ -194,7 +194,7 @@ class Mesh(ContextDecorator):
         )
 
     def coordinates(self) -> tuple[int, ...] | None:
-        """Where this rank's first device stands in the grid; None if the rank has none of the devices."""
+        """The position of this rank's first device in the mesh; None if the rank has no device in it."""
         return self._coordinates
 
     @cached_property
@@ -206,14 +206,14 @@ class Mesh(ContextDecorator):
 
     @cached_property
     def lacks_processes(self) -> bool:
-        """Whether the job has processes that have no part in it."""
+        """Whether some processes of the job have no device in the mesh."""
         return self.simulation is None and self.size < len(provided.devices())
 
     @cached_property
     def place(self) -> tuple[int, ...]:
-        """Where this process stands among the processes along each axis.
+        """The position of this process among the processes along each axis.
 
-        A process that is not part of the mesh plans programs as the first one does.
+        A process without a device in the mesh plans programs as the first process does.
         """
         if self._coordinates is None:
             return (0,) * len(self.axis_names)
@@ -226,7 +226,7 @@ class Mesh(ContextDecorator):
 
     @staticmethod
     def _from_plain_(axis_names, shape, ids, axis_types) -> Mesh:
-        """The mesh over the devices of this job that have those numbers."""
+        """The mesh over the devices of this job with the given numbers."""
         known = {d.id: d for d in provided.devices()}  # starts MPI
         absent = [i for i in ids if i not in known]
         if absent:
@@ -270,7 +270,7 @@ class Mesh(ContextDecorator):
 
 
 def _grid(devices) -> np.ndarray:
-    """The devices as an array of objects of the given shape."""
+    """The devices as an object array of the given shape."""
     if isinstance(devices, np.ndarray) and devices.dtype == object:
         return devices.copy()
     listed = devices if isinstance(devices, (list, tuple)) else [devices]
@@ -278,12 +278,12 @@ def _grid(devices) -> np.ndarray:
 
 
 def current_mesh() -> Mesh | None:
-    """The mesh of the enclosing `with mesh:`, or else that of `set_mesh`. Functions under jit are traced for each."""
+    """The mesh of the enclosing `with mesh:`, or else of `set_mesh`. It is part of jit's cache key."""
     return config.current_mesh.value
 
 
 class set_mesh:
-    """Make `mesh` the one that `shard_map` takes when given none; as a context manager, until the block ends.
+    """Make `mesh` the default mesh of `shard_map`; as a context manager, until the block ends.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_mesh().axis_names
@@ -313,7 +313,7 @@ class set_mesh:
 def make_mesh(
     axis_shapes: Sequence[int], axis_names: str | Sequence[Any], axis_types: Any = None, *, devices: Any = None
 ) -> Mesh:
-    """A mesh of the given shape over the first devices, in rank order; its axes are of type Explicit unless given.
+    """A mesh of the given shape over the first devices, in rank order. Axes have type Explicit by default.
 
     >>> mpijax.make_mesh((1, 1), ("x", "y")).axis_names
     ('x', 'y')

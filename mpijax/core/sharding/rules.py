@@ -1,8 +1,8 @@
-"""Sharding rules: how an operation on whole arrays is done by ranks of which each has a part.
+"""Sharding rules: how ranks compute an operation on sharded arrays.
 
-A primitive has one rule (its slot `sharding`). The rule sees the whole shapes and how the operands are cut, and
-returns a `Plan`: how operands must be cut, how the results then are, and what each rank does with its parts. Whoever
-follows the plan brings the operands there, halos included. An operation without a rule needs whole operands.
+A primitive has one rule (its slot `sharding`). The rule receives the global shapes and the cuts of the operands. It
+returns a `Plan`: the cuts the operands must have, the cuts of the results, and the operation each rank runs on its
+parts. The partitioner then moves the operands, halos included. An operation without a rule needs whole operands.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from mpijax.core.sharding.cuts import (
     without,
 )
 
-# Reductions that can be finished over ranks, as MPI names them.
+# Reductions that an MPI reduction can finish, with MPI's names.
 OVER_RANKS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "band", "or": "bor", "xor": "bxor"}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation as rules see it.
+    """The operation that a rule receives.
 
-    shapes, results: whole shapes of operands and results. cuts: how each operand is cut.
+    shapes, results: global shapes of operands and results. cuts: how each operand is cut.
     sizes: the number of ranks along each mesh axis. place: this rank's coordinate along each.
-    origins: for operands that are slices of an array, how that array is cut (else None).
-    numeric: whether operands have elements that ranks can add: no PRNG keys.
+    origins: for an operand that is a slice of an array, the cuts of that array (else None).
+    numeric: whether ranks can add elements of the operands; False for PRNG keys.
     """
 
     params: Mapping[str, Any]
@@ -67,12 +67,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a rule asks for.
+    """The result of a rule.
 
-    operands: how each operand must be cut; their spans may overlap. results: how the results then are cut.
-    params: the parameters of this rank's operation. over: mesh axes over which its result is combined with `op`.
-    program: in place of the operation, a function of this rank's parts, which may communicate.
-    whole: in place of all that, a function of whole arrays, each operation of which then gets a plan of its own.
+    operands: the cuts that operands must have; their spans may overlap. results: the cuts of the results.
+    params: the parameters of this rank's operation. over: mesh axes over which `op` then reduces its result.
+    program: replaces the operation by a function of this rank's parts, which may communicate.
+    whole: replaces all of the above by a function of whole arrays; each of its operations gets its own plan.
     """
 
     operands: Sequence[Cuts]
@@ -88,7 +88,7 @@ Rule = Callable[[Operation], Plan | None]
 
 
 def rule_of(primitive: Any) -> Rule | None:
-    """A primitive's rule: its own, or the one that follows from what it is to the compiler."""
+    """A primitive's own rule, or the rule that follows from its lowering."""
     if primitive.sharding is not None:
         return primitive.sharding
     lower = primitive.lower
@@ -107,7 +107,7 @@ def rule_of(primitive: Any) -> Rule | None:
 
 
 def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
-    """One cut of an axis for operands read together: over the mesh axes of the first that is free to be used.
+    """One cut of an axis for operands read together, over the mesh axes of the first candidate whose axes are unused.
 
     Adds those mesh axes to `used`.
     """
@@ -119,7 +119,7 @@ def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
 
 
 def balanced(cut: Cut) -> Cut:
-    """The same cut, or one of equal blocks where some rank has much more than its share."""
+    """The same cut, or a cut into equal blocks if some rank has much more than its share."""
     size = cut.size
     if size < 2 * cut.parts or cut.widest <= 1.25 * -(-size // cut.parts) + 1:
         return cut
@@ -131,7 +131,7 @@ def agreed(
 ) -> Cuts:
     """One cut of each axis for operands that are read element by element.
 
-    Slices come to where computed values lie: what they lack is read with the halo of the array they are taken from.
+    Computed values decide the cut. Slices adapt to it: they read the missing positions as a halo of their source array.
     """
     used: set[Any] = set()
     operands = list(zip(shapes, cuts, origins or (None,) * len(shapes), strict=True))
@@ -143,9 +143,9 @@ def agreed(
 
 
 def moved_off(s: Operation, shape: Sequence[int], cuts: Cuts, dims: Iterable[int]) -> Cuts | None:
-    """Cuts that leave some array axes whole, which others are cut in place of: they get there by one alltoall each.
+    """Cuts that leave the axes `dims` whole, and cut other axes instead. Each move costs one alltoall.
 
-    None where no other axis has an element for each part.
+    None if no other axis has an element for each part.
     """
     whole, out = set(dims), list(cuts)
     for d in sorted(whole):
@@ -160,7 +160,7 @@ def moved_off(s: Operation, shape: Sequence[int], cuts: Cuts, dims: Iterable[int
 
 
 def _taking(s: Operation, shape: Sequence[int], cuts: Sequence[Cut | None], cut: Cut, whole: set[int]) -> int | None:
-    """The array axis to cut in place of another one: rather one that is whole so far, and with equal blocks."""
+    """The array axis to cut instead of another. Prefers an axis that is whole so far and gives equal blocks."""
     found = []
     for d, (n, own) in enumerate(zip(shape, cuts, strict=True)):
         parts = cut.parts * (1 if own is None else own.parts)
@@ -171,7 +171,7 @@ def _taking(s: Operation, shape: Sequence[int], cuts: Sequence[Cut | None], cut:
 
 
 def same(s: Operation, cuts: Cuts) -> Plan:
-    """All operands and results of one shape, cut alike."""
+    """The plan for operands and results of one shape, all cut alike."""
     return Plan([cuts] * len(s.shapes), [cuts] * len(s.results), s.params)
 
 
@@ -190,7 +190,7 @@ def elementwise(s: Operation) -> Plan | None:
 
 
 def finished_over_ranks(op: str) -> Rule:
-    """Each rank reduces what it has; over the mesh axes that were split the partial results are combined."""
+    """Each rank reduces its part; an MPI reduction combines the partial results over the mesh axes that split them."""
 
     def rule(s: Operation) -> Plan:
         [cuts], gone = s.cuts, set(s.params["axes"])
@@ -208,10 +208,10 @@ def cumulative(s: Operation) -> Plan:
 
 
 def dot_general(s: Operation) -> Plan:
-    """Batch axes stay split. Of contracted axes, rows and columns those stay split that send the least.
+    """Batch axes stay split. Of contracted axes, rows and columns, the choice that sends the fewest bytes stays split.
 
-    Over split contracted axes the products are summed. Where one operand is whole, its rows are split instead if that
-    halves the bytes.
+    Partial products over split contracted axes are summed over ranks. If one operand is whole, its rows are split
+    instead if that halves the bytes.
     """
     orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
         "rows", "columns", "contracted"
@@ -222,7 +222,7 @@ def dot_general(s: Operation) -> Plan:
 
 
 def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
-    """Cuts in which the longest row or column axis of a whole operand is split in place of the contracted axes."""
+    """Cuts that split the longest row or column axis of a whole operand instead of the contracted axes."""
     contract, batch = s.params["dimension_numbers"]
     split = [c for cuts, dims in zip(s.cuts, contract, strict=True) for d in dims if (c := cuts[d]) is not None]
     if not split:
@@ -240,7 +240,7 @@ def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
 
 
 def _product(s: Operation, order: Sequence[str], left: Cuts, right: Cuts) -> Plan:
-    """A plan in which mesh axes go to kinds of array axes in this order."""
+    """A plan that assigns mesh axes to kinds of array axes in this order."""
     (lc, rc), (lb, rb) = s.params["dimension_numbers"]
     used: set[Any] = set()
     batch = [chosen((left[i], right[j]), used) for i, j in zip(lb, rb, strict=True)]
@@ -265,7 +265,7 @@ def _product(s: Operation, order: Sequence[str], left: Cuts, right: Cuts) -> Pla
 
 
 def cost(s: Operation, plan: Plan) -> float:
-    """About how many elements a rank sends and computes by a plan, the same on all ranks; work counts little."""
+    """Estimates the elements a rank sends and computes; the same on all ranks. Work has a small weight."""
     sent = 0.0
     for shape, have, want in zip(s.shapes, s.cuts, plan.operands, strict=True):
         sent += _moved(shape, have, want, s.sizes)
@@ -278,7 +278,7 @@ def cost(s: Operation, plan: Plan) -> float:
 
 
 def share(s: Operation, shape: Sequence[int], cuts: Cuts) -> float:
-    """A rank's share of an array's elements; unlike the size of its part, the same on all ranks."""
+    """The average number of elements per rank. Unlike the size of a rank's part, it is the same on all ranks."""
     return math.prod(shape) / _parts(cuts, s.sizes)
 
 
@@ -287,7 +287,7 @@ def _parts(cuts: Cuts, sizes: Mapping[Any, int]) -> int:
 
 
 def _moved(shape: Sequence[int], have: Cuts, want: Cuts, sizes: Mapping[Any, int]) -> float:
-    """About how many elements a rank sends to bring an operand from one cut to another."""
+    """Estimates the elements a rank sends to bring an operand from one cut to another."""
     if have == want:
         return 0.0
     held, wanted = ({a for c in cuts if c is not None for a in c.axes} for cuts in (have, want))
@@ -309,9 +309,9 @@ def _moved(shape: Sequence[int], have: Cuts, want: Cuts, sizes: Mapping[Any, int
 
 
 def batched(ranks: Sequence[int]) -> Rule:
-    """Operations on the last axes of arrays, which must be whole; the axes before them are examples, cut alike.
+    """Operations on the last axes of arrays, which must be whole. The axes before them are batch axes, cut alike.
 
-    ranks: for each operand, how many axes those are.
+    ranks: for each operand, the number of its last axes.
     """
 
     def rule(s: Operation) -> Plan | None:

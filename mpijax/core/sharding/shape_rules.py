@@ -1,7 +1,7 @@
 """Sharding rules of operations that move elements: slices, pads, reshapes, gathers.
 
-Blocks follow their source: a slice of an array stays where it lies, its blocks then being of other sizes. What must be
-read from neighbours is asked for as spans of the operand that reach beyond this rank's part.
+Results keep the cut of their source: a slice of an array is not moved, but its blocks change size. If a rank needs
+elements of neighbours, the rule requests spans of the operand that extend beyond the rank's part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpijax.core.sharding.rules import Operation, Plan, agreed, same
 
 
 def copied(s: Operation) -> Plan:
-    """One operand, passed through."""
+    """Passes one operand through."""
     return same(s, s.cuts[0])
 
 
@@ -43,7 +43,7 @@ def squeeze(s: Operation) -> Plan:
 
 
 def reshape(s: Operation) -> Plan | None:
-    """Axes merged or cut into several: the first of each group can be split, in whole multiples of the others."""
+    """Axes merged or split up: the first axis of each group can be cut, in multiples of the product of the others."""
     if s.params["dimensions"] is not None:
         return None
     [shape], [out_shape], [cuts] = s.shapes, s.results, s.cuts
@@ -63,7 +63,7 @@ def reshape(s: Operation) -> Plan | None:
 
 
 def _leading(s: Operation, cuts: Cuts, ins: list[int], outs: list[int]) -> tuple[Cut, Cut] | None:
-    """How the first axes of a group, of the operand and of the result, are cut; None where they stay whole."""
+    """The cuts of the first axes of a group, of operand and result; None if they stay whole."""
     [shape], [out_shape] = s.shapes, s.results
     cut = next((cuts[i] for i in ins if cuts[i] is not None), None)
     if cut is None:
@@ -81,7 +81,7 @@ def _leading(s: Operation, cuts: Cuts, ins: list[int], outs: list[int]) -> tuple
 
 
 def factors(shape: Sequence[int], out_shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Pairs of lists of axes, of the operand and of the result, that have equally many elements."""
+    """Pairs of lists of axes, of the operand and of the result, with the same number of elements."""
     i = j = 0
     while i < len(shape) or j < len(out_shape):
         ins: list[int] = []
@@ -105,7 +105,7 @@ def factors(shape: Sequence[int], out_shape: Sequence[int]) -> Iterator[tuple[li
 
 
 def slice_(s: Operation) -> Plan:
-    """Each rank takes what the slice leaves of its part."""
+    """Each rank keeps the elements of its part that are in the slice."""
     [shape], [out_shape], [cuts] = s.shapes, s.results, s.cuts
     starts, limits = list(s.params["start_indices"]), list(s.params["limit_indices"])
     strides = s.params["strides"] or (1,) * len(shape)
@@ -131,7 +131,7 @@ def _length(span: Span) -> int:
 
 
 def pad(s: Operation) -> Plan:
-    """The first and the last part get the padding; what lies between elements goes with the element before."""
+    """The first and the last part get the padding; interior padding belongs to the element before it."""
     [out_shape], cuts = s.results, s.cuts[0]
     config, out = list(s.params["padding_config"]), []
     for d, (cut, m) in enumerate(zip(cuts, out_shape, strict=True)):
@@ -151,7 +151,7 @@ def pad(s: Operation) -> Plan:
 
 
 def rev(s: Operation) -> Plan:
-    """Parts change places: the first rank's come from the last one."""
+    """Parts swap ranks: the first rank's part comes from the last rank."""
     [shape], [cuts] = s.shapes, s.cuts
     gone = {d % len(shape) for d in s.params["dimensions"]}
     needed = tuple(
@@ -162,7 +162,7 @@ def rev(s: Operation) -> Plan:
 
 
 def concatenate(s: Operation) -> Plan:
-    """Along a split axis every rank gets an equal part of the result, whichever operands it comes from."""
+    """Along a split axis, every rank gets an equal part of the result, whichever operands it comes from."""
     dim, [out_shape] = s.params["dimension"], s.results
     outer = tuple(n for d, n in enumerate(out_shape) if d != dim)
     cuts = agreed([outer] * len(s.cuts), [dropped(c, {dim}) for c in s.cuts], outer)
@@ -172,7 +172,7 @@ def concatenate(s: Operation) -> Plan:
         return same(s, (*cuts[:dim], None, *cuts[dim:]))
     total = out_shape[dim]
     origins = (o[dim] for o in s.origins if o is not None)
-    # What comes back together (`roll`) lies as the array did from which the pieces were taken.
+    # Pieces of one array that are joined again (`roll`) keep the cut of that array.
     target = next((o for o in origins if o is not None and o.axes == along.axes and o.size == total), None)
     target = target or s.even(total, along.axes)
     operands, at = [], 0
@@ -185,7 +185,7 @@ def concatenate(s: Operation) -> Plan:
 
 
 def _of_piece(cut: Cut, start: int, size: int) -> Cut:
-    """What the parts have of `size` elements from `start` on."""
+    """The elements that each part has of the `size` elements from `start` on."""
     return cut.mapped(lambda at: np.clip(at - start, 0, size))
 
 
@@ -202,7 +202,7 @@ def dynamic_update_slice(s: Operation) -> Plan:
 
 
 def static_update(s: Operation) -> Plan:
-    """Each rank writes what falls into its part of the operand."""
+    """Each rank writes the elements inside its part of the operand."""
     (shape, window), [cuts] = s.shapes, s.cuts[:1]
     start, needed = list(s.params["start"]), []
     for d, (cut, first, n) in enumerate(zip(cuts, s.params["start"], window, strict=True)):
@@ -218,7 +218,7 @@ def static_update(s: Operation) -> Plan:
 
 
 def gather(s: Operation) -> Plan:
-    """Axes of the operand that are taken whole stay split, and so do those of the indices."""
+    """Operand axes that slices take whole stay split, and so do the axes of the indices."""
     (shape, at), (operand, indices) = s.shapes, s.cuts
     numbers, sizes = s.params["dimension_numbers"], s.params["slice_sizes"]
     along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
@@ -248,7 +248,7 @@ def gather(s: Operation) -> Plan:
 
 
 def scatter(s: Operation) -> Plan:
-    """Axes of the operand that updates cover whole stay split, and axes along which operands run together."""
+    """Operand axes that updates cover whole stay split, and so do batch axes."""
     shape, at, new = s.shapes
     operand, indices, updates = s.cuts
     n = s.params["dimension_numbers"]
@@ -275,7 +275,7 @@ def scatter(s: Operation) -> Plan:
 
 
 def of_keys(s: Operation) -> Plan:
-    """Results, for each key of an array, of a shape of their own."""
+    """For operations that compute, for each key of an array, a result of fixed shape."""
     cuts = s.cuts[0]
     return Plan([cuts], [(*cuts, *uncut(s.results[0][len(cuts) :]))], s.params)
 

@@ -1,4 +1,4 @@
-"""Rules of `types` for operations that move elements: shapes, slices, gathers and scatters."""
+"""Explicit sharding rules (`types`) of operations that move elements: shapes, slices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpijax.core.sharding.types import TypedOperation, placed
 
 
 def concatenate(s: TypedOperation) -> Sequence[Axes]:
-    """All operands are split alike."""
+    """All operands must be split alike."""
     if len(set(s.all_axes())) > 1:
         given = ", ".join(str(entries(a)) for a in s.all_axes())
         raise ShardingTypeError(
@@ -22,7 +22,7 @@ def concatenate(s: TypedOperation) -> Sequence[Axes]:
 
 
 def dynamic_update_slice(s: TypedOperation) -> Sequence[Axes]:
-    """The operand and the update are split alike."""
+    """The operand and the update must be split alike."""
     if s.axes(0) != s.axes(1):
         operand, update = (s.types[i].str_short(mesh_axis_types=True) for i in range(2))
         raise ShardingTypeError(
@@ -36,7 +36,7 @@ def dynamic_update_slice(s: TypedOperation) -> Sequence[Axes]:
 
 
 def reshape(s: TypedOperation) -> Sequence[Axes]:
-    """One axis may be cut into several or several merged into one, and axes of size 1 come and go."""
+    """One axis may be split into several, or several merged into one; axes of size 1 may be added or removed."""
     shape, new = s.types[0].shape, s.results[0].shape
     if not any(s.axes()):
         return [((),) * len(new)]
@@ -60,7 +60,7 @@ def _reshaped(s: TypedOperation, axes: Axes, shape: list[int], new: list[int]) -
 
 
 def _groups(few: Sequence[int], many: Sequence[int]) -> list[list[int]] | None:
-    """For each axis of `few` the sizes in `many` that make it up; None where more than one is cut, or it does not fit.
+    """For each axis of `few`, the sizes in `many` that make it up; None if several axes are split up or none fits.
     """
     groups: list[list[int]] = []
     j = 0
@@ -79,7 +79,7 @@ def _groups(few: Sequence[int], many: Sequence[int]) -> list[list[int]] | None:
 
 
 def _dealt(s: TypedOperation, names: tuple, sizes: Sequence[int]) -> list[tuple]:
-    """Mesh axes dealt out to the axes that an axis is cut into, each of which takes as many as fill it."""
+    """Distributes the mesh axes of an array axis over the axes it is split into; each takes as many as its size."""
     left, out = list(names), []
     for n in sizes:
         mine = []
@@ -123,7 +123,7 @@ def _no_reshape(s: TypedOperation) -> ShardingTypeError:
 
 
 def gather(s: TypedOperation) -> Sequence[Axes]:
-    """Axes of the operand that are taken whole, and those of the indices that run along, stay split."""
+    """Operand axes that slices take whole, and batch axes of the indices, stay split."""
     operand, indices = s.axes(0), s.axes(1)
     numbers, sizes, shape = s.params["dimension_numbers"], s.params["slice_sizes"], s.types[0].shape
     along = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
@@ -140,7 +140,7 @@ def gather(s: TypedOperation) -> Sequence[Axes]:
 
 
 def scatter(s: TypedOperation) -> Sequence[Axes]:
-    """Axes of the operand that updates cover whole stay split, if the updates are split alike, or whole."""
+    """Operand axes that updates cover whole stay split, if the updates are split alike, or are whole."""
     operand, indices, updates = s.all_axes()
     n = s.params["dimension_numbers"]
     batch_of_updates = [d for d in range(len(updates)) if d not in n.update_window_dims]

@@ -1,4 +1,4 @@
-"""How arrays lie over devices: `NamedSharding` and `SingleDeviceSharding`."""
+"""Defines `NamedSharding` and `SingleDeviceSharding`: how arrays are split over devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _memory_kind(given: str | None, abstract: bool) -> str | None:
-    """The kind of memory that a sharding is given; a mesh without devices has none. ValueError for others."""
+    """The memory kind of a sharding; a mesh without devices has none by default. ValueError for unknown kinds."""
     if given is None:
         return None if abstract else DEVICE
     if given not in KINDS:
@@ -45,18 +45,18 @@ class DeviceList(tuple):
 
     @property
     def process_indices(self) -> set[int]:
-        """The processes whose devices they are."""
+        """The processes that own the devices."""
         return {d.process_index for d in self}
 
 
 class Sharding:
-    """How an array is laid out over devices.
+    """How an array is split over devices.
 
     >>> isinstance(jnp.arange(3).sharding, mpijax.sharding.Sharding)
     True
     """
 
-    # The kind of memory that arrays are in; None where that is left to the devices of a mesh.
+    # The kind of memory that holds arrays; None if the devices of a mesh decide.
     memory_kind: str | None
     device_set: Any
     _device_assignment: Any
@@ -64,13 +64,13 @@ class Sharding:
     is_fully_addressable: Any
     is_fully_replicated: bool
 
-    # Whether every process has the whole of an array.
+    # Whether every process stores the whole array.
     keeps_whole: bool
-    # Whether a process keeps parts of an array that none of its own devices has.
+    # Whether a process stores parts of an array that belong to none of its own devices.
     keeps_others: Any = False
-    # Whether results of operations on an array are laid out by it.
+    # Whether results of operations on an array take its sharding.
     is_followed = True
-    # Whether an array was laid out by it on purpose.
+    # Whether the user placed the array explicitly.
     committed = True
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ class Sharding:
         raise NotImplementedError
 
     def addressable_devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device of this process its part of a global array, as slices."""
+        """This process's devices, each with its slices of a global array."""
         raise NotImplementedError
 
     @property
@@ -86,18 +86,18 @@ class Sharding:
         """Whether this process has a shard."""
         return bool(self.addressable_devices)
 
-    # Whether only other processes have shards. This one has an array without elements then.
+    # Whether only other processes have shards. This process then stores an array without elements.
     is_elsewhere: bool
-    # The processes whose devices it names.
+    # The processes that own its devices.
     processes: Any
 
     @property
     def has_all_here(self) -> bool:
-        """Whether this process has all elements of an array."""
+        """Whether this process stores all elements of an array."""
         return self.keeps_whole and not self.is_elsewhere
 
     def has_sum(self, device: Any) -> bool:
-        """Whether a device has elements of an array: of a sum that is yet to be taken, not all have."""
+        """Whether a device stores elements of an array. For a pending sum over unreduced axes, only some devices do."""
         return True
 
     @property
@@ -115,15 +115,15 @@ class Sharding:
         """The devices of this process, in order; for Orbax."""
         return tuple(sorted(self.addressable_devices, key=lambda d: d.id))
 
-    # Results of programs may have axes that the devices do not divide. Shards are then of `ceil(size / parts)`, the
-    # last ones shorter or empty. The methods above raise for these, as JAX's do; those below do not.
+    # Devices need not divide the axes of a program's results. Shards then have size `ceil(size / parts)`, and the last
+    # ones are shorter or empty. The methods above raise for such shapes, as in JAX; the methods below accept them.
 
     def block_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the longest shard of an array of the given shape."""
         return tuple(global_shape)
 
     def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of what this process has of an array of the given shape."""
+        """Shape of this process's part of an array of the given shape."""
         return _lengths(self.local_slices(global_shape), global_shape)
 
     def local_slices(self, global_shape: tuple[int, ...]) -> tuple[slice, ...]:
@@ -131,15 +131,15 @@ class Sharding:
         raise NotImplementedError
 
     def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of what programs have of an argument: where this process has nothing, of what the first one has."""
+        """Shape of an argument's part in programs: this process's part, or the first process's if this one has none."""
         return tuple(global_shape)
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device its part of a global array, as slices."""
+        """All devices, each with its slices of a global array."""
         raise NotImplementedError
 
     def held_indices(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device its part of an array that exists, as slices."""
+        """All devices, each with its slices of an existing array, whose blocks may be uneven."""
         return self.devices_indices_map(global_shape)
 
 
@@ -192,22 +192,22 @@ class NamedSharding(Sharding):
         return self.has_all_here and (self.is_fully_replicated or not self.spec.unreduced)
 
     def update(self, **changes: Any) -> NamedSharding:
-        """This layout over another `mesh`, by another `spec`, or in another kind of memory (`memory_kind`)."""
+        """A copy with another `mesh`, `spec` or `memory_kind`."""
         kind = changes.get("memory_kind", self.memory_kind)
         return NamedSharding(changes.get("mesh", self.mesh), changes.get("spec", self.spec), memory_kind=kind)
 
     def with_memory_kind(self, kind: str) -> NamedSharding:
-        """This layout in another kind of memory."""
+        """A copy with another memory kind."""
         return self.update(memory_kind=kind)
 
     def waiting(self, unreduced: frozenset, reduced: frozenset) -> NamedSharding:
-        """This layout of a sum that is yet to be taken over the `unreduced` axes, or whose cotangent is one."""
+        """This sharding with a sum pending over `unreduced` axes, and one of the cotangent over `reduced` axes."""
         if (self.spec.unreduced, self.spec.reduced) == (unreduced, reduced):
             return self
         return self.update(spec=self.spec.update(unreduced=unreduced, reduced=reduced))
 
     def has_sum(self, device: Any) -> bool:
-        """Whether a device has elements: of sums yet to be taken, the first device along their axes has the total."""
+        """Whether a device stores elements. Of a pending sum, the first device along unreduced axes has the total."""
         if not self.spec.unreduced:
             return True
         at = np.argwhere(self.mesh.device_ids == device.id)[0]
@@ -228,17 +228,17 @@ class NamedSharding(Sharding):
 
     @property
     def addressable_devices(self) -> set:
-        """The devices of this process among those of the mesh."""
+        """The devices of the mesh that belong to this process."""
         return set(self.mesh.local_devices)
 
     def addressable_devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device of this process its part of a global array, as slices."""
+        """This process's devices, each with its slices of a global array."""
         mine = self.addressable_devices
         return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether arrays of `ndim` axes lie alike: `P('i')` and `P('i', None)` are one layout, and so are layouts over
-        other meshes by which each device has the same part."""
+        """Whether two shardings split arrays of `ndim` axes alike. `P('i')` and `P('i', None)` are equivalent.
+        Shardings over different meshes are equivalent if each device has the same part."""
         if self is other:
             return True
         if (self.memory_kind or DEVICE) != (getattr(other, "memory_kind", None) or DEVICE):
@@ -255,7 +255,7 @@ class NamedSharding(Sharding):
         return all(np.array_equal(self.numbers_along(d), other.numbers_along(d)) for d in range(ndim))
 
     def numbers_along(self, dim: int) -> np.ndarray:
-        """For each device in their order, which part of array axis `dim` it has."""
+        """For each device in order, the number of its part of array axis `dim`."""
         at = dict(zip(self.mesh.axis_names, np.indices(self.mesh.devices.shape), strict=True))
         place = np.zeros(self.mesh.devices.shape, np.int64)
         for a in self._split(dim):
@@ -263,7 +263,7 @@ class NamedSharding(Sharding):
         return place.ravel()
 
     def _split(self, dim: int) -> tuple:
-        """The mesh axes that do split array axis `dim`."""
+        """The mesh axes of size above 1 that split array axis `dim`."""
         return tuple(a for a in self.spec.axes_of(dim) if self.mesh.shape[a] > 1)
 
     @property
@@ -271,7 +271,7 @@ class NamedSharding(Sharding):
         return not self.mesh.is_multi_process
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of one shard; raises ValueError where an axis is not divisible."""
+        """Shape of one shard; raises ValueError if the parts do not divide an axis."""
         block, parts = self.block_shape(global_shape), self._parts(global_shape)
         for dim, (size, cut) in enumerate(zip(global_shape, parts, strict=True)):
             if size % cut:
@@ -288,11 +288,11 @@ class NamedSharding(Sharding):
         return tuple(-(-n // parts) for n, parts in zip(global_shape, self._parts(global_shape), strict=True))
 
     def _parts(self, global_shape: Sequence[int]) -> list[int]:
-        """Into how many parts each axis is cut."""
+        """The number of parts of each array axis."""
         return [count(self.spec.axes_of(d), self.mesh.shape) for d in range(len(global_shape))]
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
-        """Raise ValueError for the shape of an array with fewer axes than the PartitionSpec has entries."""
+        """Raise ValueError if an array has fewer axes than the PartitionSpec has entries."""
         if len(self.spec) > len(aval_shape):
             raise ValueError(
                 f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but was applied to a "
@@ -301,7 +301,7 @@ class NamedSharding(Sharding):
             )
 
     def process_axes(self, dim: int) -> tuple[Any, ...]:
-        """The mesh axes by whose processes array axis `dim` is cut."""
+        """The mesh axes that divide array axis `dim` between processes."""
         return self.mesh.process_axes(self.spec.axes_of(dim))
 
     @cached_property
@@ -314,17 +314,17 @@ class NamedSharding(Sharding):
         return any(self.mesh.processes_along[a] > 1 and a not in used for a in self.spec.all_axes())
 
     def process_block(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the longest part that a process has."""
+        """Shape of the longest part that a process stores."""
         self.check_compatible_aval(global_shape)
         parts = self.process_parts(len(global_shape))
         return tuple(-(-n // p) for n, p in zip(global_shape, parts, strict=True))
 
     def process_parts(self, ndim: int) -> tuple[int, ...]:
-        """Into how many parts, one for a process, each of `ndim` array axes is cut."""
+        """The number of parts, one per process, of each of `ndim` array axes."""
         return tuple(count(self.process_axes(d), self.mesh.processes_along) for d in range(ndim))
 
     def _slices_of_process(self, global_shape: tuple[int, ...], place: Sequence[int]) -> tuple[slice, ...]:
-        """The part of a global array that one process has; slice(None) for axes that are not split."""
+        """The part of a global array that one process stores; slice(None) for axes that are not split."""
         at, out = dict(zip(self.mesh.axis_names, place, strict=True)), []
         for dim, (whole, size) in enumerate(zip(global_shape, self.process_block(global_shape), strict=True)):
             number = part_number(self.process_axes(dim), self.mesh.processes_along, at)
@@ -332,9 +332,9 @@ class NamedSharding(Sharding):
         return tuple(out)
 
     def _slices_at(self, global_shape: tuple[int, ...], coordinates: Sequence[int]) -> tuple[slice, ...]:
-        """The part of a global array that lies at one place of the mesh; slice(None) for axes that are not split.
+        """The part of a global array that the device at one position of the mesh has; slice(None) for unsplit axes.
 
-        It is a part of what the process has: blocks of unequal size are those of processes.
+        It is a subset of what its process stores: uneven blocks are divided by process first.
         """
         if not self.mesh.holds_several:
             return self._slices_of_process(global_shape, coordinates)
@@ -360,19 +360,19 @@ class NamedSharding(Sharding):
         return _lengths(self._slices_of_process(global_shape, self.mesh.place), global_shape)
 
     def devices_indices_map(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device its part of a global array, as slices; raises ValueError where an axis is not divisible."""
+        """All devices, each with its slices of a global array; raises ValueError if the parts do not divide an axis."""
         self.shard_shape(global_shape)
         return self.held_indices(global_shape)
 
     def held_indices(self, global_shape: tuple[int, ...]) -> dict:
-        """For each device its part of an array that exists, as slices."""
+        """All devices, each with its slices of an existing array."""
         places = np.ndindex(self.mesh.devices.shape)
         return {self.mesh.devices[at]: self._slices_at(global_shape, at) for at in places}
 
     def replica(self, device: Any = None) -> int:
-        """Among the devices with the same part as this one, in row-major order, which one this is.
+        """The number of this device, in row-major order, among the devices with the same part.
 
-        Without a device: among the processes with the same part as this one.
+        Without a device: the number of this process among the processes with the same part.
         """
         split = {*self.spec.all_axes(), *self.spec.unreduced}
         names, sizes = self.mesh.axis_names, self.mesh.processes_along if device is None else self.mesh.shape
@@ -404,7 +404,7 @@ def _part(number: int, size: int, low: int, high: int, whole: int) -> slice:
 
 
 def _check_sums_over(mesh: Any, spec: PartitionSpec) -> None:
-    """Raise ValueError where a specification of sums names axes that a mesh does not have, or not as Explicit ones."""
+    """Raise ValueError if unreduced or reduced axes of a spec are missing in the mesh, or are not Explicit."""
     for name, axes in (("unreduced", spec.unreduced), ("reduced", spec.reduced)):
         for a in axes:
             if a not in mesh.axis_names:
@@ -440,7 +440,7 @@ class SingleDeviceSharding(Sharding):
 
     @staticmethod
     def by_default(device: Any) -> SingleDeviceSharding:
-        """That of arrays which nobody put on the device."""
+        """The sharding of an array that the user did not place."""
         layout = SingleDeviceSharding(device)
         layout.committed = layout.is_followed = False
         return layout
@@ -495,7 +495,7 @@ class SingleDeviceSharding(Sharding):
         return {} if self.is_elsewhere else self.devices_indices_map(global_shape)
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        """Whether arrays of `ndim` axes lie alike."""
+        """Whether two shardings split arrays of `ndim` axes alike."""
         if isinstance(other, SingleDeviceSharding):
             return self == other
         return isinstance(other, NamedSharding) and other.is_equivalent_to(self, ndim)

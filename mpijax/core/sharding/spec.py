@@ -1,4 +1,4 @@
-"""What array axes are split over, by names of mesh axes."""
+"""Defines `PartitionSpec`: the mesh axes, by name, that split each array axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijax.core.sharding.split import entry
 
 
 class _Unconstrained:
-    """In place of the mesh axes of an array axis: whatever it is split over."""
+    """A PartitionSpec entry for an array axis that may stay split over any mesh axes."""
 
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
@@ -22,7 +22,7 @@ UNCONSTRAINED = _Unconstrained()
 
 
 class UnreducedKind(enum.Enum):
-    """How values over `unreduced` mesh axes are to be combined. mpijax has sums.
+    """How values over `unreduced` mesh axes are combined. mpijax supports sums.
 
     >>> mpijax.P(unreduced={"x"}).unreduced_kind
     <UnreducedKind.sum: 1>
@@ -34,10 +34,10 @@ class UnreducedKind(enum.Enum):
 
 
 class PartitionSpec:
-    """For each array axis the mesh axis or axes it is split over, or None.
+    """For each array axis, the mesh axis or axes that split it, or None.
 
-    unreduced: sets of mesh axes over which the value is a sum that is yet to be taken; reduced: those over which its
-    cotangent is. Both are for axes of type Explicit.
+    unreduced: the mesh axes over which a sum of the value is pending. reduced: the mesh axes over which a sum of its
+    cotangent is pending. Both need axes of type Explicit.
 
     >>> mpijax.P("x", None, ("y", "z"))
     P('x', None, ('y', 'z'))
@@ -84,14 +84,14 @@ class PartitionSpec:
 
     @property
     def unreduced_kind(self) -> UnreducedKind | None:
-        """How values over `unreduced` axes are combined: by their sum; None where there are no such axes."""
+        """How values over `unreduced` axes are combined: by sum; None if there are no such axes."""
         return UnreducedKind.sum if self.unreduced else None
 
     def __init_subclass__(cls, *args: Any, **kwargs: Any) -> None:
         raise TypeError("Subclassing `jax.P` is prohibited.")
 
     def _check_sums(self) -> None:
-        """Raise ValueError for a mesh axis that is said to be two of split, unreduced and reduced."""
+        """Raise ValueError for a mesh axis that is two of split, unreduced and reduced."""
         both = self.unreduced & self.reduced
         for name, axes in self._sums():
             if None in axes:
@@ -107,11 +107,11 @@ class PartitionSpec:
 
     @property
     def partitions(self) -> tuple:
-        """The entries for the array axes."""
+        """The entries of the array axes."""
         return self._parts
 
     def index(self, part: Any) -> int:
-        """The array axis with that entry. Raises ValueError where there is none."""
+        """The first array axis with that entry. Raises ValueError if there is none."""
         return self._parts.index(_canonical(part))
 
     def count(self, part: Any) -> int:
@@ -150,7 +150,7 @@ class PartitionSpec:
         return PartitionSpec(*other, *self)
 
     def _check_joins(self, other: Any, method: str) -> None:
-        """Raise TypeError for a tuple beside a specification of sums, which does not say what it has of these."""
+        """Raise TypeError for adding a tuple to a spec with unreduced or reduced axes: a tuple cannot state these."""
         for name, axes in self._sums():
             if axes:
                 raise TypeError(
@@ -168,7 +168,7 @@ class PartitionSpec:
         return _spec, self._key()
 
     def _plain_(self) -> tuple:
-        # No axis is called None.
+        # An axis name is never None, so (None,) can encode UNCONSTRAINED.
         parts = tuple((None,) if p is UNCONSTRAINED else p for p in self._parts)
         return parts, *(tuple(sorted(axes, key=str)) for axes in (self.unreduced, self.reduced))
 
@@ -186,26 +186,26 @@ class PartitionSpec:
 
     @property
     def unconstrained_dims(self) -> frozenset[int]:
-        """The array axes that stay split as they are."""
+        """The array axes that are unconstrained."""
         return frozenset(i for i, p in enumerate(self._parts) if p is UNCONSTRAINED)
 
     def padded(self, ndim: int) -> PartitionSpec:
-        """This one with an entry for each of `ndim` array axes."""
+        """This spec with an entry for each of `ndim` array axes."""
         return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
 
     def axes_of(self, dim: int) -> tuple:
-        """The mesh axes that array axis `dim` is split over."""
+        """The mesh axes that split array axis `dim`."""
         if dim >= len(self._parts) or self._parts[dim] is None or self._parts[dim] is UNCONSTRAINED:
             return ()
         part = self._parts[dim]
         return part if isinstance(part, tuple) else (part,)
 
     def split(self, ndim: int) -> tuple[tuple[Any, ...], ...]:
-        """The mesh axes that each of `ndim` array axes is split over."""
+        """The mesh axes that split each of `ndim` array axes."""
         return tuple(map(self.axes_of, range(ndim)))
 
     def all_axes(self) -> tuple:
-        """Every mesh axis that an array axis is split over, in order."""
+        """Every mesh axis that splits an array axis, in order."""
         return tuple(a for d in range(len(self._parts)) for a in self.axes_of(d))
 
 
@@ -221,5 +221,5 @@ def _canonical(part: Any) -> Any:
 
 
 def _spec(parts, unreduced, reduced) -> PartitionSpec:
-    """For pickle and copy."""
+    """Constructor for pickle and copy."""
     return PartitionSpec(*parts, unreduced=unreduced, reduced=reduced)

@@ -1,4 +1,4 @@
-"""Over which Explicit mesh axes a value is split: the part of its type that JAX calls its sharding."""
+"""Defines `Split`: the Explicit mesh axes that split a value. JAX calls this part of the type its sharding."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from mpijax.core.lazy_dataclass import dataclass
 
-# For each array axis the mesh axes it is split over.
+# The mesh axes that split each array axis.
 Axes = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
 class Split:
-    """Over which Explicit axes of a mesh a value's axes are split.
+    """The Explicit mesh axes that split a value's axes.
 
-    mesh: with the types of its axes, without devices.
-    axes: for each array axis the mesh axes, all of type Explicit; at least one is split, or the other fields say more.
-    unreduced: mesh axes over which the value is a sum that is yet to be taken. reduced: those over which its cotangent
-        is such a sum.
+    mesh: the mesh without devices, with its axis types.
+    axes: for each array axis the Explicit mesh axes that split it. At least one field is not empty.
+    unreduced: mesh axes over which a sum of the value is pending. reduced: mesh axes over which a sum of its cotangent
+        is pending.
     """
 
     mesh: Any
@@ -29,42 +29,42 @@ class Split:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it says nothing."""
+        """Whether no axis is split, unreduced or reduced."""
         return not (any(self.axes) or self.unreduced or self.reduced)
 
     def parts(self, axis: int) -> int:
-        """Into how many parts an array axis is cut."""
+        """The number of parts of an array axis."""
         return parts(self.mesh, self.axes[axis])
 
     def of_axis(self, axis: int) -> Split | None:
-        """That of values with one array axis, split as an axis of this one is."""
+        """The split of a value with one array axis, split like `axis` of this one."""
         return normal(Split(self.mesh, (self.axes[axis],)))
 
     def without(self, axis: int) -> Split | None:
-        """That of a value without one of the array axes."""
+        """The split of a value with one array axis removed."""
         return normal(replace(self, axes=self.axes[:axis] + self.axes[axis + 1 :]))
 
     def with_axis(self, axis: int, names: tuple[Any, ...] = ()) -> Split:
-        """Returns this sharding with one axis inserted, split over `names`."""
+        """This split with one axis inserted, split over `names`."""
         return replace(self, axes=(*self.axes[:axis], names, *self.axes[axis:]))
 
     def cotangent(self) -> Split:
-        """That of cotangents."""
+        """The split of cotangents."""
         return replace(self, unreduced=self.reduced, reduced=self.unreduced)
 
 
 def normal(split: Split | None) -> Split | None:
-    """`split`, or None where it says nothing: types have one way to say so."""
+    """`split`, or None if it is trivial, so that equal types have one representation."""
     return None if split is None or split.is_trivial else split
 
 
 def parts(mesh: Any, names: tuple[Any, ...]) -> int:
-    """Into how many parts an axis that is split over mesh axes is cut."""
+    """The number of parts of an axis that these mesh axes split."""
     return math.prod(mesh.shape[a] for a in names)
 
 
 def entry(names: tuple[Any, ...]) -> Any:
-    """Mesh axes as an entry of a PartitionSpec: None for none, and one by itself."""
+    """Mesh axes as an entry of a PartitionSpec: None for no axis, the name itself for one axis."""
     return names if len(names) > 1 else names[0] if names else None
 
 
@@ -74,7 +74,7 @@ def entries(axes: Axes) -> tuple[Any, ...]:
 
 
 def dimensions(shape: tuple[int, ...], axes: Axes) -> str:
-    """``8@X,2``, the way types print."""
+    """``8@X,2``, as types print it."""
     return ",".join(f"{n}{_suffix(names)}" for n, names in zip(shape, axes, strict=True))
 
 
@@ -85,7 +85,7 @@ def _suffix(names: tuple[Any, ...]) -> str:
 
 
 def of_sharding(sharding: Any, ndim: int) -> Split | None:
-    """What a layout says of the type of a value with `ndim` axes: which of them are split over Explicit axes."""
+    """The split in the type of a value with this sharding: the array axes that Explicit mesh axes split."""
     mesh = getattr(sharding, "mesh", None)
     if mesh is None or not mesh.is_explicit:
         return None

@@ -1,6 +1,7 @@
-"""Which results are sums that are yet to be taken over mesh axes (unreduced), and whose cotangents are (reduced).
+"""Type rules for pending sums: the mesh axes over which results are unreduced or reduced.
 
-Operations that are linear in such a sum may be done before it is taken; others need `reshard` first.
+A value is unreduced over a mesh axis if its sum over the axis is pending; it is reduced if the sum of its cotangent is.
+Operations that are linear in such a value may run before the sum. Others need `reshard` first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from mpijax.core.lowering import Elementwise, Reduction, Structural
 def sums_of(s: Any) -> tuple[frozenset, frozenset]:
     """The axes over which the results of an operation are unreduced and reduced.
 
-    Raises ShardingTypeError for operands that do not go together, NotImplementedError for an operation that takes none.
+    Raises ShardingTypeError for incompatible operands, NotImplementedError for an operation that accepts no pending
+    sum.
     """
     splits = [a.split for a in s.types if a.split is not None]
     if not any(x.unreduced or x.reduced for x in splits):
@@ -39,7 +41,7 @@ def _by_lowering(lower: Any) -> Callable | None:
 
 
 def linear(s: Any) -> tuple[frozenset, frozenset]:
-    """Operations that may be done before the sums are taken. All operands wait for the same ones."""
+    """For operations that may run before the sums. All operands must be unreduced over the same axes."""
     unreduced = {unreduced_axes(a) for a in s.types}
     if len(unreduced) > 1:
         raise ShardingTypeError(
@@ -49,7 +51,7 @@ def linear(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def as_operand(i: int) -> Callable[[Any], tuple[frozenset, frozenset]]:
-    """Results wait for the sums that operand i waits for; the others say which of its elements are taken, or fill."""
+    """Results are unreduced and reduced as operand i. The other operands are indices or fill values."""
     return lambda s: (unreduced_axes(s.types[i]), reduced_axes(s.types[i]))
 
 
@@ -87,7 +89,7 @@ def _reduced(s: Any) -> frozenset:
 
 
 def added(s: Any) -> tuple[frozenset, frozenset]:
-    """Operations whose result for sums of operands is the sum of the results."""
+    """For operations whose result for sums of operands is the sum of the results."""
     if len(s.types) == 1:
         return linear(s)
     left, right = map(unreduced_axes, s.types)
@@ -105,7 +107,7 @@ def added(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def bilinear(s: Any) -> tuple[frozenset, frozenset]:
-    """Products element by element: one operand may be a sum, of which the other has the cotangent's, or a number."""
+    """Elementwise products. If one operand is unreduced, the other must be reduced over the same axes, or a scalar."""
     left, right = map(unreduced_axes, s.types)
     if left and right:
         raise ShardingTypeError(
@@ -124,7 +126,7 @@ def bilinear(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def contracted(s: Any) -> tuple[frozenset, frozenset]:
-    """Matrix products take no sums."""
+    """Matrix products accept no unreduced operand."""
     if any(map(unreduced_axes, s.types)):
         raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got {_given(s)}")
     return NO_AXES, NO_AXES

@@ -1,9 +1,9 @@
-"""How results of operations are split over Explicit mesh axes: the part of their types that JAX calls their sharding.
+"""Computes how results of operations are split over Explicit mesh axes. JAX calls this part of the type its sharding.
 
-It follows from a primitive's sharding rule (`core.sharding.rules`): where no operand must move, results lie as the rule
-has it. Where JAX refuses more, or types a result that must move, the primitive says so in its slot `sharding_type`, by
-one of the functions here and in `shape_types`. They raise ShardingTypeError where the sharding of a result does not
-follow from those of the operands, unless the caller says it (`out_sharding`).
+It follows from a primitive's sharding rule (`core.sharding.rules`): if no operand must move, results have the split
+that the rule gives. If JAX rejects more, or types a result that must move, the primitive has a `sharding_type`: one of
+the functions here and in `shape_types`. They raise ShardingTypeError if the split of a result does not follow from the
+operands, unless the caller passes it (`out_sharding`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from mpijax.core.sharding.split import Axes, Split, entries, entry
 from mpijax.core.sharding.sum_types import sums_of
 from mpijax.core.trace import state, trace_to_jaxpr
 
-# Operations whose type rules say how results are split.
+# Operations whose type rules already give the split of results.
 _TYPED = (Inline, ControlFlow, Partitioned, Layout)
 
 
 @dataclass(frozen=True)
 class TypedOperation:
-    """An operation as the rules of types see it.
+    """The operation that type rules receive.
 
-    types: of the operands. results: of the results, by the type rule. mesh: that of all operands which are split.
+    types: of the operands. results: of the results, by the type rule. mesh: the mesh of all split operands.
     """
 
     primitive: Any
@@ -54,7 +54,7 @@ class TypedOperation:
         return self.primitive.name
 
     def axes(self, i: int = 0) -> Axes:
-        """The mesh axes of operand i, one entry an array axis."""
+        """The mesh axes that split operand i, one entry an array axis."""
         return axes_of(self.types[i])
 
     def all_axes(self) -> list[Axes]:
@@ -65,15 +65,15 @@ TypeRule = Callable[[TypedOperation], Sequence[Axes]]
 
 
 def axes_of(aval: ShapedArray) -> Axes:
-    """The mesh axes over which a value is split, one entry an array axis."""
+    """The mesh axes that split a value, one entry an array axis."""
     return ((),) * aval.ndim if aval.split is None else aval.split.axes
 
 
 def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str, Any]) -> Any:
-    """The type(s) of results, as the type rule gives them, with how they are split.
+    """Adds the split to the type(s) of results that the type rule gives.
 
-    Raises ShardingTypeError where that does not follow from the operands; ValueError for operands over a mesh that is
-    not the one in context.
+    Raises ShardingTypeError if the split does not follow from the operands, ValueError for operands over a mesh that is
+    not the mesh in context.
     """
     if isinstance(primitive.lower, _TYPED) or primitive.sharding_type is by_type_rule:
         return out
@@ -91,7 +91,7 @@ def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str
 
 
 def _followed(s: TypedOperation) -> list[Split | None]:
-    """How results are split that follow from the operands."""
+    """The split of each result that follows from the operands."""
     lower = s.primitive.lower
     if isinstance(lower, Decompose) and s.primitive.sharding_type is None and rules.rule_of(s.primitive) is None:
         return [a.split for a in _by_parts(s, lower.fun)]
@@ -112,7 +112,7 @@ def _axes_of_results(s: TypedOperation) -> Sequence[Axes]:
 
 
 def _check_once(s: TypedOperation, axes: Axes, aval: ShapedArray) -> None:
-    """Raise ShardingTypeError for a result that is split twice over one mesh axis."""
+    """Raise ShardingTypeError if a mesh axis splits a result twice."""
     named = [a for names in axes for a in names]
     if len(set(named)) < len(named):
         kind = aval.str_short().partition("[")[0]
@@ -128,7 +128,7 @@ def _given(s: TypedOperation) -> str:
 
 
 def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
-    """The mesh that operands are split over. Raises ValueError where it is not the one in context."""
+    """The mesh that operands are split over. Raises ValueError if it is not the mesh in context."""
     meshes = {a.split.mesh for a in avals if a.split is not None}
     if len(meshes) > 1:
         one, other = sorted(map(str, meshes))[:2]
@@ -151,7 +151,7 @@ def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
 
 
 def _rule_of(primitive: Any) -> TypeRule:
-    """A primitive's rule: its own, or the one that follows from its sharding rule and from its lowering."""
+    """A primitive's own rule, or the rule that follows from its sharding rule and its lowering."""
     if primitive.sharding_type is not None:
         return primitive.sharding_type
     lower = primitive.lower
@@ -165,7 +165,7 @@ def _rule_of(primitive: Any) -> TypeRule:
 
 
 def placed(s: TypedOperation) -> Sequence[Axes]:
-    """Results lie as the primitive's sharding rule has it, if that moves no operand."""
+    """Results have the split of the primitive's sharding rule, if the rule moves no operand."""
     rule = rules.rule_of(s.primitive)
     plan = None if rule is None else rule(_as_sharded(s))
     if plan is None:
@@ -186,7 +186,7 @@ def placed(s: TypedOperation) -> Sequence[Axes]:
 
 
 def _as_sharded(s: TypedOperation) -> rules.Operation:
-    """The operation as sharding rules see it, on the first device."""
+    """The operation as sharding rules receive it, for the first device."""
     sizes = dict(s.mesh.shape)
     cuts = [
         tuple(even_cut(n, names, splits.parts(s.mesh, names)) if names else None for n, names in zip(a.shape, axes))
@@ -197,12 +197,12 @@ def _as_sharded(s: TypedOperation) -> rules.Operation:
 
 
 def _moves(have: Axes, want: Cuts) -> bool:
-    """Whether an operand must be given up along an axis over which it is split."""
+    """Whether an operand must give up a split that it has."""
     return any(names and (cut is None or cut.axes != names) for names, cut in zip(have, want, strict=True))
 
 
 def _by_parts(s: TypedOperation, fun: Callable) -> Sequence[ShapedArray]:
-    """The types of results of an operation made of others: what follows from theirs."""
+    """The types of the results of a decomposed operation, from its parts."""
 
     def parts(*args):
         out = fun(*args, **s.params)
@@ -216,7 +216,7 @@ def _by_parts(s: TypedOperation, fun: Callable) -> Sequence[ShapedArray]:
 
 
 def elementwise(s: TypedOperation) -> Sequence[Axes]:
-    """Operands that are split agree, array axis by array axis."""
+    """Operands must have the same split along each array axis that is split."""
     ranked = [axes for a, axes in zip(s.types, s.all_axes(), strict=True) if a.shape]
     said = [{axes[d] for axes in ranked if axes[d]} for d in range(s.results[0].ndim)]
     if any(len(names) > 1 for names in said):
@@ -229,17 +229,17 @@ def elementwise(s: TypedOperation) -> Sequence[Axes]:
 
 
 def by_type_rule(s: TypedOperation) -> Sequence[Axes]:
-    """Results are split as the primitive's type rule says, which knows all of their types."""
+    """Results are split as the primitive's type rule gives it, which knows all of their types."""
     return [axes_of(a) for a in s.results]
 
 
 def whole(s: TypedOperation) -> Sequence[Axes]:
-    """Every device has all of the results."""
+    """Results are replicated."""
     return [((),) * a.ndim for a in s.results]
 
 
 def without_axes(param: str) -> TypeRule:
-    """Results have the operands' axes but those that a parameter names."""
+    """Results have the operands' axes except those that a parameter names."""
 
     def rule(s: TypedOperation) -> Sequence[Axes]:
         gone = set(s.params[param])
@@ -250,9 +250,9 @@ def without_axes(param: str) -> TypeRule:
 
 
 def whole_along(axis_of: Callable[[TypedOperation], int], what: str) -> TypeRule:
-    """Operands are whole along an axis and split alike along the others; results as they are.
+    """Operands must be whole along an axis and split alike along the others. Results are split as the operands.
 
-    what: how the error for others begins.
+    what: the start of the error message.
     """
 
     def rule(s: TypedOperation) -> Sequence[Axes]:
@@ -271,7 +271,7 @@ def whole_along(axis_of: Callable[[TypedOperation], int], what: str) -> TypeRule
 
 
 def batched(ranks: Sequence[int]) -> TypeRule:
-    """The last axes of each operand (how many, `ranks` says) are whole; those before may be split, all alike."""
+    """The last `ranks[i]` axes of operand i must be whole. The axes before them may be split, alike in all operands."""
 
     def rule(s: TypedOperation) -> Sequence[Axes]:
         batches = []
@@ -292,7 +292,7 @@ def batched(ranks: Sequence[int]) -> TypeRule:
 
 
 def kept(what: str) -> TypeRule:
-    """Results have the operand's axes, if mesh axes divide their sizes. what: how the error for others begins."""
+    """Results keep the operand's split, if mesh axes divide their sizes. what: the start of the error message."""
 
     def rule(s: TypedOperation) -> Sequence[Axes]:
         for result in s.results:
@@ -303,8 +303,8 @@ def kept(what: str) -> TypeRule:
 
 
 def check_divides(s: TypedOperation, what: str, axes: Axes, shape: Sequence[int]) -> None:
-    """Raise ShardingTypeError for a result of that shape which has other sizes than the operand, and which mesh axes do
-    not divide. axes: the operand's, for the axes of the result."""
+    """Raise ShardingTypeError if mesh axes do not divide a result axis whose size differs from the operand's.
+    axes: the operand's split, for the axes of the result."""
     aval = s.types[0]
     for n, own, names in zip(shape, aval.shape, axes, strict=True):
         count = splits.parts(s.mesh, names)
@@ -317,7 +317,7 @@ def check_divides(s: TypedOperation, what: str, axes: Axes, shape: Sequence[int]
 
 
 def _exchange(s: TypedOperation) -> Sequence[Axes]:
-    """Axes that are exchanged over are of type Manual: what is split over others stays so."""
+    """Collectives run over Manual axes: the split over other axes does not change."""
     if any(a.shape != s.types[0].shape for a in s.results):
         return placed(s)
     return [s.axes()] * len(s.results)

@@ -1,4 +1,4 @@
-"""Sharding rules of operations that move a window over axes: convolutions, pooling. Split axes are read with halos."""
+"""Sharding rules of window operations: convolutions, pooling. Split axes are read with halos."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Pads = tuple[int, int]
 
 
 def _window(s: Operation, cut: Cut | None, n: int, m: int, step: int, reach: int, pads: Pads):
-    """How an axis of `n` elements, padded and read by windows `reach` long every `step`, is cut.
+    """The cuts of an axis of `n` elements that is padded and read by windows of length `reach` every `step`.
 
-    m: the number of windows. Returns the operand's cut, the result's, and this rank's padding; whole axes as they are.
+    m: the number of windows. Returns the operand's cut, the result's cut and this rank's padding. A whole axis stays
+    whole.
     """
     if cut is None or m < cut.parts or cut.has_empty_parts:
         return None, None, pads
@@ -57,7 +58,7 @@ def reduce_window(s: Operation) -> Plan:
 
 
 def conv_general_dilated(s: Operation) -> Plan | None:
-    """Batch, output features and space stay split; over split input features products are summed."""
+    """Batch, output features and space stay split. Partial products over split input features are summed over ranks."""
     p = s.params
     if p["feature_group_count"] != 1 or p["batch_group_count"] != 1:
         return _batch_only(s)
@@ -92,7 +93,7 @@ def _batch_only(s: Operation) -> Plan | None:
 
 
 def examples_apart(s: Operation) -> Plan:
-    """Operands and results of as many axes each; those that the window does not span stay split."""
+    """Operands and results with the same number of axes. Axes that the window does not span stay split."""
     p = s.params
     ones = (1,) * len(s.shapes[0])
     names = ("window_dimensions", "window_strides", "base_dilation", "window_dilation")

@@ -93,7 +93,7 @@ def jaxprs_in_params(params):
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
-    """The Jaxprs among the parameters of a Jaxpr's equations; not those inside of them.
+    """The Jaxprs in the parameters of a Jaxpr's equations, without the Jaxprs nested in these.
 
     >>> outer = mpijax.make_jaxpr(mpijax.jit(jnp.sin))(1.0).jaxpr
     >>> [inner.eqns[0].primitive.name for inner in mpijax.extend.core.subjaxprs(outer)]
@@ -104,7 +104,7 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of one example, given that of a batch of `size` along `axis`.
+    """The type of one example, for a batch of `size` along `axis`.
 
     >>> mpijax.extend.core.mapped_aval(5, 0, mpijax.typeof(jnp.ones((5, 3))))
     ShapedArray(float32[3])
@@ -117,7 +117,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of a batch of `size` along `axis`, given that of one example.
+    """The type of a batch of `size` along `axis`, for the type of one example.
 
     >>> mpijax.extend.core.unmapped_aval(5, 0, mpijax.typeof(jnp.ones(3)))
     ShapedArray(float32[5,3])
@@ -139,10 +139,10 @@ def valid_jaxtype(x) -> bool:
 
 
 def concrete_or_error(force: Callable | None, val: Any, context: str = "") -> Any:
-    """`force(val)`, or `val` itself; `context` says in the error what a value was needed for.
+    """`force(val)`, or `val` itself. `context` tells the error message why a concrete value is needed.
 
     Raises:
-      ConcretizationTypeError: for a traced value that is not known.
+      ConcretizationTypeError: for a traced value without a known concrete value.
 
     >>> mpijax.extend.core.concrete_or_error(int, jnp.array(3))
     3
@@ -165,7 +165,7 @@ def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
 
 
 def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
-    """What makes a new variable of a type. Variables get their names where a program is printed.
+    """A function that makes a new variable of a type. Variables get names when a program is printed.
 
     >>> mpijax.extend.core.gensym()(mpijax.typeof(jnp.ones(3))).aval
     ShapedArray(float32[3])
@@ -174,7 +174,7 @@ def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
 
 
 def new_jaxpr_eqn(invars, outvars, primitive, params, effects=no_effects, source_info=None, ctx=None) -> JaxprEqn:
-    """An equation, by default of the line that is being executed. `ctx` is of JAX, and not used.
+    """An equation; its default source is the line being executed. `ctx` exists in JAX, and is ignored.
 
     >>> x = mpijax.extend.core.Var(mpijax.typeof(1.0))
     >>> mpijax.extend.core.new_jaxpr_eqn([x], [mpijax.extend.core.Var(x.aval)], lax.neg_p, {}).primitive

@@ -1,4 +1,4 @@
-"""``mpijax.extend.core.primitives``: mpijax's own primitives by JAX's names, such as `add_p`."""
+"""``mpijax.extend.core.primitives``: mpijax's own primitives under JAX's names, such as `add_p`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from mpijax.core.registry import registry
 from mpijax.extend.linear_util import WrappedFun
 from mpijax.extend.primitive import Primitive
 
-# Where JAX's name is not that of the primitive.
+# JAX's names that differ from the name of the primitive.
 _NAMES = {
     "add_jaxvals_p": "add_any",
     "linear_solve_p": "custom_linear_solve",
@@ -19,9 +19,9 @@ _NAMES = {
 
 
 class CallPrimitive(Primitive):
-    """Calls a wrapped function; written into a program are the operations of what is called.
+    """Calls a wrapped function; a program records the operations of the function instead of the call.
 
-    The function is given as JAX does, `subfuns=(fun,)`, or in front of the arguments.
+    As in JAX, pass the function as `subfuns=(fun,)`, or before the arguments.
 
     >>> from mpijax.extend import core, linear_util
     >>> core.CallPrimitive("my_call").bind(3, subfuns=(linear_util.wrap_init(lambda x: [x + 1]),))
@@ -42,7 +42,7 @@ class CallPrimitive(Primitive):
 
 
 def call_impl(f: WrappedFun, *args: Any, **_params: Any) -> list[Any]:
-    """The results of a wrapped function; parameters are those of the call alone.
+    """The results of a wrapped function; ignores the parameters of the call.
 
     >>> from mpijax.extend import core, linear_util
     >>> core.call_impl(linear_util.wrap_init(lambda x: [x + 1]), 3)
@@ -52,7 +52,7 @@ def call_impl(f: WrappedFun, *args: Any, **_params: Any) -> list[Any]:
 
 
 class _ClosedCall(Primitive):
-    """The same of a Jaxpr."""
+    """Like `CallPrimitive`, but calls a Jaxpr."""
 
     def bind(self, *args: Any, call_jaxpr: ClosedJaxpr, **_params: Any) -> list[Any]:  # type: ignore[override]
         return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)

@@ -1,4 +1,4 @@
-"""Collectives over named axes: of a mesh under `shard_map`, of a batch under `vmap`."""
+"""Collectives over named axes: mesh axes under `shard_map`, batch axes under `vmap`."""
 
 from mpijax.ops.collectives.exchange import all_to_all, all_to_all_p, pswapaxes
 from mpijax.ops.collectives.gather_scatter import (

@@ -1,4 +1,4 @@
-"""Rows sent from every shard to every other, whose numbers are values of the program: for algorithms over ranks."""
+"""Defines an all-to-all of rows whose counts are values of the program, for algorithms over ranks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _INNER = Unsupported("made where a program is compiled; transformations see the 
 
 
 def counted_all_to_all(x: Any, sendcounts: Any, recvcounts: Any, names: tuple[Any, ...], rows: int) -> Any:
-    """The rows that the shards along named axes send to this one, one shard's after the other's.
+    """The rows that the shards along named axes send to this shard, in the order of the shards.
 
     Args:
-      x: rows for the shards, in their order, along the first axis.
-      sendcounts, recvcounts: int32 vectors over the shards; all of `x` is sent, `rows` are received.
+      x: the rows to send along the first axis, in the order of the receiving shards.
+      sendcounts, recvcounts: int32 vectors over the shards; sends all of `x`, receives `rows` rows.
 
     Communicates one alltoallv.
     """

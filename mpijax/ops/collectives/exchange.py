@@ -1,4 +1,4 @@
-"""`all_to_all` and `pswapaxes`: every shard sends a part of its array to every other."""
+"""Defines `all_to_all` and `pswapaxes`: every shard sends a part of its array to every other shard."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from mpijax.transforms.zeros import Zero
 
 
 def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None, tiled=False):
-    """Part `k` of `x` (a pytree) along `split_axis` goes to shard `k`; what a shard gets lies along `concat_axis`.
+    """Sends part `k` of `x` (a pytree) along `split_axis` to shard `k`; received parts are along `concat_axis`.
 
-    Without `tiled`, `split_axis` has the size of the named axes and goes, and what the shards sent is along a new axis
-    at `concat_axis`; with `tiled` the parts are blocks, which are joined. Communicates one alltoall a leaf.
+    Without `tiled`, `split_axis` has the size of the named axes and is removed, and the received parts are along a new
+    axis at `concat_axis`. With `tiled`, the parts are blocks, and are concatenated. Communicates one alltoall a leaf.
 
-    Raises ValueError where `split_axis` does not have that size, or a multiple.
+    Raises ValueError unless the size of `split_axis` is that of the named axes (with `tiled`, a multiple).
 
     >>> mpijax.vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
     Array([[1, 3],
@@ -62,7 +62,7 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
             ndim = typeof(leaf).ndim
             split, concat = split % ndim, concat % ndim
             if split < concat:
-                # `concat_axis` is a position after the split axis is gone.
+                # `concat_axis` is a position after the removal of the split axis.
                 concat += 1
                 leaf = _with_new_axis(leaf, concat)
             elif concat < split:
@@ -85,7 +85,7 @@ def _with_new_axis(x, at: int):
 
 
 def pswapaxes(x, axis_name, axis, *, axis_index_groups=None):
-    """`x` (a pytree) with array axis `axis` and the named axis exchanged; both have the same size.
+    """Exchanges array axis `axis` of `x` (a pytree) with the named axis; both have the same size.
 
     >>> mpijax.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
     Array([[1, 3],
@@ -109,7 +109,7 @@ def _type(x, *, split_axis, concat_axis, axis_name, axis_index_groups, tiled):
 
 
 def _transpose(ct, x, *, split_axis, concat_axis, **params):
-    """What came from a shard goes back to it."""
+    """Parts return to the shards that they came from."""
     if type(ct) is Zero:
         return [Zero(x.aval)]
     return [all_to_all_p.bind(ct, split_axis=concat_axis, concat_axis=split_axis, **params)]
@@ -137,7 +137,7 @@ def _batch(axis, args, dims, *, split_axis, concat_axis, axis_name, axis_index_g
 
 
 def _exchanged(axis, x, d, split: int, concat: int, names):
-    """The split axis as positions before, examples, positions behind; each is exchanged in its place."""
+    """Splits an axis into positions before, examples and positions behind, and exchanges each of them."""
     before, behind = around(names, axis.name)
     sizes = [*([named_axis_size(before)] if before else []), axis.size, *([named_axis_size(behind)] if behind else [])]
     at, count = split + 1, len(sizes)
@@ -150,7 +150,7 @@ def _exchanged(axis, x, d, split: int, concat: int, names):
     x = registry["transpose"].bind(x, permutation=tuple(order))
     if behind:
         x = _in_place(x, own + 1, behind)
-    # The positions of the sources come before the axis along which they are joined.
+    # The axes of the source positions must come before the axis along which they are joined.
     positions = list(range(at, at + count))
     joined = concat + 1 if concat < split else concat + 1 + count
     others = [i for i in range(len(order)) if i not in positions]

@@ -1,4 +1,4 @@
-"""`all_gather` and `psum_scatter`, each the other's transpose."""
+"""Defines `all_gather` and `psum_scatter`, which are transposes of each other."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from mpijax.transforms.zeros import Zero
 
 
 def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to: str = "varying"):
-    """The shards' `x` (a pytree) side by side: along a new axis at `axis`, or joined along it with `tiled`.
+    """Gathers the shards' `x` (a pytree): stacked along a new axis at `axis`, or concatenated along it with `tiled`.
 
-    Communicates one allgather a leaf. With `axis_index_groups` each shard gets those of its group.
-    to: how the result is typed: 'varying', or 'invarying', the same on all shards, which 'reduced' is too.
+    Communicates one allgather a leaf. With `axis_index_groups` each shard gathers from its group.
+    to: the type of the result: 'varying', or 'invarying' (the same on all shards); 'reduced' means 'invarying'.
 
     >>> mpijax.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([1, 2]))
     Array([[1, 2],
@@ -74,10 +74,10 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
 
 
 def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, tiled=False):
-    """Sum of `x` (a pytree) over named axes, of which each shard gets one part: that at its position.
+    """Sums `x` (a pytree) over named axes; each shard gets the part of the sum at its position.
 
-    The parts are the elements of axis `scatter_dimension`, which goes, or with `tiled` equal blocks along it.
-    Communicates one reduce_scatter a leaf. Raises ValueError where that axis does not have the size of the named axes
+    The parts are the elements of axis `scatter_dimension`, which is removed, or with `tiled` equal blocks along it.
+    Communicates one reduce_scatter a leaf. Raises ValueError unless that axis has the size of the named axes
     (with `tiled`, a multiple).
 
     >>> mpijax.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
@@ -117,7 +117,7 @@ def _all_gather_reference(x, *, all_gather_dimension, tiled, **_):
 
 
 def _all_gather_transpose(ct, x, *, all_gather_dimension, **params):
-    """Every shard's cotangent for my part, summed."""
+    """The sum of all shards' cotangents for this shard's part."""
     if type(ct) is Zero:
         return [Zero(x.aval)]
     return [reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
@@ -128,7 +128,7 @@ def _all_gather_batch(primitive_name: str):
         [x], [d] = args, dims
         primitive, at = registry[primitive_name], all_gather_dimension
         if axis.name is None or axis.name not in axis_name:
-            # The batch axis comes along, before or behind the gathered one.
+            # The batch axis stays, before or behind the gathered axis.
             shifted = at + (d is not None and d <= at)
             out = primitive.bind(
                 x, all_gather_dimension=shifted, axis_name=axis_name, axis_size=axis_size, tiled=tiled, **groups
@@ -147,7 +147,7 @@ def _all_gather_batch(primitive_name: str):
 
 
 def _gathered(primitive, axis, x, d, at: int, names, tiled: bool):
-    """All examples, from all positions of the other axes, along one axis."""
+    """All examples from all positions of the other axes, along one axis."""
     before, behind = around(names, axis.name)
     none = {} if primitive is all_gather_invariant_p else {"axis_index_groups": None}
 
@@ -179,7 +179,7 @@ all_gather_p = Primitive(
 
 
 def _invariant_transpose(ct, x, *, all_gather_dimension, axis_name, axis_size, tiled):
-    """All shards have the same cotangent: each takes its part."""
+    """All shards have the same cotangent: each takes its own part."""
     if type(ct) is Zero:
         return [Zero(x.aval)]
     part = x.aval.shape[all_gather_dimension] if tiled else 1
@@ -255,7 +255,7 @@ def _reduce_scatter_batch(
 
 
 def _scattered(axis, x, d, at: int, names, tiled: bool):
-    """Sums over examples and over the other axes; the axis scattered becomes positions before, examples, behind."""
+    """Sums over examples and other axes; splits the scattered axis into positions before, examples, and behind."""
     before, behind = around(names, axis.name)
 
     def scatter(x, over, at):
@@ -288,7 +288,7 @@ reduce_scatter_p = Primitive(
 
 
 def _same_bits(x, *, axis_name, scatter_dimension, axis_index_groups, axis_size, tiled):
-    """The block of each rank, then their sum here: as many bytes as a reduce_scatter sends."""
+    """Exchanges the blocks and sums them here. Sends as many bytes as a reduce_scatter."""
     if not same_bits.adds_floats(x):
         return None
     shape, at = typeof(x).shape, scatter_dimension

@@ -1,7 +1,7 @@
-"""Collectives over groups along several axes, one of which is that of a batch.
+"""Collectives over groups along several axes, one of which is a batch axis.
 
-Positions along several axes are not those along one of them, so no reordering of the batch makes the groups. Every
-shard gets the values of all, takes those of its group, and does with them what the collective does.
+Positions along several axes are not positions along one of them, so reordering the batch cannot form the groups.
+Instead every shard gathers the values of all shards, selects those of its group, and applies the collective to them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mpijax.core.trace import typeof
 from mpijax.ops.collectives.scope import Groups, merge_axes, reshape, row
 from mpijax.transforms.batching import batch_flat, move_dim
 
-# From the values of a group, its members first, and a member's place among them (a scalar) to that member's result.
+# (values of a group, its members first; a member's position in the group, a scalar) -> that member's result.
 Rule = Callable[[Any, Any], Any]
 
 
 def over_mixed_groups(axis, x: Any, d: int | None, names: tuple, groups: Groups, rule: Rule) -> tuple[Any, int | None]:
-    """The result of a collective on a batch over `axis`, and where the examples are in it.
+    """The result of a collective on a batch over `axis`, and its batch axis.
 
     Raises NotImplementedError for groups of different sizes.
     """
@@ -32,7 +32,7 @@ def over_mixed_groups(axis, x: Any, d: int | None, names: tuple, groups: Groups,
             "one axis at a time, or give the groups an axis of their own in the mesh"
         )
     count = named_axis_size(names)
-    place = np.empty((2, count), np.int32)  # group, and place in it, of each position
+    place = np.empty((2, count), np.int32)  # for each position its group, and its position in the group
     for k, members in enumerate(groups):
         for j, i in enumerate(members):
             place[:, i] = k, j
@@ -65,7 +65,7 @@ def _element(x, i):
 
 
 def block(x, at: int, i, size: int, keep: bool = True):
-    """The elements from `i` times `size` on along axis `at`, so many of them."""
+    """The block of `size` elements that starts at `i * size` along axis `at`."""
     shape = typeof(x).shape
     starts: list[Any] = [np.int32(0)] * len(shape)
     starts[at] = i * np.int32(size)
@@ -78,13 +78,13 @@ def block(x, at: int, i, size: int, keep: bool = True):
 
 
 def reduced(name: str) -> Rule:
-    """A reduction, by the name of the primitive that does it along array axes."""
+    """A reduction, given by the name of its primitive for array axes."""
     params = {"axes": (0,), "out_sharding": None}
     return lambda values, _place: registry[name].bind(values, **params)
 
 
 def gathered(at: int, tiled: bool) -> Rule:
-    """The values side by side."""
+    """Stacks or concatenates the values."""
 
     def rule(values, _place):
         values = move_dim(values, 0, at)
@@ -105,7 +105,7 @@ def scattered(at: int, tiled: bool) -> Rule:
 
 
 def exchanged(split: int, concat: int) -> Rule:
-    """This member's parts of all values, side by side."""
+    """This member's parts of all values, concatenated."""
 
     def rule(values, place):
         size = typeof(values).shape[split + 1] // typeof(values).shape[0]

@@ -1,8 +1,8 @@
-"""`psend` and `precv`: the two halves of a `ppermute`, written apart.
+"""Defines `psend` and `precv`: the two halves of a `ppermute`, written separately.
 
-All shards run one program, so each `precv` belongs to a `psend` before it: the first one over the same axis with the
-same pairs whose message has not been received. `paired` finds them in the body of a `shard_map` and makes the pair
-one exchange, at the place of the `psend`. No rank can wait for another one then that has not come to its half.
+All shards run one program, so each `precv` matches a `psend` before it: the first unmatched one over the same axis with
+the same pairs. `paired` finds the matches in the body of a `shard_map`, and replaces each match by one exchange at the
+position of the `psend`. So no rank can wait for a rank that has not reached its half.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NOT_MAPPED = Unsupported(
 
 
 def psend(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send `x` (a pytree) along named axes, to be received by `precv` with the same axes and pairs.
+    """Send `x` (a pytree) along named axes. A `precv` with the same axes and pairs receives it.
 
     `perm` lists pairs (source, destination), as for `ppermute`. One exchange a leaf, within `shard_map`.
 
     Returns:
       A token for each leaf, for `precv`.
 
-    Raises ValueError for a `psend` whose message is never received, when the program is compiled.
+    Raises ValueError when the program is compiled if the message is never received.
 
     >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
     >>> def f(x):
@@ -49,14 +49,14 @@ def psend(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def precv(token: Any, out_shape: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
-    """What was sent here by the `psend` with the same axes and pairs; zeros on shards that nobody sends to.
+    """Receives from the `psend` with the same axes and pairs; zeros on shards that nobody sends to.
 
     Args:
-      token: what that `psend` returned, or `create_token()`.
-      out_shape: has the shape and dtype of what is received.
+      token: the result of that `psend`, or `create_token()`.
+      out_shape: has the shape and dtype of the received array.
 
-    Raises ValueError where no such `psend` stands before it in the program, when that is compiled; TypeError for what
-    is no token.
+    Raises ValueError when the program is compiled if no such `psend` precedes it; TypeError if `token` is not a
+    token.
 
     >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
     >>> f = lambda x: lax.precv(lax.psend(2 * x, "x", [(0, 0)]), x, "x", [(0, 0)])
@@ -121,9 +121,9 @@ precv_p = Primitive(
 
 
 def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program with `ppermute` in place of both halves; traced where the axes are in scope.
+    """The same program with `ppermute` in place of both halves. The axes must be in scope.
 
-    Raises ValueError for a half without another one.
+    Raises ValueError for an unmatched half.
     """
     body = _Body()
     result = trace_to_closed_jaxpr(lambda *args: body.run(closed, args), closed.in_avals)
@@ -137,7 +137,7 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 class _Body:
-    """The body of a program or loop; sent: by axes and pairs, what is on its way, in order."""
+    """The body of a program or loop. sent: by axes and pairs, the unreceived messages in order."""
 
     def __init__(self) -> None:
         self.sent: dict[tuple, list[Any]] = {}

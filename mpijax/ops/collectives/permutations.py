@@ -1,4 +1,4 @@
-"""`ppermute`, `pshuffle`, `pbroadcast`: whole shards sent along a named axis."""
+"""Defines `ppermute`, `pshuffle`, `pbroadcast`, which send whole shards along a named axis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mpijax.transforms.zeros import Zero
 def ppermute(x, axis_name, perm):
     """Send `x` (a pytree) along named axes: `perm` lists pairs (source, destination), row-major over several axes.
 
-    Shards that nobody sends to get zeros. Raises ValueError where a source or destination repeats.
+    Shards that nobody sends to get zeros. Raises ValueError if a source or destination repeats.
 
     >>> mpijax.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([7, 8, 9]))
     Array([0, 7, 8], dtype=int32)
@@ -41,7 +41,7 @@ def ppermute(x, axis_name, perm):
 
 
 def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
-    """The pairs (source, destination) of a permutation; ValueError for those that are none, NameError for the axis."""
+    """The pairs (source, destination) of a permutation; ValueError for invalid pairs, NameError for an unbound axis."""
     names = names_of(axis_name)
     check_bound(names, what)
     perm = tuple((int(a), int(b)) for a, b in perm)
@@ -55,9 +55,9 @@ def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
 
 
 def pshuffle(x, axis_name, perm):
-    """`x` (a pytree) rearranged along a named axis: shard `i` gets that of shard `perm[i]`.
+    """Rearranges `x` (a pytree) along a named axis: shard `i` gets the value of shard `perm[i]`.
 
-    Raises ValueError for a `perm` that is no permutation of the positions.
+    Raises ValueError if `perm` is not a permutation of the positions.
 
     >>> mpijax.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([7, 8, 9]))
     Array([9, 7, 8], dtype=int32)
@@ -70,7 +70,7 @@ def pshuffle(x, axis_name, perm):
 
 
 def pbroadcast(x, axis_name, source: int):
-    """The `x` (a pytree) of the shard at position `source` along a named axis, on every shard. One broadcast a leaf.
+    """Broadcasts `x` (a pytree) from the shard at position `source` along a named axis. One broadcast a leaf.
 
     >>> mpijax.vmap(lambda x: lax.pbroadcast(x, "i", source=1), axis_name="i")(jnp.array([3, 4, 5]))
     Array([4, 4, 4], dtype=int32)
@@ -123,7 +123,7 @@ def _ppermute_batch(axis, args, dims, *, axis_name, perm):
 
 
 def _mixed_ppermute(axis, x, names, perm) -> Any:
-    """Over a batch axis and others: each row gets, from each row, what is sent there along the other axes."""
+    """Over a batch axis and other axes: each row gets, from each row, what is sent to it along the other axes."""
     before, behind = around(names, axis.name)
     inner, rest = named_axis_size(behind), named_axis_size((*before, *behind))
 
@@ -177,7 +177,7 @@ ppermute_p = Primitive(
 
 
 def _pbroadcast_transpose(ct, x, *, axis_name, source):
-    """The source's value goes everywhere: its cotangent is the sum of all, that of the others zero."""
+    """The source's cotangent is the sum of all cotangents; the others' is zero."""
     if type(ct) is Zero:
         return [Zero(x.aval)]
     total = psum_p.bind(ct, axes=names_of(axis_name), axis_index_groups=None)

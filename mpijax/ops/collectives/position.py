@@ -1,4 +1,4 @@
-"""Where a shard stands: `axis_index`, `axis_size`."""
+"""Defines `axis_index` and `axis_size`: the position of a shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`psum`, `pmean`, `pmax`, `pmin`: elements combined over named axes."""
+"""Defines `psum`, `pmean`, `pmax`, `pmin`: elementwise reductions over named axes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from mpijax.transforms.zeros import Zero
 def psum(x, axis_name, *, axis_index_groups=None):
     """Sum of `x` (a pytree) over one or more named axes; every shard gets the sum. Communicates one allreduce a leaf.
 
-    A Python number is multiplied by the axis size. Truth values are counted, as int32.
+    A Python number is multiplied by the axis size. Bools are counted, as int32.
 
-    axis_index_groups: lists of positions along the axis that together cover it; each shard gets its group's sum.
+    axis_index_groups: lists of positions that together cover the axis; each shard gets the sum over its group.
 
     Raises NameError for an axis that is not in scope, ValueError for groups that do not cover the axis.
 
@@ -55,19 +55,19 @@ def psum(x, axis_name, *, axis_index_groups=None):
 
 
 def numeric(x):
-    """Truth values as int32, to be added."""
+    """Bools converted to int32 for addition; other values unchanged."""
     if typeof(x).dtype == np.bool_:
         return registry["convert_element_type"].bind(x, new_dtype=np.dtype(np.int32), weak_type=False, sharding=None)
     return x
 
 
 def _reduce(primitive, x, names, groups):
-    """Over batch axes and over mesh axes, which types tell apart."""
+    """Reduce over batch axes and over mesh axes separately, because their types differ."""
     if not state.manual_axes:
         return primitive.bind(x, axes=names, axis_index_groups=groups)
     mesh_names = tuple(n for n in names if n in state.manual_axes)
     if groups is not None:
-        # The groups of an axis have results of their own: they vary along it.
+        # Groups along an axis have different results, so the result varies over the axis.
         return primitive.bind(varying(x, mesh_names), axes=names, axis_index_groups=groups)
     others = tuple(n for n in names if n not in state.manual_axes)
     if others:
@@ -95,7 +95,7 @@ def pmean(x, axis_name, *, axis_index_groups=None):
 
 
 def pmax(x, axis_name, *, axis_index_groups=None):
-    """Largest value of `x` (a pytree) over named axes, or over groups along them, element by element.
+    """Elementwise maximum of `x` (a pytree) over named axes, or over groups along them.
 
     >>> mpijax.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")(jnp.array([1, 5, 3]))
     Array([5, 5, 5], dtype=int32)
@@ -104,7 +104,7 @@ def pmax(x, axis_name, *, axis_index_groups=None):
 
 
 def pmin(x, axis_name, *, axis_index_groups=None):
-    """Smallest value of `x` (a pytree) over named axes, or over groups along them, element by element.
+    """Elementwise minimum of `x` (a pytree) over named axes, or over groups along them.
 
     >>> mpijax.vmap(lambda x: lax.pmin(x, "i"), axis_name="i")(jnp.array([1, 5, 3]))
     Array([1, 1, 1], dtype=int32)
@@ -137,7 +137,7 @@ _ALONG_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
 
 
 def _batch(name: str):
-    """Over the batch's own axis the collective is a reduction; otherwise the batch just comes along."""
+    """Over its own batch axis the collective is a reduction; otherwise the batch axis is passed through."""
 
     def batch(axis, args, dims, *, axes, axis_index_groups):
         [x], [d] = args, dims
@@ -190,7 +190,7 @@ def _psum_invariant_transpose(ct, x, *, axes):
 
 
 def _invariant_batch(axis, args, dims, *, axes):
-    """Over a mesh axis of this process, whose shards are the batch, a reduction."""
+    """Over a mesh axis inside this process, whose shards are the batch, it is a reduction."""
     [x], [d] = args, dims
     if axis.name is None or axis.name not in axes:
         return psum_invariant_p.bind(x, axes=axes), d
@@ -213,7 +213,7 @@ psum_invariant_p = Primitive(
 
 
 def _same_bits(primitive: Primitive):
-    """Each rank's elements on grids that all ranks have."""
+    """Rounds each rank's elements to grids that all ranks share, so that sums do not depend on their order."""
 
     def rule(x, *, axes, axis_index_groups=None):
         if not same_bits.adds_floats(x):
@@ -237,7 +237,7 @@ psum_p.same_bits, psum_invariant_p.same_bits = _same_bits(psum_p), _same_bits(ps
 
 
 def _extremum_jvp(name: str):
-    """The tangent of the winner; where several tie, their mean, as for a maximum along an array axis."""
+    """The tangent of the largest (or smallest) value; the mean of tangents for ties, as for array axes."""
 
     def jvp(primals, tangents, **params):
         primitive = registry[name]
@@ -255,7 +255,7 @@ def _extremum_jvp(name: str):
 
 
 def _spread(out, shape, axes):
-    """`out` along the array axes over which a value of this shape was reduced."""
+    """Broadcasts `out` along the array axes that a value of this shape was reduced over."""
     positional = [a for a in axes if isinstance(a, int)]
     if not positional:
         return out

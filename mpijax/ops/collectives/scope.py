@@ -1,4 +1,4 @@
-"""What all collectives share: names in scope, groups along an axis, varying axes in types, batches taken apart."""
+"""Shared parts of collectives: names in scope, groups along an axis, varying axes in types, splitting of batches."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def names_of(axis_name) -> tuple:
-    """One name or several, as a tuple."""
+    """One or several names as a tuple."""
     return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
 
 
 def check_bound(names, caller: str = "the function") -> None:
-    """Raise NameError for a name that is not in scope, on behalf of `caller`; ints are positions of array axes."""
+    """Raise NameError for a name that is not in scope, on behalf of `caller`; ints are array axes."""
     for n in names:
         if not isinstance(n, int):
             named_axis_size(n, caller)
 
 
 def groups_of(groups, names, *, equal: bool) -> Groups | None:
-    """`axis_index_groups` as tuples: every position along the axis once. equal: all groups must have one size."""
+    """`axis_index_groups` as tuples that contain every position once. equal: all groups must have the same size."""
     if groups is None:
         return None
     if any(isinstance(n, int) for n in names):
@@ -53,12 +53,12 @@ def _show(names) -> str:
 
 
 def group_size(names, groups: Groups | None) -> int:
-    """How many shards take part in one exchange."""
+    """The number of shards in one exchange."""
     return named_axis_size(names) if groups is None else len(groups[0])
 
 
 def effects(key: str) -> Callable:
-    """Effects of a communication over the names in parameter `key`; over array axes there are none."""
+    """Effects of communication over the names in parameter `key`; array axes have none."""
 
     def rule(params):
         names = [n for n in names_of(params[key]) if not isinstance(n, int)]
@@ -78,7 +78,7 @@ def varying(x: Any, names) -> Any:
 
 
 def vma_without(key: str) -> Callable:
-    """A result is the same along the axes communicated over, unless groups along them differ."""
+    """The result is the same along the axes communicated over, unless groups along them differ."""
 
     def rule(avals, params):
         vma = avals[0].vma
@@ -88,7 +88,7 @@ def vma_without(key: str) -> Callable:
 
 
 def vma_with(key: str) -> Callable:
-    """A result differs along the axes communicated over."""
+    """The result varies along the axes communicated over."""
 
     def rule(avals, params):
         mesh_axes = frozenset(n for n in names_of(params[key]) if n in state.manual_axes)
@@ -105,10 +105,10 @@ def same_type(x, **_):
 
 
 def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | None = None) -> int:
-    """How many shards take part in an exchange along array axis `axis` of x.
+    """The number of shards in an exchange along array axis `axis` of x.
 
-    Raises ValueError for an axis that x has not, for groups that do not name each position once or differ in size,
-    and where the number is not `size`.
+    Raises ValueError for an axis that x does not have, for groups that do not contain each position once or differ in
+    size, and if the number is not `size`.
     """
     found = group_size(names_of(names), groups)
     whole = named_axis_size(names_of(names))
@@ -125,7 +125,7 @@ def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | 
 
 
 def linear_jvp(name: str) -> Callable:
-    """Linear operations: the tangent goes the same way."""
+    """For linear operations: the tangent is the operation applied to the tangent."""
 
     def jvp(primals, tangents, **params):
         primitive = registry[name]
@@ -137,13 +137,13 @@ def linear_jvp(name: str) -> Callable:
 
 
 def around(names, name) -> tuple[tuple, tuple]:
-    """The names before and behind that of a batch: positions are counted in row-major order of all of them."""
+    """The names before and behind the name of a batch axis. Positions are row-major over all names."""
     k = names.index(name)
     return tuple(names[:k]), tuple(names[k + 1 :])
 
 
 def batched(axis, x, d, target: int = 0):
-    """`x` with its examples along axis `target`, equal copies if it is the same for all."""
+    """`x` with its batch axis at `target`; repeated if it has none."""
     return batch_at(x, d, target, axis)
 
 
@@ -155,14 +155,14 @@ def reshape(x, shape):
 
 
 def divided(x, axis: int, sizes):
-    """Axis `axis` as several, the last of which takes what remains."""
+    """Splits axis `axis` into several; the last one takes the remaining size."""
     shape = typeof(x).shape
     rest = shape[axis] // math.prod(sizes)
     return reshape(x, (*shape[:axis], *sizes, rest, *shape[axis + 1 :]))
 
 
 def merge_axes(x, axis: int, count: int):
-    """`count` axes from `axis` on as one."""
+    """Merges `count` axes from `axis` on into one."""
     shape = typeof(x).shape
     return reshape(x, (*shape[:axis], math.prod(shape[axis : axis + count]), *shape[axis + count :]))
 
@@ -178,7 +178,7 @@ def row(x, i: int, keep: bool = False):
 
 
 def rows(x, order):
-    """The elements of the first axis in another order."""
+    """The elements of the first axis in the given order."""
     order = list(order)
     if order == list(range(typeof(x).shape[0])):
         return x
@@ -186,7 +186,7 @@ def rows(x, order):
 
 
 def over_groups(axis, x, d, groups: Groups, rule: Callable):
-    """A collective over the groups of a batch: `rule(axis of the group, its elements first) -> (result, dim)`."""
+    """A collective over groups of a batch: `rule(axis of the group, its elements first) -> (result, dim)`."""
     x = batched(axis, x, d)
     parts = []
     for g in groups:

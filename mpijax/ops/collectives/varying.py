@@ -1,8 +1,8 @@
-"""`pvary` and `pcast`: where a value that is the same along a mesh axis meets one that is not.
+"""Defines `pvary` and `pcast`, which change the type of a value over mesh axes.
 
-`psum` of a varying value is invariant; where an invariant value meets a varying one, `pvary` marks the change, moves
-nothing, and is what `psum` transposes to. With that pairing, gradients through collectives are those of the global
-program.
+`psum` of a varying value is invariant. If an operation combines an invariant value with a varying one, `pvary` converts
+the type. It moves no data, and is the transpose of `psum`. With that pairing, gradients through collectives are those
+of the global program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijax.transforms.zeros import Zero
 
 
 def pvary(x, axis_name):
-    """`x` (a pytree), typed as varying over mesh axes; moves nothing.
+    """Types `x` (a pytree) as varying over mesh axes; moves no data.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",))
     >>> f = mpijax.shard_map(lambda x: lax.pvary(x, "x"), mesh=mesh, in_specs=mpijax.P(), out_specs=mpijax.P("x"))
@@ -39,13 +39,13 @@ def pvary(x, axis_name):
 
 
 def pcast(x, axis_name, *, to: str):
-    """`x` (a pytree) of another type over mesh axes.
+    """Converts `x` (a pytree) to another type over mesh axes.
 
-    to: 'varying', which moves nothing; 'reduced', of a value that is the same on all shards, whose cotangent is a sum
-      yet to be taken: it stays as it is, because gradients are summed anyhow; 'unreduced', of a value that varies:
-      the sum over the axes, which is taken at once. Communicates for 'unreduced' alone.
+    to: 'varying' moves no data. 'reduced' is for a value that is the same on all shards, whose cotangent is a pending
+      sum; the value does not change, because gradients are summed anyway. 'unreduced' is for a varying value, and gives
+      the sum over the axes, which is taken at once. Only 'unreduced' communicates.
 
-    Raises ValueError where it varies already (for 'unreduced', where it does not), and for a `to` that JAX does not
+    Raises ValueError if the value already varies (for 'unreduced', if it does not), and for a `to` that JAX does not
     have; TypeError for names that are neither a string nor a tuple.
 
     >>> f = lambda x: x + lax.pcast(jnp.zeros(()), "x", to="varying")
@@ -76,7 +76,7 @@ def pcast(x, axis_name, *, to: str):
 
 
 class _Pvary(Primitive):
-    """Only axes over which the value does not vary yet count: each is summed over once in the transpose."""
+    """Binds only axes over which the value does not vary yet: the transpose sums over each of them once."""
 
     def bind(self, x, *, axes):
         already = typeof(x).vma
@@ -89,7 +89,7 @@ def _transpose(ct, x, *, axes):
 
 
 def _batch(axis, args, dims, *, axes):
-    """Along the batch's own axis the examples are what varies."""
+    """The examples of a batch vary along its own axis, so only the other axes remain."""
     [x], [d] = args, dims
     rest = tuple(n for n in axes if n != axis.name)
     return (pvary_p.bind(x, axes=rest) if rest else x), d

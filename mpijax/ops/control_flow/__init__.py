@@ -1,1 +1,1 @@
-"""Loops and branches as primitives: each holds the Jaxprs of its bodies as parameters."""
+"""Loops and branches as primitives. The Jaxprs of their bodies are parameters."""

@@ -1,4 +1,4 @@
-"""What loops and branches share: tracing a body, comparing types leaf by leaf, splitting lists of operands."""
+"""Shared parts of loops and branches: tracing a body, comparing types by leaf, splitting lists of operands."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from mpijax.transforms.zeros import Zero
 
 @dataclass(frozen=True)
 class Body:
-    """A traced function of pytrees: a Jaxpr without constants of its own.
+    """A traced function of pytrees: a Jaxpr without constants.
 
     Attributes:
       jaxpr: takes the values of `consts`, then the flat arguments.
       consts: the arrays and tracers that the function closes over.
       out_tree: structure of the result.
-      written: the mutable array references from outside that the function writes to. Their new values are further
+      written: the outside mutable array references that the function writes. Their new values are additional
         results of the Jaxpr: trace `state_passing(fun, written)` instead.
-      refs: those that it reads or writes to.
+      refs: the outside references that it reads or writes.
     """
 
     jaxpr: ClosedJaxpr
@@ -46,21 +46,21 @@ class Body:
         return self.jaxpr.out_avals
 
 
-# Per function: a function that is used twice is traced once, and its Jaxpr is one object.
+# Per function: a function that is used twice is traced once, so both uses share one Jaxpr object.
 _bodies: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 
 def trace_body(fun: Callable, args: tuple, name: str) -> Body:
     """Trace `fun(*args)`, where the leaves of `args` are types.
 
-    Arrays and tracers that `fun` closes over become leading arguments. `name` is what error
-    messages call the operation: `scan`, `cond`, `while_loop` ...
+    Arrays and tracers that `fun` closes over become leading arguments. `name` is the operation in error
+    messages: `scan`, `cond`, `while_loop` ...
     """
     leaves, in_tree = tree.tree_flatten((args, {}))
     key = (in_tree, tuple(leaves), *scope_key())
     try:
         known = _bodies.setdefault(fun, {})
-    except TypeError:  # not hashable, or without weak references
+    except TypeError:  # `fun` is not hashable, or has no weak references
         known = {}
     found = known.get(key)
     if found is None:
@@ -76,12 +76,12 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
-    """Whether two types agree in shape, dtype and what they say of mesh axes; weak types do not count."""
+    """Whether two types agree in shape, dtype, varying axes and split; ignores weak types."""
     return a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and a.split == b.split
 
 
 def promote_weak(values: Sequence[Any], wanted: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
-    """Convert weakly typed values to what goes with `wanted`; also whether any was converted."""
+    """Convert weakly typed values to match `wanted`. Also returns whether any value was converted."""
     promoted = [_promoted(x, want) for x, want in zip(values, wanted, strict=True)]
     return promoted, any(p is not x for p, x in zip(promoted, values, strict=True))
 
@@ -97,7 +97,7 @@ def _promoted(x: Any, want: ShapedArray) -> Any:
 
 
 def mismatch(a: ShapedArray, b: ShapedArray) -> str:
-    """In what two types differ, as the end of a sentence."""
+    """How two types differ, as the end of a sentence."""
     found = [
         text
         for differs, text in (
@@ -111,14 +111,14 @@ def mismatch(a: ShapedArray, b: ShapedArray) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """One sentence, or a list with a line for each."""
+    """One sentence, or a list with one line per item."""
     if len(items) == 1:
         return f"{items[0][0].upper()}{items[0][1:]}.\n"
     return "\n".join(f"  * {item};" for item in items[:-1]) + f"\n  * {items[-1]}.\n"
 
 
 def _component(fun: Callable) -> Callable[[tuple], str]:
-    """Names a leaf of the carry after the function's first parameter."""
+    """Names a leaf of the carry by the function's first parameter."""
     try:
         parameter = next(iter(inspect.signature(fun).parameters), None)
     except (TypeError, ValueError):
@@ -136,9 +136,9 @@ def check_carry(
     out_tree: Any,
     out_avals: Sequence[ShapedArray],
 ) -> None:
-    """Raise TypeError unless the carry comes out of `fun` with the structure and the types it goes in with.
+    """Raise TypeError unless `fun` returns the carry with the structure and types that it takes.
 
-    `what` names the function in the message: `scan body`, `body_fun` ...
+    `what` is the function in the message: `scan body`, `body_fun` ...
     """
     component = _component(fun)
     if in_tree != out_tree:
@@ -165,7 +165,7 @@ def _refuse_structure(what: str, component, in_tree, out_tree) -> None:
         for path, one, other, why in tree.equality_errors_pytreedef(in_tree, out_tree)
     ]
     if not differences:
-        return  # only what the nodes say of themselves differs
+        return  # only auxiliary data of nodes differs
     raise TypeError(
         f"{what} function carry input and carry output must have the same pytree structure, but they differ:\n\n"
         f"{listed(differences)}\n"
@@ -174,7 +174,7 @@ def _refuse_structure(what: str, component, in_tree, out_tree) -> None:
 
 
 def _vary_first(component, triples) -> str:
-    """The way out when the carry starts the same on all ranks, but does not stay so."""
+    """A hint for a carry that is initially the same on all ranks, but does not stay the same."""
     casts = [
         f"applying {pcast_to(b, a)} to the initial carry value corresponding to {component(path)}"
         for path, a, b in triples
@@ -184,12 +184,12 @@ def _vary_first(component, triples) -> str:
 
 
 def pcast_to(wanted: ShapedArray, have: ShapedArray) -> str:
-    """The call that makes a value of one type vary as one of the other."""
+    """The call that makes a value of type `have` vary like `wanted`."""
     return f"`jax.lax.pcast(..., {tuple(sorted(wanted.vma - have.vma, key=str))}, to='varying')`"
 
 
 def remedy(casts: Sequence[str]) -> str:
-    """What might help, as a paragraph of an error."""
+    """The hints as a paragraph of an error."""
     if not casts:
         return ""
     if len(casts) == 1:
@@ -210,12 +210,12 @@ def split(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
 
 
 def chosen(items: Iterable[Any], flags: Iterable[bool]) -> list[Any]:
-    """The items with a flag."""
+    """The items whose flag is set."""
     return [x for x, flag in zip(items, flags, strict=True) if flag]
 
 
 def merged(flags: Iterable[bool], with_flag: Iterable[Any], without: Iterable[Any]) -> list[Any]:
-    """The list of which `chosen` took one part and left the other."""
+    """The inverse of `chosen`: merges the items with and without a flag into one list."""
     yes, no = iter(with_flag), iter(without)
     return [next(yes) if flag else next(no) for flag in flags]
 

@@ -1,4 +1,4 @@
-"""`cond`: one of several Jaxprs, chosen by an index, as a primitive with all its rules."""
+"""Defines the primitive `cond`: runs one of several Jaxprs, selected by an index."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _effects(params) -> frozenset:
 
 
 def _run(index, *operands, branches: Branches, **params) -> list[Any]:
-    """Run the one branch that is chosen, now; an index out of range means the last one."""
-    if not is_whole(index):  # other ranks have it, and the results
+    """Run the selected branch now. An index out of range selects the last branch."""
+    if not is_whole(index):  # other ranks have the index, and the results
         return provided.evaluate(cond_p, (index, *operands), {"branches": branches, **params})
     i = int(index)
     branch = branches[i if 0 <= i < len(branches) else -1]
@@ -105,7 +105,7 @@ def _tangents(primal_out, live, nonzero_out) -> list[Any]:
 
 @memo_on_jaxprs
 def _linearized(branches: Branches, nonzero: tuple[bool, ...]):
-    """Branches that return results and everybody's residuals, branches of the derivative, its nonzero results."""
+    """Branches that return results and the residuals of all branches, derivative branches, and nonzero results."""
     nonzero_out = any_of(linearize_jaxpr(b, nonzero).nonzero_out for b in branches)
     splits = [linearize_jaxpr(b, nonzero, nonzero_out, False) for b in branches]
     avals, places = merge([s.primal.out_avals[len(nonzero_out) :] for s in splits])
@@ -159,13 +159,13 @@ def _batch(axis, args, dims, *, branches: Branches, **params):
 
 
 def _batch_choice(axis, args, dims, branches: Branches):
-    """Each example chooses for itself: all branches run, and results are selected."""
+    """Each example selects its own branch: runs all branches, and selects the results."""
     index, *operands = (batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True))
     results = []
     for i, branch in enumerate(branches):
         batched, _ = batch_jaxpr(branch, axis, (True,) * len(operands), True)
         _refuse_effects(batched)
-        # Examples of other branches give no derivatives here: where a branch is not defined they would be NaN.
+        # Stop gradients for examples of other branches: where this branch is undefined, they would be NaN.
         mine = registry["eq"].bind(index, np.int32(i))
         inputs = [_broadcast(select, mine, x, ad_ops.stop_gradient(x)) for x in operands]
         results.append(eval_jaxpr(batched.jaxpr, batched.consts, *inputs))
@@ -201,7 +201,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
 
 @memo_on_jaxprs
 def _pruned_branches(branches: Branches, used: tuple[bool, ...]):
-    """Branches that return only the used results and take what at least one of them reads."""
+    """Branches that return only the used results, and take the operands that at least one of them reads."""
     parts, reads = zip(*(pruned(b, used) for b in branches), strict=True)
     keep = any_of(reads)
     return tuple(with_inputs(b, keep) for b in parts), keep
@@ -211,7 +211,7 @@ def _pruned_branches(branches: Branches, used: tuple[bool, ...]):
 
 
 class _Cond(Primitive):
-    """Ranks that choose differently: operands and results vary as the index does."""
+    """`cond` for ranks that select different branches: operands and results vary over the same axes as the index."""
 
     def bind(self, index, *operands, branches: Branches, **params):
         axes = typeof(index).vma

@@ -1,9 +1,9 @@
-"""Values inside of a loop or a branch that a policy of `checkpoint` keeps.
+"""Keeps values inside loops and branches that a policy of `checkpoint` saves.
 
-A Jaxpr under `checkpoint` is computed twice. Of an equation with bodies there are then two: the one of the first pass
-also returns what the policy keeps inside, and the one that computes again takes these values and leaves out what made
-them. A rule `keep_inside(eqn, keeps)` returns the two, and the variables that go from one to the other; None where
-nothing inside is kept. `keeps(eqn)` tells of an equation without bodies whether its results are.
+A Jaxpr under `checkpoint` is computed twice. Each equation with bodies then has two versions. The version of the first
+pass also returns the values inside that the policy keeps. The recomputing version takes these values and omits the
+equations that made them. A rule `keep_inside(eqn, keeps)` returns both versions and the variables passed between them,
+or None if nothing inside is kept. `keeps(eqn)` tells whether the results of an equation without bodies are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 
 
 class Twice(NamedTuple):
-    """An equation as it is computed first and again; `kept` are results of the first that the other reads."""
+    """An equation in two versions: for the first pass, and for recomputation, which reads its `kept` results."""
 
     first: Eqn
     again: Eqn
@@ -24,7 +24,7 @@ class Twice(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A body in two versions: `first` also returns the `kept` values, last, and `again` takes them, first."""
+    """A body in two versions: `first` also returns the `kept` values last, and `again` takes them first."""
 
     first: ClosedJaxpr
     again: ClosedJaxpr
@@ -32,7 +32,7 @@ class Body(NamedTuple):
 
 
 def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> Body:
-    """Split a body by what is kept of it, and of bodies inside of it."""
+    """Split a body by its kept values, including those of bodies inside it."""
     jaxpr = closed.jaxpr
     first: list[Eqn] = []
     again: list[Eqn] = []
@@ -58,7 +58,7 @@ def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> Body:
 
 
 def keep_in_scan(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
-    """A loop that stacks the values kept in each turn, and one that reads them."""
+    """A loop that stacks the values kept in each iteration, and a loop that reads them."""
     params = eqn.params
     body = keep_in_body(params["jaxpr"], keeps)
     if not body.kept:
@@ -75,7 +75,7 @@ def keep_in_scan(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
 
 
 def keep_in_cond(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
-    """A choice that also returns what any branch keeps; the one made again gives each branch its own."""
+    """A `cond` that also returns the kept values of all branches, and a `cond` that passes each branch its own."""
     bodies = [keep_in_body(b, keeps) for b in eqn.params["branches"]]
     if not any(b.kept for b in bodies):
         return None

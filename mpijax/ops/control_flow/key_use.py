@@ -1,4 +1,4 @@
-"""Which PRNG keys branches and loops use up: a loop that uses a key must make a new one in each turn."""
+"""Key-reuse rules of branches and loops: a loop that consumes a key must make a new key in each iteration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _refuse(eqn: Eqn, what: str, why: str) -> KeyReuseError:
 
 
 def _check_turns(eqn: Eqn, what: str, sinks: Iterable[int], num_consts: int, num_carry: int, sources) -> None:
-    """Raise KeyReuseError where each turn would use the keys of the turn before."""
+    """Raise KeyReuseError if an iteration would consume the keys of the iteration before."""
     used = set(sinks)
     if any(i < num_consts for i in used):
         raise _refuse(eqn, what, "because key constants are repeatedly consumed")

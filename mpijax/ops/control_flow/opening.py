@@ -1,4 +1,4 @@
-"""Writing calls down as their operations, where a part of these does not depend on the loop around them."""
+"""Inlines calls in a loop body if some of their operations do not depend on the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpijax.transforms.call import jit_p
 
 
 def with_open_calls(closed: ClosedJaxpr, known_inputs: Sequence[bool]) -> ClosedJaxpr:
-    """The Jaxpr in which no `jit` hides operations that known arguments determine behind ones that they do not."""
+    """The Jaxpr with those calls inlined that contain operations of known arguments only, besides others."""
     jaxpr = closed.jaxpr
     if not _hides(jaxpr, known_inputs):
         return closed
@@ -27,7 +27,7 @@ def _determined(atoms: Iterable[Atom], known: set[Var]) -> list[bool]:
 
 
 def _hides(jaxpr: Jaxpr, known_inputs: Sequence[bool], inside: bool = False) -> bool:
-    """Whether a call with some unknown arguments has operations inside that need none of these."""
+    """Whether a call with some unknown arguments contains operations that need none of these."""
     known = set(jaxpr.constvars) | {v for v, k in zip(jaxpr.invars, known_inputs, strict=True) if k}
     for eqn in jaxpr.eqns:
         flags = _determined(eqn.invars, known)
@@ -41,7 +41,7 @@ def _hides(jaxpr: Jaxpr, known_inputs: Sequence[bool], inside: bool = False) -> 
 
 
 class _Opened:
-    """A Jaxpr being written again, calls in it as their operations."""
+    """A Jaxpr under reconstruction with calls inlined."""
 
     def __init__(self, closed: ClosedJaxpr, known_inputs: Sequence[bool]):
         jaxpr = closed.jaxpr
@@ -51,11 +51,11 @@ class _Opened:
         self.named: dict[Var, Atom] = {}
 
     def atom(self, v: Atom) -> Atom:
-        """What a variable is called in the new Jaxpr."""
+        """The variable of the new Jaxpr for an old one."""
         return v if type(v) is Literal else self.named.get(v, v)
 
     def write(self, eqns: Sequence[Eqn], fresh: bool = False) -> None:
-        """Add equations; with results named anew if they come from a Jaxpr that may be called more than once."""
+        """Add equations. `fresh` renames their results, for a Jaxpr that may be called more than once."""
         for eqn in eqns:
             invars = [self.atom(v) for v in eqn.invars]
             flags = _determined(invars, self.known)

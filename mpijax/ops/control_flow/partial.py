@@ -1,4 +1,4 @@
-"""Splitting a Jaxpr into what known arguments determine and the rest."""
+"""Splits a Jaxpr into the part that known arguments determine, and the rest."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mpijax.ops.control_flow.opening import with_open_calls
 class Split:
     """A Jaxpr in two parts.
 
-    `known` takes the known arguments and returns `handed`: values that the rest reads or
-    returns, and of the results marked hoistable those it determines. `rest` takes values handed
-    on, then the other arguments. `hoisted[i]` says whether result i is one of `known`'s.
+    `known` takes the known arguments. It returns `handed`, the values that the rest reads or returns, and the results
+    marked hoistable that it determines. `rest` takes the handed values, then the other arguments. `hoisted[i]` tells
+    whether `known` returns result i.
 
     Attributes:
-      known: known arguments -> values for `rest`, then the hoisted results.
-      rest: values handed on, then the unknown arguments -> the results that are not hoisted.
-      num_handed: how many values are handed on.
+      known: known arguments -> handed values, then the hoisted results.
+      rest: handed values, then the unknown arguments -> the results that are not hoisted.
+      num_handed: the number of handed values.
       hoisted: for each result whether `known` returns it.
     """
 
@@ -37,7 +37,7 @@ class Split:
 
 @memo_on_jaxpr
 def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: tuple[bool, ...]) -> Split:
-    """Split by which arguments are known. Equations that exchange data or call back all stay in the rest."""
+    """Split by known arguments. Equations that communicate or call back always stay in the rest."""
     closed = with_open_calls(closed, known_inputs)
     jaxpr = closed.jaxpr
     determined: set[Var] = set(jaxpr.constvars)
@@ -78,7 +78,7 @@ def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: 
 
 
 def _live(eqns: Sequence[Eqn], results: Sequence[Atom]) -> list[Eqn]:
-    """The equations that the results or an effect need."""
+    """The equations that results or effects need."""
     needed = {v for v in results if type(v) is not Literal}
     kept: list[Eqn] = []
     for eqn in reversed(eqns):
@@ -89,16 +89,16 @@ def _live(eqns: Sequence[Eqn], results: Sequence[Atom]) -> list[Eqn]:
 
 
 def _read_from(eqns: Sequence[Eqn], results: Sequence[Atom], among: set[Var]) -> list[Var]:
-    """The variables of a set that equations or results read, in the order in which they do."""
+    """The variables of a set that equations or results read, in the order of first use."""
     atoms = [v for eqn in eqns for v in eqn.invars] + list(results)
     return list(dict.fromkeys(v for v in atoms if type(v) is not Literal and v in among))
 
 
 def _in_order_of_need(eqns: Sequence[Eqn], args: Sequence[Var], results: Sequence[Atom], among: set[Var]) -> list[Var]:
-    """The variables of a set that equations or results read, in the order that JAX gives them.
+    """The variables of a set that equations or results read, in JAX's order.
 
-    JAX sorts topologically from the results: a value is visited when all that reads it has been, the
-    last one found first; the values wanted are listed from the last visited to the first.
+    JAX sorts topologically from the results: it visits a value after all its readers, the last one found
+    first. The wanted values are listed from the last visited to the first.
     """
     made_by = {v: eqn for eqn in eqns for v in eqn.outvars}
     uses: dict[Eqn, list] = {}
@@ -107,7 +107,7 @@ def _in_order_of_need(eqns: Sequence[Eqn], args: Sequence[Var], results: Sequenc
         eqn = made_by.get(node)
         if eqn is None:
             return []
-        if eqn not in uses:  # each reading of a wanted value is a node of its own
+        if eqn not in uses:  # each read of a wanted value is a node
             uses[eqn] = [(v,) if v in among else v for v in eqn.invars if type(v) is not Literal]
         return uses[eqn]
 

@@ -1,4 +1,4 @@
-"""`platform_index`: which of several lists of platforms the program runs on."""
+"""Defines `platform_index`: selects the list of platforms that contains the present platform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLATFORM = "cpu"
 
 
 def _index(*, platforms) -> np.int32:
-    """The first entry that names the platform, or the last one if that is None, for all others."""
+    """The index of the first entry that contains the platform. None, as the last entry, matches all platforms."""
     for i, names in enumerate(platforms):
         if names is None or PLATFORM in names:
             return np.int32(i)

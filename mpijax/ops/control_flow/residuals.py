@@ -1,6 +1,6 @@
-"""What branches keep for their derivatives, brought to one format: branches must return the same types.
+"""Brings the residuals of branches to one format: all branches must return the same types.
 
-Residuals of the same type share a place. A branch returns something arbitrary in the places of other
+Residuals of the same type share a position. A branch returns arbitrary values at the positions of other
 branches' residuals; its derivative does not read them.
 """
 
@@ -26,7 +26,7 @@ from mpijax.transforms.zeros import zeros
 
 
 class MemorySpace(enum.Enum):
-    """Where a value lives; ranks have one memory."""
+    """The memory space of a value. A rank has one memory."""
 
     Device = 1
 
@@ -46,7 +46,7 @@ empty2_p = Primitive(
 
 
 def empty(aval: ShapedArray) -> Any:
-    """An array that nobody reads."""
+    """An array with arbitrary contents, which nobody reads."""
     scalar = vary(empty2_p.bind(dtype=aval.dtype, memory_space=MemorySpace.Device), aval.vma)
     if not aval.shape:
         return scalar
@@ -54,7 +54,7 @@ def empty(aval: ShapedArray) -> Any:
 
 
 def merge(types: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], list[list[int]]]:
-    """Types that hold any branch's residuals, and for each branch the places of its own.
+    """Types that can hold the residuals of any branch, and for each branch the positions of its own.
 
     [x], [y], [x, x] become [x, y, x] with the places [0], [1], [0, 2].
     """
@@ -71,7 +71,7 @@ def merge(types: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], li
 
 
 def return_all(closed: ClosedJaxpr, places: list[int], avals: list[ShapedArray]) -> ClosedJaxpr:
-    """`closed`, whose last results are its residuals, with a result for each of `avals` in their stead."""
+    """`closed` with its last results, the residuals, replaced by one result for each of `avals`."""
 
     def fun(*args):
         outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
@@ -85,6 +85,6 @@ def return_all(closed: ClosedJaxpr, places: list[int], avals: list[ShapedArray])
 
 
 def take_all(closed: ClosedJaxpr, places: list[int], avals: list[ShapedArray]) -> ClosedJaxpr:
-    """`closed`, whose first arguments are its residuals, with an argument for each of `avals` in their stead."""
+    """`closed` with its first arguments, the residuals, replaced by one argument for each of `avals`."""
     own, rest = closed.jaxpr.invars[: len(places)], closed.jaxpr.invars[len(places) :]
     return closed.replace(jaxpr=closed.jaxpr.replace(invars=spread(own, places, avals) + rest))

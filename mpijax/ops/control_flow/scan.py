@@ -1,4 +1,4 @@
-"""`scan`: a loop of known length that carries values along, reads slices and stacks results."""
+"""Defines the primitive `scan`: a loop of known length that carries values, reads slices and stacks results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
 from mpijax.transforms.batching import batch_at, batch_jaxpr
 
-# Equations that a loop written out may have.
+# Maximal number of equations of an unrolled loop.
 WRITTEN_OUT = 256
 
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
-    """The type of `length` values of a type, along a new leading axis."""
+    """The type of `length` values stacked along a new leading axis."""
     return aval.with_axis(0, length)
 
 
@@ -71,14 +71,14 @@ def _reference(
 
 
 def _written_out(params: dict[str, Any]) -> bool:
-    """Whether the user asks for no loop (`unroll`), and the program stays short."""
+    """Whether the user requests full unrolling (`unroll`), and the program stays short."""
     jaxpr, length = params["jaxpr"], params["length"]
     asked = 0 < length <= params["unroll"]
     return asked and not jaxpr.effects and length * len(jaxpr.jaxpr.eqns) <= WRITTEN_OUT
 
 
 def _turns(*args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_) -> list[Any]:
-    """The turns of a loop, one after the other."""
+    """The unrolled loop."""
     consts, carry, xs = split(args, num_consts, num_carry)
     given = [unstack(x) for x in xs]
     made: list[list[Any]] = []
@@ -114,7 +114,7 @@ def _batch(axis, args, dims, **params):
 
 @memo_on_jaxpr
 def _pruned(closed: ClosedJaxpr, num_consts: int, num_carry: int, used: tuple[bool, ...]):
-    """The body without what no used result needs, and which arguments and results it keeps."""
+    """The body without equations that no used result needs, and flags for the arguments and results it keeps."""
     carry, ys = split(used, num_carry)
     while True:
         outputs = [*carry, *ys]

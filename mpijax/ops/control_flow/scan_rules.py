@@ -1,8 +1,8 @@
 """Derivatives of `scan`: forward mode and linearization.
 
-Operands are consts, the initial carry, then xs; results are the last carry, then ys. Which
-carries have a tangent is a fixpoint: those whose initial value has one, and those into which
-one flows in the body.
+Operands are consts, the initial carry, then xs; results are the last carry, then ys. The carries with
+a tangent are a fixpoint: those whose initial value has a tangent, and those that get one from the
+body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 def bind(operands: Sequence[Any], params: dict[str, Any], jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **more):
-    """A scan of another body, which otherwise runs like the one with `params`."""
+    """A scan with another body and otherwise the same `params`."""
     changed = {"jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry, **more}
     return registry["scan"].bind(*operands, **{**params, **changed})
 
@@ -45,7 +45,7 @@ def either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
 def _carry_tangents(derive, flags: tuple[bool, ...], num_consts: int, num_carry: int, num_ys: int):
     """Repeat `derive(nonzero, wanted) -> (result, nonzero_out)` until no more carries get a tangent.
 
-    Returns its last result, with `nonzero` and `nonzero_out`.
+    Returns the last result, `nonzero` and `nonzero_out`.
     """
     consts, carry, xs = split(flags, num_consts, num_carry)
     while True:
@@ -83,7 +83,7 @@ def jvp(primals, tangents, **params):
 
 
 def interleaved(firsts: Sequence[int], seconds: Sequence[int]) -> tuple[int, ...]:
-    """Positions that bring two lists, one after the other, into parts: some of the first, some of the second."""
+    """A permutation that interleaves parts of two concatenated lists: some of the first, some of the second, ..."""
     order: list[int] = []
     i, j = 0, sum(firsts)
     for a, b in zip(firsts, seconds, strict=True):
@@ -96,10 +96,10 @@ def interleaved(firsts: Sequence[int], seconds: Sequence[int]) -> tuple[int, ...
 
 
 def linearize(trace, primals, tangents, params):
-    """A scan that also returns, stacked, what the derivative reads from each turn; a linear scan of the tangents.
+    """A scan that also returns stacked residuals of each iteration, and a linear scan of the tangents.
 
-    What the derivative reads of consts and xs is not stored again, and what depends on consts
-    alone is computed once, before the loop.
+    Residuals that are consts or xs are not stored again. Residuals that depend on consts only are
+    computed once, before the loop.
     """
     closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     num_ys = len(closed.out_avals) - num_carry
@@ -136,7 +136,7 @@ def linearize(trace, primals, tangents, params):
 
 
 def _run_primal(parts: LinearizedJaxpr, primals, params, num_outs: int):
-    """Results, residuals, and which of these have a leading axis over the turns."""
+    """Results, residuals, and flags: which residuals have a leading axis over the iterations."""
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     num_res = len(parts.primal.out_avals) - num_outs
     known_inputs = tuple(i < num_consts for i in range(len(primals)))

@@ -1,4 +1,4 @@
-"""Transposition of a linear `scan`."""
+"""Transposes a linear `scan`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mpijax.transforms.zeros import Zero, instantiate, zeros
 
 
 def transpose(cts, *args, **params) -> list[Any]:
-    """A scan the other way round, which carries the cotangents of the carry and of linear consts.
+    """A reversed scan, which carries the cotangents of the carry and of linear consts.
 
-    Carries on which no linear operand has an influence, such as counters, are computed first, by
-    a loop of their own, and scanned. The others start linear, or from an array of zeros.
+    Carries that do not depend on a linear operand, such as counters, are computed first by a separate
+    loop, and become xs. The other carries start as linear operands, or as an array of zeros.
     """
     closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     linear = tuple(is_undefined_primal(x) for x in args)
@@ -45,7 +45,7 @@ def transpose(cts, *args, **params) -> list[Any]:
 
 
 def _transpose_linear(cts: Sequence[Any], args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Cotangents of the linear operands, of a scan all of whose carries are linear; None for the others."""
+    """Cotangents of the linear operands of a scan whose carries are all linear; None for the other operands."""
     closed, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     linear = [is_undefined_primal(x) for x in args]
     consts_lin, carry_lin, xs_lin = split(linear, num_consts, num_carry)
@@ -77,7 +77,7 @@ def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys
     Before: consts, some of them linear, the linear carry, xs, some of them linear -> carry, ys.
     After: other consts; cotangents of linear consts, of the carry; of the ys marked nonzero, other xs
     -> cotangents of linear consts, of the carry, of linear xs.
-    The mutable array references that users' backward rules use are returned too: their values are the first carries.
+    Also returns the references that user-defined backward rules use; their values are the first carries.
     """
     consts, carry, xs = split(closed.in_avals, len(consts_lin), num_carry)
     carry_out, ys = split([a.to_cotangent_aval() for a in closed.out_avals], num_carry)
@@ -110,7 +110,7 @@ def _transposed_body(closed: ClosedJaxpr, consts_lin, num_carry: int, xs_lin, ys
 
 @memo_on_jaxpr
 def _linear_carries(closed: ClosedJaxpr, linear: tuple[bool, ...], num_consts: int, num_carry: int) -> tuple[bool, ...]:
-    """Which carries depend on a linear operand after some turns."""
+    """The carries that depend on a linear operand after some iterations."""
     consts, carry, xs = split(linear, num_consts, num_carry)
     while True:
         reached = _reached(closed, [*consts, *carry, *xs])
@@ -131,7 +131,7 @@ def _reached(closed: ClosedJaxpr, marked: Sequence[bool]) -> set[Var]:
 
 @memo_on_jaxpr
 def _without_plain(closed: ClosedJaxpr, linear: tuple[bool, ...], num_consts: int, carried: tuple[bool, ...]):
-    """The body that gets the carries not in `carried` among its xs, and where its arguments were before."""
+    """The body with the carries not in `carried` moved to its xs, and the old positions of its arguments."""
     at_carry = range(num_consts, num_consts + len(carried))
     plain = [not c for c in carried]
     order = (
@@ -142,7 +142,7 @@ def _without_plain(closed: ClosedJaxpr, linear: tuple[bool, ...], num_consts: in
 
 
 def _plain_carries(args, linear, carried, params) -> list[Any]:
-    """The values that the carries not in `carried` have at the beginning of each turn, stacked."""
+    """The values of the carries not in `carried` at the start of each iteration, stacked."""
     num_consts = params["num_consts"]
     body, taken = _plain_body(params["jaxpr"], linear, num_consts, carried)
     plain = len(carried) - sum(carried)
@@ -152,7 +152,7 @@ def _plain_carries(args, linear, carried, params) -> list[Any]:
 
 @memo_on_jaxpr
 def _plain_body(closed: ClosedJaxpr, linear: tuple[bool, ...], num_consts: int, carried: tuple[bool, ...]):
-    """The part of a body that computes the carries not in `carried`, and also returns them as they come in."""
+    """The part of a body that computes the carries not in `carried`. It also returns their incoming values."""
     jaxpr, num_carry = closed.jaxpr, len(carried)
     marked = [*linear[:num_consts], *carried, *linear[num_consts + num_carry :]]
     reached = _reached(closed, marked)

@@ -1,4 +1,4 @@
-"""Bodies with other arguments and results: constants in common, results nobody needs, arguments passed through."""
+"""Changes arguments and results of bodies: shared constants, unused results, forwarded arguments."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from mpijax.ops.control_flow.common import chosen
 
 
 def any_of(rows: Iterable[Sequence[bool]]) -> tuple[bool, ...]:
-    """Position by position, whether any of the rows is true there."""
+    """For each position, whether any row is true there."""
     return tuple(map(any, zip(*rows, strict=True)))
 
 
 def forwarded(closed: ClosedJaxpr) -> list[int | None]:
-    """For each result which argument it is, None if it is computed."""
+    """For each result the argument it equals; None if it is computed."""
     position = {v: i for i, v in enumerate(closed.jaxpr.invars)}
     return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
 
 
 @memo_on_jaxpr
 def with_outputs(closed: ClosedJaxpr, keep: tuple[bool, ...]) -> ClosedJaxpr:
-    """Only the results marked `keep`; nothing else is removed."""
+    """Keeps only the results marked `keep`; removes no equations."""
     return closed.replace(jaxpr=closed.jaxpr.replace(outvars=chosen(closed.jaxpr.outvars, keep)))
 
 
 @memo_on_jaxpr
 def with_inputs(closed: ClosedJaxpr, keep: tuple[bool, ...]) -> ClosedJaxpr:
-    """Without the arguments not marked `keep`, which nothing reads."""
+    """Removes the arguments not marked `keep`, which nothing reads."""
     return closed.replace(jaxpr=closed.jaxpr.replace(invars=chosen(closed.jaxpr.invars, keep)))
 
 
 @memo_on_jaxpr
 def inputs_first(closed: ClosedJaxpr, first: tuple[bool, ...]) -> ClosedJaxpr:
-    """With the arguments marked `first` ahead of the others."""
+    """Moves the arguments marked `first` before the others."""
     invars = closed.jaxpr.invars
     return closed.replace(
         jaxpr=closed.jaxpr.replace(invars=chosen(invars, first) + chosen(invars, [not f for f in first]))
@@ -46,13 +46,13 @@ def inputs_first(closed: ClosedJaxpr, first: tuple[bool, ...]) -> ClosedJaxpr:
 
 @memo_on_jaxpr
 def pruned(closed: ClosedJaxpr, used: tuple[bool, ...]) -> tuple[ClosedJaxpr, list[bool]]:
-    """Only what the results marked `used` need, with all arguments; and which arguments it still reads."""
+    """Keeps only equations that the results marked `used` need, and all arguments. Also flags the arguments read."""
     jaxpr, consts, reads = without_dead_code(closed.jaxpr, closed.consts, used)
     return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts), reads
 
 
 def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[list[ClosedJaxpr], list[Any]]:
-    """Bodies that take each their own constants first: all take the same ones, each constant once."""
+    """Bodies that each take their own constants first, changed to take the same constants, each constant once."""
     place: dict[int, int] = {}
     consts: list[Any] = []
     for _, own in bodies:
@@ -71,14 +71,14 @@ def join_consts(bodies: Sequence[tuple[ClosedJaxpr, Sequence[Any]]]) -> tuple[li
 
 @memo_on_jaxpr
 def _take_consts(closed: ClosedJaxpr, places: tuple[int, ...], avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    """`closed`, whose constants are at `places`, as a body that is given values of all `avals` in their stead."""
+    """`closed`, whose constants are at `places`, changed to take values of all `avals` as constants."""
     count = len(places)
     invars = spread(closed.jaxpr.invars[:count], places, avals) + closed.jaxpr.invars[count:]
     return closed.replace(jaxpr=closed.jaxpr.replace(invars=invars))
 
 
 def spread(variables: Sequence[Var], places: Sequence[int], avals: Sequence[ShapedArray]) -> list[Var]:
-    """A variable for each of `avals`: the given ones at their places, new ones elsewhere."""
+    """A variable for each of `avals`: the given variables at their places, new ones elsewhere."""
     row = [Var(a) for a in avals]
     for place, var in zip(places, variables, strict=True):
         row[place] = var

@@ -1,7 +1,7 @@
-"""Control flow inside `shard_map`: what ranks decide differently, and what they may do then.
+"""Checks control flow inside `shard_map` whose predicate differs between ranks.
 
-A predicate that varies over a mesh axis lets ranks go different ways. Whatever comes out varies over the
-axis too, and nobody may communicate over it on the way: some ranks would wait for others that never come.
+If a predicate varies over a mesh axis, ranks take different paths. All results then vary over the axis
+too. No communication over the axis is allowed on the paths: some ranks would wait for others forever.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 
 
 def vary(x: Any, axes: frozenset) -> Any:
-    """`x`, typed as varying over `axes` besides those over which it varies."""
+    """`x`, typed as varying over `axes` as well."""
     missing = axes - typeof(x).vma
     return registry["pvary"].bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
 
 def vary_jaxpr(closed: ClosedJaxpr, in_axes: Sequence[frozenset], out_axes: Sequence[frozenset]) -> ClosedJaxpr:
-    """`closed` for arguments that vary over `in_axes` besides, with results that vary over `out_axes` besides."""
+    """`closed` with arguments that vary over `in_axes` as well, and results that vary over `out_axes` as well."""
     typed = zip((*closed.in_avals, *closed.out_avals), (*in_axes, *out_axes), strict=True)
     return closed if all(axes <= a.vma for a, axes in typed) else _vary_jaxpr(closed, tuple(in_axes), tuple(out_axes))
 
@@ -39,7 +39,7 @@ def _vary_jaxpr(closed: ClosedJaxpr, in_axes: tuple[frozenset, ...], out_axes: t
 
 
 def communicating(jaxpr: Jaxpr, axes: frozenset) -> Eqn | None:
-    """The first equation, also of inner Jaxprs, that exchanges data over one of `axes`; None if there is none."""
+    """The first equation, also in inner Jaxprs, that communicates over one of `axes`; None if there is none."""
     for eqn in jaxpr.eqns:
         inner = list(subjaxprs(eqn.params))
         found = next((e for e in (communicating(j, axes) for j in inner) if e is not None), None)
@@ -52,9 +52,9 @@ def communicating(jaxpr: Jaxpr, axes: frozenset) -> Eqn | None:
 
 
 def refuse_communication(decision: str, part: str, axes: frozenset, jaxprs: Iterable[ClosedJaxpr]) -> None:
-    """Raise ValueError if ranks that decide differently communicate in what they decide on.
+    """Raise ValueError if a part that ranks may skip communicates over `axes`.
 
-    `decision` is what varies over `axes` (the predicate of cond ...), `part` what depends on it (a branch ...).
+    `decision` is what varies over `axes` (the predicate of cond ...), `part` is what depends on it (a branch ...).
     """
     for closed in jaxprs:
         eqn = communicating(closed.jaxpr, axes)

@@ -1,8 +1,8 @@
-"""`while`: a body repeated as long as a condition holds, as a primitive with all its rules.
+"""Defines the primitive `while`: repeats a body while a condition holds.
 
-Operands are the constants of the condition, those of the body, and the carry. Under `vmap` the condition
-may differ between examples: its result then has batch axes, which the carry has in front too, and an
-example is left alone once its condition is false.
+Operands are the constants of the condition, those of the body, and the carry. Under `vmap` the condition may differ
+between examples. Its result then has batch axes, which are also the leading axes of the carry. An example does not
+change any more once its condition is false.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mpijax.transforms.zeros import Zero, instantiate
 
 
 def bind_while(*args, **params) -> list[Any]:
-    """The loop, with the primitive for one condition or for a batch of them."""
+    """The loop, as the primitive for one condition or for a batch of conditions."""
     primitive = batched_while_p if params["cond_jaxpr"].out_avals[0].shape else while_p
     return primitive.bind(*args, **params)
 
@@ -81,7 +81,7 @@ def _reference(*args, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> lis
 
 
 def _run(*args, **params) -> list[Any]:
-    """The loop outside of any trace: a program of its own, found again by its Jaxprs."""
+    """Run the loop outside all traces, as a compiled program that is cached by its Jaxprs."""
     jaxprs = params["body_jaxpr"], params["cond_jaxpr"]
     program = _program(jaxprs, params["body_nconsts"], params["cond_nconsts"], tuple(typeof(x) for x in args))
     return _call(program, "while", args)
@@ -89,16 +89,16 @@ def _run(*args, **params) -> list[Any]:
 
 @memo_on_jaxprs
 def _program(jaxprs, body_nconsts: int, cond_nconsts: int, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    # Copies: what is remembered for a Jaxpr must not hold it.
+    # Copies: a result that is cached for a Jaxpr must not hold it.
     body, cond = (closed.replace() for closed in jaxprs)
     params = {"body_nconsts": body_nconsts, "cond_nconsts": cond_nconsts}
     return trace_to_closed_jaxpr(lambda *args: bind_while(*args, cond_jaxpr=cond, body_jaxpr=body, **params), avals)
 
 
 def _one_condition(*args, cond_jaxpr, cond_nconsts, body_jaxpr, body_nconsts) -> list[Any]:
-    """A loop with a batch of conditions as one that runs while any of them holds, and selects in the body.
+    """Converts a loop with a batch of conditions to one that runs while any of them holds, and selects in the body.
 
-    The conditions are carried along, so that each is computed once a turn.
+    The conditions are carried, so each is computed once per iteration.
     """
     cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
     going = eval_jaxpr(cond_jaxpr.jaxpr, cond_jaxpr.consts, *cond_consts, *carry)
@@ -130,7 +130,7 @@ def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> t
 
 
 def _broadcast(flags, x):
-    """Flags over the first axes of x, for all of its elements."""
+    """Flags over the first axes of x, broadcast to all of its elements."""
     shape, axes = typeof(x).shape, tuple(range(typeof(flags).ndim))
     if len(shape) == len(axes):
         return flags
@@ -141,7 +141,7 @@ def _broadcast(flags, x):
 
 
 def _carried_tangents(body: ClosedJaxpr, const_nonzero: list[bool], carry_nonzero: list[bool]) -> tuple[bool, ...]:
-    """Which carries have tangents: those that start with one, and those that get one from others."""
+    """The carries with tangents: those that start with one, and those that get one from others."""
     while True:
         _, found = jvp_jaxpr(body, (*const_nonzero, *carry_nonzero), tuple(carry_nonzero))
         if list(found) == carry_nonzero:
@@ -179,14 +179,14 @@ def _with_tangents(body: ClosedJaxpr, num_consts: int, const_nonzero, carry_nonz
 
 @memo_on_jaxpr
 def _ignoring(cond: ClosedJaxpr, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    """A condition with further arguments that it does not read."""
+    """A condition with additional arguments that it does not read."""
     return cond.replace(jaxpr=cond.jaxpr.replace(invars=cond.jaxpr.invars + [Var(a) for a in avals]))
 
 
 def _linearize(_trace, primals, tangents, params):
-    """Run the loop, and record its derivative as a loop that computes the primal values once more.
+    """Run the loop, and record its derivative as a loop that recomputes the primal values.
 
-    What a turn leaves for its derivative cannot be kept, for the number of turns is not known.
+    Residuals of each iteration cannot be stored, because the number of iterations is unknown.
     """
     outs = bind_while(*primals, **params)
     if all(type(t) is Zero for t in tangents[params["cond_nconsts"] :]):
@@ -212,7 +212,7 @@ def _batch(axis: AxisData, args, dims, *, cond_jaxpr, cond_nconsts, body_jaxpr, 
     cond_dims, body_dims, start_dims = split(dims, cond_nconsts, body_nconsts)
     batched = _batched_carries(body_jaxpr, axis, _flags(body_dims), _flags(start_dims))
     _, [differs] = batch_jaxpr(cond_jaxpr, axis, (*_flags(cond_dims), *batched), False)
-    # The axes of the condition come first: a further batch of loops that go alike is behind them.
+    # The axes of the condition come first; the batch axis of loops with the same condition comes after them.
     place = 0 if differs else len(cond_jaxpr.out_avals[0].shape)
     carry_dims = [place if differs or b else None for b in batched]
     carry = [
@@ -236,7 +236,7 @@ def _flags(dims: Sequence[int | None]) -> list[bool]:
 
 
 def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_batched: list[bool]) -> list[bool]:
-    """Which carries differ between examples: those that do at the start, and what becomes of others."""
+    """The carries that differ between examples: those that differ initially, and those that depend on these."""
     while True:
         _, found = batch_jaxpr(body, axis, (*const_batched, *carry_batched), tuple(carry_batched))
         if list(found) == carry_batched:
@@ -268,6 +268,6 @@ _RULES: dict[str, Any] = {
     "keys": key_use.of_while,
 }
 while_p = Primitive("while", lower=ControlFlow(Flow.WHILE), **_RULES)
-# Prints as `while` too; programs are compiled from the loop with one condition.
+# Also prints as `while`. The compiler decomposes it to a loop with one condition.
 batched_while_p = Primitive("while", key="batched_while", lower=Decompose(_one_condition), **_RULES)
 while_p.impl = batched_while_p.impl = _run

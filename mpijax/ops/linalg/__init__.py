@@ -1,5 +1,5 @@
-"""Factorizations and solutions of linear systems: a file for each family of primitives.
+"""Matrix factorizations and solutions of linear systems: one file for each family of primitives.
 
-Matrices are the last two axes, vectors the last one; the axes before them are stacks. What a primitive means is said
-by SciPy's LAPACK, a matrix at a time (`reference`); those that programs spend their time in are called by pointer.
+Matrices are the last two axes, vectors the last one; the axes before them are batch axes. SciPy's LAPACK, applied to
+one matrix at a time, defines each primitive (`reference`). Programs call the expensive ones by pointer.
 """

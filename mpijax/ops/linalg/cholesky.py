@@ -40,7 +40,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
       symmetrize_input: take (x + x^H) / 2; else only the lower triangle of x is read.
 
     Returns:
-      Matrices like x; NaN in place of those that are not positive definite.
+      Matrices like x; NaN for those that are not positive definite.
 
     >>> lax.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 0.],
@@ -74,7 +74,7 @@ def _cholesky_jvp(primals, tangents):
 
 
 def _options(_x, *, symmetrize: bool = False) -> tuple[int]:
-    """The compiler sets `symmetrize` where it finds that the operand is symmetrized first."""
+    """The compiler sets `symmetrize` if the operand is a symmetrized matrix."""
     return (int(symmetrize),)
 
 
@@ -115,7 +115,7 @@ def _update_shapes(r, w):
 
 
 def _update(r, w):
-    """A rotation for each row takes w to zero, element by element."""
+    """Applies one rotation for each row, which sets an element of w to zero."""
     r, w = r.copy(), w.copy()
     for k in range(len(w)):
         if w[k] == 0:
@@ -127,7 +127,7 @@ def _update(r, w):
 
 
 def _update_by_scan(r, w):
-    """The rotations as a loop over the rows, which carries w."""
+    """The rotations as a loop over the rows that carries w."""
     n = len(w)
 
     def turn(w, k, row):

@@ -1,7 +1,7 @@
-"""Primitives of linear algebra: their types, batching and references are the same for all.
+"""The constructor of linear algebra primitives, which share types, batching and references.
 
-A primitive states the ranks of its operands without the stack's axes, the shapes and dtypes of its results, and what
-it does to one matrix in NumPy.
+A primitive states the ranks of its operands without batch axes, the shapes and dtypes of its results, and a NumPy
+function for one matrix.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def linalg_primitive(
     """A primitive on stacks of matrices.
 
     Args:
-      ranks: axes of one matrix or vector, for each operand.
-      shapes: `(*shapes, **params) -> shapes of the results`, of one matrix; raises ValueError or TypeError.
-      compute: `(*arrays, **params) -> arrays`, of one matrix, in NumPy.
-      result_dtypes: `(*dtypes, **params) -> dtypes of the results`; all that of the first operand if not given.
-      accepts: kinds of dtypes, for each operand; floats and complex numbers if not given.
+      ranks: for each operand the number of axes of one matrix or vector.
+      shapes: `(*shapes, **params) -> shapes of the results` for one matrix; raises ValueError or TypeError.
+      compute: `(*arrays, **params) -> arrays` for one matrix, in NumPy.
+      result_dtypes: `(*dtypes, **params) -> dtypes of the results`; by default that of the first operand.
+      accepts: for each operand the accepted kinds of dtypes; by default floats and complex numbers.
       same: whether the operands must have one dtype.
-      stacks: whether operands may have axes before those of a matrix.
-      lower: a lowering record; a host call of the reference if not given.
-      sharding: the sharding rule; whole matrices, with the axes before them split, if not given.
+      stacks: whether operands may have batch axes.
+      lower: a lowering record; by default a host call of the reference.
+      sharding: the sharding rule; by default matrices are whole, and batch axes may be split.
     """
     kinds = accepts if accepts is not None else [INEXACT] * len(ranks)
 
@@ -82,7 +82,7 @@ def linalg_primitive(
         return outs if multiple_results else outs[0]
 
     def batch_all(axis, args, dims, **params):
-        """The new axis goes in front of the stack's."""
+        """Inserts the new batch axis before the others."""
         outs = primitive.bind(*(batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)), **params)
         return (outs, [0] * len(outs)) if multiple_results else (outs, 0)
 
@@ -110,7 +110,7 @@ def _type_of(x: np.ndarray) -> ShapedArray:
 
 
 def _stack(name: str, avals: Sequence[ShapedArray], ranks: Sequence[int], stacks: bool) -> Shape:
-    """The axes before those of the matrices. Raises TypeError unless all operands have equally many."""
+    """The sizes of the batch axes. Raises TypeError unless all operands have the same number of them."""
     for i, (aval, rank) in enumerate(zip(avals, ranks, strict=True)):
         if aval.ndim < rank:
             raise TypeError(f"Input {i} to {name} must have rank at least {rank}, but got shape={aval.shape}")
@@ -144,7 +144,7 @@ def check_square(name: str, shape: Shape) -> None:
 
 
 def real_dtype(dtype: Any) -> np.dtype:
-    """The dtype of the parts of complex numbers; a float's own."""
+    """The dtype of the parts of a complex dtype; a float dtype unchanged."""
     return np.dtype(dtype).type(0).real.dtype if np.dtype(dtype).kind == "c" else dtype
 
 
@@ -156,19 +156,19 @@ _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
 def routine(name: str, dtype: Any) -> Callable[..., Any]:
-    """SciPy's wrapper of a LAPACK routine, `routine("potrf", float32)` is spotrf.
+    """SciPy's wrapper of a LAPACK routine; `routine("potrf", float32)` is spotrf.
 
-    Of names for real and complex numbers, as "orgqr|ungqr", the one that goes with the dtype is taken.
-    Raises NotImplementedError for dtypes that LAPACK does not have.
+    A name for real and complex numbers, such as "orgqr|ungqr", gives the routine for the dtype.
+    Raises NotImplementedError for dtypes that LAPACK does not support.
     """
-    import scipy.linalg.lapack  # 150 ms, for references alone
+    import scipy.linalg.lapack  # deferred: takes 150 ms, and only references need it
 
     real, _, complex_ = name.partition("|")
     return getattr(scipy.linalg.lapack, letter(dtype, name) + (complex_ if complex_ and is_complex(dtype) else real))
 
 
 def letter(dtype: Any, name: str) -> str:
-    """The first letter of LAPACK's routines for a dtype. Raises NotImplementedError if there are none."""
+    """The first letter of LAPACK's routines for a dtype. Raises NotImplementedError for unsupported dtypes."""
     found = _LETTERS.get(np.dtype(dtype).name)
     if found is None:
         raise NotImplementedError(
@@ -179,6 +179,6 @@ def letter(dtype: Any, name: str) -> str:
 
 
 def nan_unless(ok: bool, *arrays: np.ndarray) -> Iterator[Any]:
-    """The arrays, or NaN in place of each if a computation failed."""
+    """The arrays, or NaN in place of each if the computation failed."""
     for x in arrays:
         yield x if ok else np.full(x.shape, complex(np.nan, np.nan) if x.dtype.kind == "c" else np.nan, x.dtype)

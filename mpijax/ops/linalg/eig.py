@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of any square matrices."""
+"""Eigenvalues and eigenvectors of general square matrices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mpijax.ops.unary import abs as magnitude
 
 
 class EigImplementation(enum.Enum):
-    """Where to compute, by JAX's names; here LAPACK is the only place.
+    """Implementations, under JAX's names; mpijax uses LAPACK only.
 
     >>> lax.linalg.eig(jnp.diag(jnp.array([1.0, 2.0])), implementation=lax.linalg.EigImplementation.LAPACK)[0]
     Array([1.+0.j, 2.+0.j], dtype=complex64)
@@ -49,12 +49,12 @@ def eig(
       x: matrices [..., n, n].
       compute_left_eigenvectors, compute_right_eigenvectors: which vectors to return.
       enable_eigvec_derivs: whether eigenvectors may be differentiated. Each has length 1 and a real largest element;
-        the derivative holds for distinct eigenvalues and vectors with one largest element.
+        the derivative is valid for distinct eigenvalues and vectors with a unique largest element.
       implementation: None or LAPACK.
 
     Returns:
-      [w, left vectors, right vectors] without those not asked for: complex [..., n] and [..., n, n], vectors in
-      columns; NaN where the algorithm does not converge.
+      [w, left vectors, right vectors], only those requested: complex [..., n] and [..., n, n], with vectors in
+      columns; NaN if the algorithm does not converge.
 
     >>> w, v = lax.linalg.eig(jnp.array([[0.0, 1.0], [-1.0, 0.0]]), compute_left_eigenvectors=False)
     >>> jnp.sort(w.imag)
@@ -106,7 +106,7 @@ def _eig(x, **params):
 
 
 def _paired(v, imag):
-    """Eigenvectors of a real matrix: those of a conjugate pair share two columns, the real and the imaginary part."""
+    """Complex eigenvectors of a real matrix. Two columns hold the real and imaginary part of a conjugate pair."""
     first = np.flatnonzero(imag > 0)
     out = v.astype(np.dtype(dtypes.to_complex_dtype(v.dtype)))
     out[:, first] += 1j * v[:, first + 1]
@@ -118,7 +118,7 @@ def _vectors_tangents(w, v, da):
     """With P = V^-1 dA V and F_ij = 1 / (w_j - w_i): dw = diag(P) and dV = V (F * P) + V diag(c).
 
     M. B. Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic
-    differentiation" (2008), section 3.1. The equation leaves the length and phase of a vector free: c is what keeps
+    differentiation" (2008), section 3.1. The equation does not determine the length and phase of a vector. c keeps
     its length 1 and its largest element real.
     """
     n = w.shape[-1]

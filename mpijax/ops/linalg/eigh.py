@@ -16,7 +16,7 @@ from mpijax.ops.power import integer_pow
 
 
 class EighImplementation(enum.Enum):
-    """Algorithms by JAX's names; on CPUs LAPACK's divide and conquer is the only one.
+    """Algorithms under JAX's names; on CPUs the only one is LAPACK's divide and conquer.
 
     >>> lax.linalg.EighImplementation.JACOBI.name
     'JACOBI'
@@ -40,13 +40,13 @@ def eigh(
 
     Args:
       x: Hermitian matrices [..., n, n].
-      lower: which triangle is read, if not `symmetrize_input`.
-      symmetrize_input: take (x + x^H) / 2.
-      sort_eigenvalues: has no effect: eigenvalues are in ascending order.
+      lower: which triangle is read, unless `symmetrize_input`.
+      symmetrize_input: use (x + x^H) / 2.
+      sort_eigenvalues: has no effect: eigenvalues are always ascending.
       subset_by_index: None, or (0, n).
 
     Returns:
-      (V, w): matrices like x, and real vectors [..., n]; NaN where the algorithm does not converge.
+      (V, w): matrices like x, and real vectors [..., n]; NaN if the algorithm does not converge.
 
     Raises NotImplementedError for other subsets and implementations.
 

@@ -1,4 +1,4 @@
-"""Factorizations as machine code of a program: LAPACK by pointer, on whole stacks, without Python's lock."""
+"""Lowers factorizations to machine code: LAPACK called by pointer on whole batches, without the GIL."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class LapackCode:
 def lapack(
     name: str, options: Callable[..., Sequence[int]] = lambda *_avals, **_params: (), matrix: int = -1, **more: Any
 ) -> Native:
-    """The lowering to a kernel: its words are the kind of number, the size of the stack, that of a matrix, options.
+    """The lowering to a kernel. Its words are the kind of number, the batch size, the matrix size, and options.
 
-    options: `(*operand types, **params) -> ints`; raises for params that LAPACK does not have.
-    matrix: the operand whose type and size these are.
-    more: what else the compiler may know of it, as of `Native`.
+    options: `(*operand types, **params) -> ints`; raises for params that LAPACK does not support.
+    matrix: the number of the operand whose type and size these are.
+    more: further fields of `Native`.
     """
 
     def code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], **params: Any) -> LapackCode:

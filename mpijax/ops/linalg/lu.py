@@ -1,4 +1,4 @@
-"""LU factorization with row exchanges, and solutions of linear systems by it."""
+"""LU factorization with partial pivoting, and solutions of linear systems with it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _I32 = np.dtype(np.int32)
 
 
 def lu(x: Any) -> tuple[Any, Any, Any]:
-    """P A = L U, with rows exchanged for the largest pivots.
+    """P A = L U, with partial pivoting.
 
     Args:
       x: matrices [..., m, n].
 
     Returns:
-      (lu, pivots, permutation): matrices like x with U on and above the diagonal and L below it, whose diagonal of
-      ones is not kept; int32 [..., min(m, n)], the row exchanged with each; int32 [..., m], the rows' order.
+      (lu, pivots, permutation): matrices like x with U on and above the diagonal and L below it, without L's diagonal
+      of ones; int32 [..., min(m, n)], the row exchanged with each; int32 [..., m], the order of the rows.
 
     >>> lax.linalg.lu(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
     (Array([[4.  , 6.  ],
@@ -61,7 +61,7 @@ def _lu(x):
 
 
 def permutation_of(pivots: np.ndarray, size: int) -> np.ndarray:
-    """The order of rows that a sequence of exchanges gives; those with rows that are not there are left out."""
+    """The order of rows after a sequence of exchanges. Ignores exchanges with rows that do not exist."""
     order = list(range(size))
     for i, j in enumerate(pivots.tolist()):
         if 0 <= j < size:
@@ -105,11 +105,11 @@ lu_p = linalg_primitive(
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
-    """The order of rows that a sequence of exchanges gives.
+    """The order of rows after a sequence of exchanges.
 
     Args:
       pivots: int32 [..., k], the row exchanged with each of the first k rows.
-      permutation_size: how many rows there are, at least k.
+      permutation_size: the number of rows, at least k.
 
     Returns:
       int32 [..., permutation_size].
@@ -156,15 +156,15 @@ def lu_solve(lu: Any, permutation: Any, b: Any, trans: int = 0) -> Any:
     """The x with A x = b, from the LU factorization of A.
 
     Args:
-      lu, permutation: as `lu` returns them, [..., n, n] and [..., n].
-      b: [..., n, k], or [..., n] with an axis less than lu; leading axes broadcast.
+      lu, permutation: the results of `lu`, [..., n, n] and [..., n].
+      b: [..., n, k], or [..., n] with one axis fewer than lu; leading axes broadcast.
       trans: 0 for A, 1 for its transpose, 2 for its conjugate transpose.
     """
     return _lu_solve(lu, permutation, b, trans)
 
 
 def _check_lu_solve(lu, b) -> bool:
-    """Whether b is a stack of vectors."""
+    """Whether b is a batch of vectors. Raises ValueError for invalid shapes."""
     if lu.ndim < 2 or lu.shape[-1] != lu.shape[-2]:
         raise ValueError(f"last two dimensions of LU decomposition must be equal, got shape {lu.shape}")
     if b.ndim < 1:

@@ -1,10 +1,10 @@
-"""LU factorization with row exchanges of a matrix that is split over ranks.
+"""LU factorization with partial pivoting of a matrix that is sharded over ranks.
 
-Block columns from left to right. A rank has whole columns, so it finds the pivots of its block column by itself: LAPACK
-factors the block. All ranks get the factor and the pivots, exchange rows of their own columns, and subtract products.
-Pivots are those of LAPACK on the whole matrix, but for ties that rounding breaks otherwise. A rank sends about half the
-matrix, and has no more than its columns and one block column. A matrix whose rows are split comes to columns by one
-alltoall before.
+Processes block columns from left to right. A rank owns whole columns, so it can find the pivots of its block column
+locally: LAPACK factors the block. All ranks receive the factor and the pivots, exchange rows of their own columns, and
+subtract products. Pivots equal those of LAPACK on the whole matrix, except for ties that rounding breaks differently. A
+rank sends about half the matrix, and stores at most its columns and one block column. If the rows are split, one
+alltoall redistributes the matrix by columns first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mpijax.ops.creation import full, iota
 from mpijax.ops.linalg.matrices import exact_product
 from mpijax.ops.slicing import concatenate, slice_in_dim
 
-# Blocks of a matrix, at most: the program has a few operations for each.
+# Maximal number of blocks of a matrix: the program has a few operations for each.
 MOST_BLOCKS = 64
 
 _I32 = np.dtype(np.int32)
 
 
 def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `lu`."""
+    """The sharding rule of `lu`."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or min(shape) < cut.parts:
@@ -75,7 +75,7 @@ def _by_block_columns(rows: int, columns: Cut, me: int) -> Callable[..., Any]:
 
 
 def _rows(x: Any, order: Any) -> Any:
-    """The rows of x in an order."""
+    """The rows of x in the given order."""
     return x.at[order].get(mode="promise_in_bounds", unique_indices=True)
 
 

@@ -1,7 +1,7 @@
-"""What rules of linear algebra are written with: transposes, triangles, diagonals, products.
+"""Helpers for rules of linear algebra: transposes, triangles, diagonals, products.
 
-Arguments are arrays or tracers; their operators and methods are those of `mpijax.numpy`, which are loaded when first
-used.
+Arguments are arrays or tracers. Their operators and methods are those of `mpijax.numpy`, which is imported at the first
+use.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def symmetrized(x: Any) -> Any:
 
 
 def lower_triangle(x: Any, k: int = 0) -> Any:
-    """Zeros above the diagonal number k."""
+    """x with zeros above diagonal k."""
     return select(broadcast(_triangle(x, k), x.shape[:-2]), x, full_like(x, 0))
 
 
 def upper_triangle(x: Any, k: int = 0) -> Any:
-    """Zeros below the diagonal number k."""
+    """x with zeros below diagonal k."""
     return select(broadcast(_triangle(x, k - 1), x.shape[:-2]), full_like(x, 0), x)
 
 
 def _triangle(x: Any, k: int) -> Any:
-    """bool matrix, true on and below the diagonal number k."""
+    """A bool matrix that is true on and below diagonal k."""
     shape = x.shape[-2:]
     rows = add(broadcasted_iota(_I32, shape, 0), np.int32(k))
     return ge(rows, broadcasted_iota(_I32, shape, 1))
@@ -65,7 +65,7 @@ def eye(dtype: Any, shape: tuple[int, int]) -> Any:
 
 
 def eye_beside(x: Any) -> Any:
-    """The identity with the dtype and size of the matrices in x, with axes of size 1 for the stack's."""
+    """The identity with the dtype and size of the matrices in x, with batch axes of size 1."""
     return expand_dims(eye(x.dtype, x.shape[-2:]), range(x.ndim - 2))
 
 
@@ -88,6 +88,6 @@ def exact_product(x: Any, y: Any) -> Any:
 
 
 def broadcast_behind(x: Any, shape: tuple[int, ...]) -> Any:
-    """x repeated along new leading axes, and along those of size 1, to `shape`."""
+    """x broadcast along new leading axes, and along axes of size 1, to `shape`."""
     ndim = typeof(x).ndim
     return broadcast_in_dim(x, shape, range(len(shape) - ndim, len(shape)))

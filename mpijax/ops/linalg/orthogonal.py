@@ -1,4 +1,4 @@
-"""Householder reflections: products of them, and the factorizations that leave them in place of a matrix."""
+"""Householder reflections: their products, and in-place factorizations that produce them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpijax.ops.linalg.kernels import lapack
 
 
 def geqrf(a: Any) -> tuple[Any, Any]:
-    """QR factorization in place: R on and above the diagonal, below it the reflections, and their factors.
+    """In-place QR factorization: R on and above the diagonal, reflections below it, and their factors.
 
     Args:
       a: matrices [..., m, n].
@@ -39,11 +39,11 @@ geqrf_p = linalg_primitive(
 
 
 def geqp3(a: Any, jpvt: Any, *, use_magma: bool | None = None) -> tuple[Any, Any, Any]:
-    """QR factorization in place, with columns exchanged so that the diagonal of R does not grow.
+    """In-place QR factorization with column pivoting, so that the diagonal of R does not grow.
 
     Args:
       a: matrices [..., m, n].
-      jpvt: integers [..., n]; columns whose number is not 0 go first, and stay there.
+      jpvt: integers [..., n]; columns with a nonzero number come first, and stay there.
       use_magma: has no effect.
 
     Returns:
@@ -65,7 +65,7 @@ def _geqp3(a, jpvt, *, use_magma):
 
 
 def _geqp3_after(a, order, fixed):
-    """Fixed columns are factored without exchanges, the rest with them."""
+    """Factors fixed columns without exchanges, and the other columns with exchanges."""
     a = np.asfortranarray(a[:, order])
     k = min(a.shape)
     head, head_taus, _, _ = routine("geqrf", a.dtype)(a[:, :fixed])
@@ -150,14 +150,14 @@ householder_product_p = linalg_primitive(
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
-    """Q C or C Q, without making Q, from a QR factorization in place.
+    """Q C or C Q from an in-place QR factorization, without forming Q.
 
     Args:
-      a: matrices [..., m, n] with Householder reflections below the diagonal, as `geqrf` leaves them.
+      a: matrices [..., m, n] with Householder reflections below the diagonal, from `geqrf`.
       taus: their factors [..., k].
       c: matrices [..., m, p] with `left`, else [..., p, m].
-      left: whether Q stands left of C.
-      transpose: take the conjugate transpose of Q.
+      left: whether Q is left of C.
+      transpose: use the conjugate transpose of Q.
 
     Returns:
       Matrices like c.

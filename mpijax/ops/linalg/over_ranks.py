@@ -1,12 +1,12 @@
 """Factorizations of matrices whose rows are split over ranks.
 
-QR of a tall matrix: each rank factors its rows, and all factor the stack of the triangles (J. Demmel et al.,
-"Communication-optimal parallel and sequential QR and LU factorizations", 2012). The first rows stay as they are in the
-stack: a Householder reflection decides its sign by them, so the signs are those of LAPACK on the whole matrix. The
-singular values of a tall matrix are those of R, as LAPACK finds them too.
+QR of a tall matrix: each rank factors its rows, and all ranks factor the stack of the triangles (J. Demmel et al.,
+"Communication-optimal parallel and sequential QR and LU factorizations", 2012). The stack contains the first rows
+unchanged: a Householder reflection takes its sign from them, so the signs equal those of LAPACK on the whole matrix.
+The singular values of a tall matrix are those of R, which is also how LAPACK computes them.
 
-Cholesky: block columns from left to right. All ranks get a block column, and each one subtracts its products from its
-own rows. No rank has more than its rows and one block column.
+Cholesky: block columns from left to right. All ranks receive a block column, and each subtracts its products from its
+own rows. No rank stores more than its rows and one block column.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mpijax.ops.slicing import concatenate, slice_in_dim
 
 
 def qr_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `qr`."""
+    """The sharding rule of `qr`."""
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
     if p["pivoting"] or (p["full_matrices"] and m != n):
@@ -51,7 +51,7 @@ def qr_sharding(s: rules.Operation) -> rules.Plan | None:
 
 
 def _qr_by_columns(s: rules.Operation) -> rules.Plan | None:
-    """That of one matrix of which no rank has more rows than it has columns."""
+    """The rule for a matrix in which no rank has more rows than the matrix has columns."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2:
@@ -65,7 +65,7 @@ def _qr_by_columns(s: rules.Operation) -> rules.Plan | None:
 
 
 def _is_tall(cut: Cut, columns: int) -> bool:
-    """Whether each rank factors its rows of a matrix, which `cut` divides."""
+    """Whether each rank factors its own rows of a matrix that `cut` divides."""
     return not config.values.mpijax_same_bits and 0 < columns <= int(cut.lengths[0])
 
 
@@ -91,7 +91,7 @@ def _tall(n: int, cut: Cut, me: int) -> Callable[..., Any]:
 
 
 def svd_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `svd`: that of R, if rows of a tall matrix are split; of a wide one, that of its adjoint."""
+    """The sharding rule of `svd`: for a tall matrix with split rows, the SVD of R; for a wide one, of its adjoint."""
     [shape], [cuts], p = s.shapes, s.cuts, s.params
     (rows, columns), (m, n) = cuts[-2:], shape[-2:]
     if not (p["compute_uv"] and p["full_matrices"]):
@@ -115,7 +115,7 @@ def _of_adjoint(x: Any, params: Any) -> list[Any]:
 
 
 def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `cholesky`."""
+    """The sharding rule of `cholesky`."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or shape[0] < cut.parts:
@@ -128,9 +128,9 @@ def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
 
 
 def _by_block_columns(cut: Cut, me: int) -> Callable[..., Any]:
-    """The factor's rows that are this rank's; `cut` divides the rows, and the columns alike.
+    """This rank's rows of the factor. `cut` divides the rows, and the columns in the same way.
 
-    Where the matrix is not positive definite the last block is not a number, and so is all of the result.
+    If the matrix is not positive definite, the last block is NaN, and then the whole result.
     """
     low, high = cut.part(me)
 
@@ -163,15 +163,15 @@ def _by_block_columns(cut: Cut, me: int) -> Callable[..., Any]:
 
 
 def _solved(factor: Any, column: Any) -> Any:
-    """X with X L^H = column."""
+    """The X with X L^H = column."""
     return triangular_solve(factor, column, left_side=False, lower=True, transpose_a=True, conjugate_a=True)
 
 
 def _lengthened(x: Any, axis: int, rows: int) -> Any:
-    """With zeros behind."""
+    """x with zeros appended."""
     return pad(x, const_like(x, 0), [(0, rows if d == axis else 0, 0) for d in range(typeof(x).ndim)])
 
 
 def _widened(x: Any, columns: int) -> Any:
-    """With columns of zeros before."""
+    """x with columns of zeros prepended."""
     return pad(x, const_like(x, 0), [(0, 0, 0), (columns, 0, 0)])

@@ -19,13 +19,13 @@ def qdwh(
     eps: float | None = None,
     dynamic_shape: tuple[int, int] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Polar decomposition x = U H with a Hermitian H, in one step by the singular value decomposition.
+    """Polar decomposition x = U H with a Hermitian H, computed in one step from the singular value decomposition.
 
-    JAX iterates instead (QDWH is what it has on TPUs); `is_hermitian`, `max_iterations` and `eps` have no effect.
+    JAX iterates instead (the QDWH algorithm for TPUs); `is_hermitian`, `max_iterations` and `eps` have no effect.
 
     Args:
       x: matrix [m, n], m >= n.
-      dynamic_shape: None: other shapes than that of x are not supported.
+      dynamic_shape: must be None: other shapes than that of x are not supported.
 
     Returns:
       (U, H, number of steps, whether they converged): [m, n], [n, n], int32, bool.

@@ -86,9 +86,9 @@ def _thin_tangents(q, r, x_dot):
 
 
 def _complement_tangent(q, dq_thin, n):
-    """The tangent of the columns of Q beyond the n of A, which are any orthonormal basis of what is left.
+    """The tangent of the columns of Q beyond the n of A, which are an arbitrary orthonormal basis of the complement.
 
-    The one taken rotates with the Householder vectors: with Q in blocks of n and m - n rows and columns and
+    The basis here rotates with the Householder vectors: with Q in blocks of n and m - n rows and columns and
     Z = Q21 (Q11 - I)^-1, the last columns of Q move by dQ1 Z^H - (Q1 + Q2 Z) (dQ21 - Z dQ11)^H.
     """
     q_thin, q_rest = q[..., :, :n], q[..., :, n:]
@@ -122,7 +122,7 @@ def _jvp(primals, tangents, *, pivoting, full_matrices, use_magma):
 
 
 def _columns(x, order):
-    """x with the columns of each matrix in an order, which has axes like x with one row."""
+    """x with the columns of each matrix in the given order, which has the axes of x with one row."""
     return provided.take_along_axis(x, order, axis=-1)
 
 

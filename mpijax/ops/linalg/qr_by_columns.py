@@ -1,9 +1,9 @@
 """QR factorization of a matrix whose columns are split over ranks, by Householder reflections.
 
-Block columns from left to right: the rank that has one factors it as LAPACK does, all ranks get its reflections, and
-each one applies them to its columns behind. Q is then made backwards, from the columns of the identity that are this
-rank's. So Q and R are those of LAPACK on the whole matrix. A rank sends somewhat more than the matrix, and has no more
-than its columns of the matrix, of Q and R, and one block column.
+Processes block columns from left to right. The owner factors a block column with LAPACK, all ranks receive its
+reflections, and each applies them to its own later columns. Q is then built backwards, from this rank's columns of the
+identity. So Q and R equal those of LAPACK on the whole matrix. A rank sends somewhat more than the matrix, and stores
+at most its columns of the matrix, of Q and R, and one block column.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mpijax.ops.slicing import concatenate, slice_in_dim
 
 
 def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..., Any]:
-    """This rank's columns of Q and R. of_q: how the min(rows, columns) columns of Q are divided."""
+    """This rank's columns of Q and R. of_q: the cut of the min(rows, columns) columns of Q."""
     blocks = [(k, begin, end) for k, (begin, end) in enumerate(columns.spans) if begin < min(end, rows)]
 
     def program(x: Any) -> list[Any]:
@@ -44,7 +44,7 @@ def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..
         q = _columns_of_identity(rows, of_q.part(me), x.dtype)
         for k, begin, end in reversed(blocks):
             panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k)
-            if of_q.part(me)[1] > begin:  # columns before are 0 where the reflections act
+            if of_q.part(me)[1] > begin:  # earlier columns are 0 in the rows that the reflections change
                 moved = registry["ormqr"].bind(panel, factors, slice_in_dim(q, begin, None), left=True, transpose=False)
                 q = concatenate([slice_in_dim(q, 0, begin), moved], 0)
         return [q, concatenate(r, 0)]
@@ -53,7 +53,7 @@ def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..
 
 
 def _sent(mine: Any, shape: tuple[int, int], dtype: Any, columns: Cut, k: int) -> tuple[Any, Any]:
-    """The reflections of block column `k` and their factors, from the rank that has them."""
+    """The reflections of block column `k` and their factors, broadcast from their owner."""
     panel, factors = mine or (full(shape, 0, dtype), full((min(shape),), 0, dtype))
     panel, factors = (pbroadcast(v, columns.axes, k) for v in (panel, factors))
     return slice_in_dim(panel, 0, min(shape), axis=1), factors

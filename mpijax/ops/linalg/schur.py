@@ -28,7 +28,7 @@ def schur(
       sort_eig_vals, select_callable: sorting is not implemented, as in JAX.
 
     Returns:
-      [T, Z], or [T]; NaN where the algorithm does not converge.
+      [T, Z], or [T]; NaN if the algorithm does not converge.
 
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     >>> t, z = lax.linalg.schur(a)
@@ -69,14 +69,14 @@ schur_p = linalg_primitive("schur", (2,), _shapes, _schur, multiple_results=True
 
 
 def hessenberg(a: Any) -> tuple[Any, Any]:
-    """Reduction to upper Hessenberg form, in place.
+    """In-place reduction to upper Hessenberg form.
 
     Args:
       a: matrices [..., n, n].
 
     Returns:
-      (matrices like a, factors [..., n - 1]): the form on and above the first subdiagonal, below it Householder
-      reflections, and their factors.
+      (matrices like a, factors [..., n - 1]): the form on and above the first subdiagonal, Householder reflections
+      below it, and the factors of the reflections.
 
     >>> h, taus = lax.linalg.hessenberg(jnp.arange(9.0).reshape(3, 3))
     >>> h.shape, taus.shape

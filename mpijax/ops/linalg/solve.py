@@ -1,4 +1,4 @@
-"""Solutions of linear systems by LU factorization, differentiated as solutions, not through the factorization."""
+"""Solves linear systems by LU factorization. The derivative solves again, and does not go through the factorization."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def solve(a: Any, b: Any) -> Any:
 
     Args:
       a: matrices [..., m, m].
-      b: [..., m, k], or [..., m] with an axis less than a.
+      b: [..., m, k], or [..., m] with one axis fewer than a.
     """
     check_shapes(a, b)
     shape = tuple(da if db == 1 else db for da, db in zip((*a.shape[:-1], 1), b.shape, strict=False))

@@ -15,7 +15,7 @@ from mpijax.ops.linalg.over_ranks import svd_sharding
 
 
 class SvdAlgorithm(enum.Enum):
-    """Algorithms by JAX's names.
+    """Algorithms under JAX's names.
 
     >>> lax.linalg.svd(jnp.eye(2), compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.QR)
     Array([1., 1.], dtype=float32)
@@ -36,17 +36,17 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
     algorithm: SvdAlgorithm | None = None,
 ) -> Any:
-    """x = U diag(s) V^H, with orthonormal columns of U and V, and s descending and not negative.
+    """x = U diag(s) V^H, with orthonormal columns of U and V, and s descending and nonnegative.
 
     Args:
       x: matrices [..., m, n].
       full_matrices: U is [..., m, m] and V^H [..., n, n]; else [..., m, k] and [..., k, n] with k = min(m, n).
       compute_uv: whether to return U and V^H.
       subset_by_index: None, or (0, k).
-      algorithm: None, DEFAULT, QR or DIVIDE_AND_CONQUER: all stand for LAPACK's gesdd.
+      algorithm: None, DEFAULT, QR or DIVIDE_AND_CONQUER; all mean LAPACK's gesdd.
 
     Returns:
-      (U, s, V^H), or s alone; NaN where the algorithm does not converge.
+      (U, s, V^H), or s alone; NaN if the algorithm does not converge.
 
     >>> lax.linalg.svd(jnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False).round(4)
     Array([3., 2.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Linear systems with triangular matrices."""
+"""Solves linear systems with triangular matrices."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def triangular_solve(
     Args:
       a: triangular matrices [..., n, n]; the other triangle is not read.
       b: matrices [..., n, k] with `left_side`, else [..., k, n]; or vectors [..., n].
-      left_side: whether A stands left of X.
+      left_side: whether A is left of X.
       lower: whether A is lower triangular.
       transpose_a, conjugate_a: op(A) is the transpose of A, its conjugate, or both.
-      unit_diagonal: take the diagonal of A as ones, whatever it is.
+      unit_diagonal: assume that the diagonal of A is ones.
 
     Returns:
-      An array like b, with infinities and NaN where A is singular.
+      An array like b, with infinities and NaN if A is singular.
 
     >>> a, b = jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([[2.0], [9.0]])
     >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
@@ -54,7 +54,7 @@ def triangular_solve(
     if vector:
         b = expand_dims(b, (-1 if left_side else -2,))
     narrow = dtype.itemsize < 4 and dtypes.issubdtype(dtype, np.floating)
-    if narrow:  # LAPACK has no narrower floats than float32
+    if narrow:  # LAPACK supports no float narrower than float32
         a, b = convert_element_type(a, np.float32), convert_element_type(b, np.float32)
     out = triangular_solve_p.bind(
         a, b, left_side=left_side, lower=lower, transpose_a=transpose_a, conjugate_a=conjugate_a,
@@ -75,7 +75,7 @@ def _shapes(a, b, *, left_side, **_):
 
 
 def _solve(a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    import scipy.linalg.blas  # 150 ms, for references alone
+    import scipy.linalg.blas  # deferred: takes 150 ms, and only references need it
 
     if not b.size:
         return [b]
@@ -98,7 +98,7 @@ def _jvp(primals, tangents, **params) -> tuple[Any, Any]:
 
 
 def _tangent_by_matrix(a_dot, out, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """dX = -A^-1 dA X, in the order that makes the smaller products."""
+    """dX = -A^-1 dA X, in the order with the smaller products."""
     rows, columns = b.shape[-2:]
     skip = 1 if unit_diagonal else 0
     a_dot = neg(lower_triangle(a_dot, -skip) if lower else upper_triangle(a_dot, skip))
@@ -127,7 +127,7 @@ def _batch(axis, args, dims, *, left_side, **params):
     if a_dim is not None or axis.split is not None:
         a, b = batch_at(a, a_dim, 0, axis), batch_at(b, b_dim, 0, axis)
         return triangular_solve(a, b, left_side=left_side, **params), 0
-    # One matrix for all examples: their right-hand sides are the columns, or rows, of one.
+    # One matrix for all examples: merge their right-hand sides into the columns, or rows, of one.
     place = -1 if left_side else -3
     b = move_dim(b, b_dim, b.ndim - 1 if left_side else b.ndim - 2)
     *stack, m, n, k = b.shape
@@ -137,13 +137,13 @@ def _batch(axis, args, dims, *, left_side, **params):
 
 
 def _options(_a, _b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """Kinds of op(A): 0 A, 1 its transpose, 2 its conjugate transpose, 3 its conjugate."""
+    """Codes of op(A): 0 A, 1 its transpose, 2 its conjugate transpose, 3 its conjugate."""
     kind = (2 if transpose_a else 3) if conjugate_a else int(transpose_a)
     return left_side, lower, kind, unit_diagonal
 
 
 def _sharding(s: rules.Operation) -> rules.Plan | None:
-    """Right-hand sides are independent: they stay split, as do the axes before those of a matrix."""
+    """Right-hand sides are independent: their axis stays split, and so do batch axes."""
     split = triangular_over_ranks.sharding(s)
     if split is not None:
         return split

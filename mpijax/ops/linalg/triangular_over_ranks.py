@@ -1,15 +1,15 @@
-"""Solutions of triangular systems whose matrix is split over ranks.
+"""Solves triangular systems whose matrix is sharded over ranks.
 
-Every system is brought to the form M X = B, with M lower or upper triangular and its rows or its columns split in
-blocks. Blocks of X are found one after the other, first to last if M is lower triangular.
+Every system is brought to the form M X = B, where M is lower or upper triangular and its rows or columns are split in
+blocks. Blocks of X are computed one after the other, first to last if M is lower triangular.
 
-- Few right-hand sides, rows of M split: the rank that finds a block of X sends it to all, and each one subtracts its
-  products from its own rows of B.
-- Few right-hand sides, columns of M split: a rank adds its products to the sums that it got from the rank before, and
-  passes them on.
-- Many right-hand sides: each rank has some of them, and gets the blocks of M, of which only the triangle is sent.
+- Few right-hand sides, rows of M split: the owner of a block of X broadcasts it, and each rank subtracts its products
+  from its own rows of B.
+- Few right-hand sides, columns of M split: a rank adds its products to the sums from the previous rank, and passes
+  them on.
+- Many right-hand sides: each rank owns some of them, and receives the blocks of M. Only the triangle is sent.
 
-No rank has more of M than its part and one block.
+No rank stores more of M than its part and one block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mpijax.ops.slicing import concatenate, slice_in_dim
 
 
 def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The part of the rule of `triangular_solve` for one matrix that is split; None where this is no such case."""
+    """The rule of `triangular_solve` for a single matrix that is split; None for all other cases."""
     (a, b), (a_cuts, b_cuts), left = s.shapes, s.cuts, s.params["left_side"]
     cut = a_cuts[0] if a_cuts[0] is not None else a_cuts[1]
     if config.values.mpijax_same_bits or len(a) > 2 or cut is None:
@@ -53,7 +53,7 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
 
 
 class _System:
-    """The system of all ranks, of which this one has a part; cut: the blocks of M. me: the number of this part."""
+    """The distributed system, and this rank's part of it. cut: the blocks of M. me: the number of this part."""
 
     def __init__(self, cut: Cut, me: int, by_rows: bool, params: Any):
         self.cut, self.me, self.params = cut, me, params
@@ -76,7 +76,7 @@ class _System:
         )  # fmt: skip
 
     def _rest(self, k: int) -> Span:
-        """The positions that come after block `k`."""
+        """The positions after block `k`."""
         begin, end = self.cut.part(k)
         return (end, self.cut.size) if self.lower else (0, begin)
 
@@ -109,7 +109,7 @@ class _System:
             (low, high), (begin, end) = self._rest(k), self.cut.part(k)
             passed = full((high - low, typeof(b).shape[1]), 0, b.dtype)
             if self.me == k:
-                at = begin if self.lower else 0  # where the sums begin that came
+                at = begin if self.lower else 0  # the first position of the received sums
                 here = b if sums is None else registry["sub"].bind(b, slice_in_dim(sums, begin - at, end - at))
                 mine = self._solved(slice_in_dim(m, begin, end), here)
                 passed = exact_product(slice_in_dim(m, low, high), mine)
@@ -122,14 +122,14 @@ class _System:
     # ------------------------------------------------------------ many right-hand sides: of which each rank has some
 
     def many(self, a: Any, b: Any) -> Any:
-        """This rank's right-hand sides of X."""
+        """X for this rank's right-hand sides."""
         m, b = self._matrix(a), b if self.params["left_side"] else transposed(b)
         found = self._by_rows(m, b) if self.by_rows else self._by_columns(m, b)
         x = self._joined(found)
         return x if self.params["left_side"] else transposed(x)
 
     def _by_rows(self, m: Any, b: Any) -> list[Any]:
-        """Rows of M up to the diagonal are sent: they are multiplied by all of X that is known."""
+        """Sends rows of M up to the diagonal, and multiplies them by the known blocks of X."""
         found: list[Any] = []
         for k in self.order:
             diagonal, others = self._strip(m, k, 1)
@@ -140,13 +140,13 @@ class _System:
         return found
 
     def _by_columns(self, m: Any, b: Any) -> list[Any]:
-        """Columns of M from the diagonal on are sent: their products are subtracted from what is left of B."""
+        """Sends columns of M from the diagonal on, and subtracts their products from the rest of B."""
         found: list[Any] = []
         for k in self.order:
             diagonal, others = self._strip(m, k, 0)
             begin, end = self.cut.part(k)
             here, rest = (begin, end), self._rest(k)
-            if self.lower:  # b begins with the block
+            if self.lower:  # b starts with the block
                 here, rest = (0, end - begin), (end - begin, typeof(b).shape[0])
             x = self._solved(diagonal, slice_in_dim(b, *here))
             found.append(x)
@@ -155,7 +155,7 @@ class _System:
         return found
 
     def _strip(self, m: Any, k: int, axis: int) -> tuple[Any, Any]:
-        """Block `k` of the diagonal of M, and its other rows (columns if `axis` is 0) in the triangle: from rank k."""
+        """Broadcasts from rank k block `k` of the diagonal of M, and the rest of its strip in the triangle."""
         begin, end = self.cut.part(k)
         at_end = self.lower == (axis == 1)
         low, high = (0, end) if at_end else (begin, self.cut.size)
@@ -166,5 +166,5 @@ class _System:
         return slice_in_dim(strip, *parts[:2], axis=axis), slice_in_dim(strip, *parts[2:], axis=axis)
 
     def _joined(self, found: list[Any]) -> Any:
-        """Blocks that were found in this order, as rows."""
+        """The blocks, given in the order of computation, as rows."""
         return concatenate(found if self.lower else found[::-1], 0)

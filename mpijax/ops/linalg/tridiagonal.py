@@ -1,4 +1,4 @@
-"""Reduction of Hermitian matrices to tridiagonal form, and linear systems with tridiagonal matrices."""
+"""Reduces Hermitian matrices to tridiagonal form, and solves linear systems with tridiagonal matrices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 
 def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
-    """Reduction of a Hermitian matrix to tridiagonal form.
+    """Reduces a Hermitian matrix to tridiagonal form.
 
     Args:
       a: Hermitian matrices [..., n, n].
@@ -77,11 +77,11 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
       d: vectors [..., m], the diagonal.
       du: vectors [..., m], the upper diagonal: du[i] is A[i, i + 1], and du[m - 1] is not read.
       b: matrices [..., m, k].
-      perturb_singular: replace pivots that are nearly zero by some of the size of rounding errors, so that a singular
-        matrix gives a finite result, as inverse iteration needs it.
+      perturb_singular: replace nearly zero pivots by values of the size of rounding errors. A singular matrix
+        then gives a finite result, which inverse iteration needs.
 
     Returns:
-      An array like b; NaN where A is singular, without `perturb_singular`.
+      An array like b; NaN if A is singular, unless `perturb_singular`.
 
     >>> dl, d, du = jnp.array([0.0, 1.0]), jnp.array([2.0, 2.0]), jnp.array([1.0, 0.0])
     >>> lax.linalg.tridiagonal_solve(dl, d, du, jnp.array([[3.0], [3.0]]))
@@ -174,7 +174,7 @@ def _batch(axis, args, dims, *, perturb_singular):
     if any(dim is not None for dim in diagonal_dims):
         args = [batch_at(x, d, 0, axis) for x, d in zip(args, dims, strict=True)]
         return tridiagonal_solve(*args, perturb_singular=perturb_singular), 0
-    # One matrix for all examples: their right-hand sides are columns of one.
+    # One matrix for all examples: merge their right-hand sides into the columns of one.
     b = move_dim(b, b_dim, b.ndim - 2)
     flat = b.reshape(*b.shape[:-2], b.shape[-2] * b.shape[-1])
     out = tridiagonal_solve(*diagonals, flat, perturb_singular=perturb_singular)
@@ -210,7 +210,7 @@ def _eigh_code(in_types, _out_types) -> LapackCode:
     return LapackCode("tridiagonal_eigh", (kind, math.prod(stack), n))
 
 
-# Real symmetric tridiagonal matrices, by their diagonals: eigenvalues in ascending order, eigenvectors in columns.
+# Eigenvalues (ascending) and eigenvectors (in columns) of real symmetric tridiagonal matrices, given by diagonals.
 tridiagonal_eigh_p = linalg_primitive(
     "tridiagonal_eigh", (1, 1), _eigh_shapes, _eigh, accepts=(FLOATING, FLOATING), multiple_results=True,
     lower=Native(_eigh_code, foreign=False),
