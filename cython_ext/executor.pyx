@@ -222,8 +222,7 @@ cdef inline void advance(void** table, PointerData* pointer) noexcept nogil:
 
 
 cdef void run_tiles(TilesData* data, void** table, void** words) noexcept nogil:
-    """words: room for the calls, the pointers of a group's turns, and those that start elsewhere (`loading.tiles_data`).
-    """
+    """words: space for the calls, for the pointers of a group, and for `starts` (see `loading.tiles_data`)."""
     cdef tt_call* calls = <tt_call*>words
     cdef void** ptrs = words + data.tiles.calls * sizeof(tt_call) // sizeof(void*)
     cdef void** kept = ptrs + data.tiles.depth * data.num_places
@@ -248,7 +247,7 @@ cdef void run_tiles(TilesData* data, void** table, void** words) noexcept nogil:
 
 
 cdef void point_calls(TilesData* data, void** table, tt_call* calls, void** ptrs) noexcept nogil:
-    """Fills in the calls, and the pointers that they take in the turn that comes next."""
+    """Fills in the calls and the pointers that they take in the next iteration."""
     cdef KernelData* kernel
     cdef int64_t k, first = 0
     cdef int32_t j

@@ -389,7 +389,7 @@ cdef size_t kernel_data(Program p, x) except 0:
 
 
 cdef size_t tiles_data(Program p, x) except 0:
-    """A loop of kernels, then of what moves pointers."""
+    """A loop in time tiles: kernels, then swaps and advances."""
     cdef TilesData* data = <TilesData*>block(p, sizeof(TilesData))
     cdef Py_ssize_t k, words
     kernels = [y for y in x.body if type(y) is provided.KernelCall]
@@ -398,7 +398,7 @@ cdef size_t tiles_data(Program p, x) except 0:
     if kernels + moves != list(x.body) or not len(tiles.units) == len(kernels) > 0:
         raise ValueError(f"a loop in tiles has kernels, then swaps and advances: {x}")
     if not len(tiles.above) == len(tiles.below) == tiles.depth * len(kernels):
-        raise ValueError(f"a loop in tiles has distances for each kernel of {tiles.depth} turns: {x}")
+        raise ValueError(f"a loop in tiles has distances for each kernel of {tiles.depth} iterations: {x}")
     if min(tiles.depth, tiles.height, *tiles.units) < 1:
         raise ValueError(f"tiles have at least a turn and a row: {x}")
     data.count = x.count

@@ -1,8 +1,8 @@
-/* Runs several turns of a loop tile by tile; mpijax/compiler/steps/time_tiles.py says why the results are the same.
+/* Runs several iterations of a loop tile by tile; see mpijax/compiler/steps/time_tiles.py for why this is correct.
 
-   Kernel i of a group of turns stays `above[i]` rows behind the first one. The threads share the rows in ranges. First
-   each range computes what needs no other range: kernel i leaves out its last above[i] and its first below[i] rows
-   where another range is next. Then the rows left out around each border follow, kernel by kernel. */
+   Kernel i of a group of iterations stays `above[i]` rows behind the first one. The threads share the rows in ranges.
+   First each range computes the rows that need no other range: kernel i leaves out its last above[i] and its first
+   below[i] rows where another range is next. Then the rows left out around each border follow, kernel by kernel. */
 
 #ifndef MPIJAX_TIME_TILES_H
 #define MPIJAX_TIME_TILES_H
@@ -16,9 +16,9 @@
 typedef struct {
     const tt_tiles *tiles;
     const tt_call *calls;
-    void **ptrs;                    /* of all kernels of each turn of the group */
-    int64_t places;                 /* how many there are in a turn */
-    int64_t steps;                  /* kernels of all its turns */
+    void **ptrs;                    /* of all kernels of each iteration of the group */
+    int64_t places;                 /* their number in an iteration */
+    int64_t steps;                  /* kernels of all its iterations */
     int64_t ranges;
 } tt_group;
 
@@ -33,7 +33,7 @@ static inline void tt_rows(const tt_group *g, int64_t step, int64_t begin, int64
 
 static inline int64_t tt_border(const tt_group *g, int64_t range) { return g->tiles->rows * range / g->ranges; }
 
-/* A range, without what needs its neighbours. */
+/* Computes a range, without the rows that need its neighbours. */
 static void tt_range(const tt_group *g, int64_t range) {
     const tt_tiles *t = g->tiles;
     int64_t begin = tt_border(g, range), end = tt_border(g, range + 1), behind = t->above[g->steps - 1];
@@ -51,7 +51,7 @@ static void tt_ranges(void **ptrs, int64_t *params, int64_t begin, int64_t end) 
     for (int64_t range = begin; range < end; range++) tt_range((const tt_group *)ptrs[0], range);
 }
 
-/* What was left out around the border before each range. */
+/* Computes the rows left out around the border before each range. */
 static void tt_borders(void **ptrs, int64_t *params, int64_t begin, int64_t end) {
     (void)params;
     const tt_group *g = (const tt_group *)ptrs[0];
@@ -64,14 +64,14 @@ static void tt_borders(void **ptrs, int64_t *params, int64_t begin, int64_t end)
         }
 }
 
-/* Ranges for the threads, none of them so short that little of it needs no neighbour. */
+/* The number of ranges: one a thread, but long enough that most rows need no neighbour. */
 static int64_t tt_ranges_of(const tt_tiles *t, int64_t steps) {
     int64_t least = 2 * (t->above[steps - 1] + t->below[steps - 1]) + 1;
     int64_t most = t->rows / least;
     return most < 1 ? 1 : most < mt_threads ? most : mt_threads;
 }
 
-/* Runs a group of `turns` turns. ptrs: what the kernels of each turn take, `places` pointers a turn. */
+/* Runs a group of `turns` iterations. ptrs: the arguments of the kernels, `places` pointers an iteration. */
 static void tt_run(const tt_tiles *t, const tt_call *calls, void **ptrs, int64_t places, int64_t turns) {
     tt_group group = {t, calls, ptrs, places, turns * t->calls, tt_ranges_of(t, turns * t->calls)};
     void *passed[1] = {&group};

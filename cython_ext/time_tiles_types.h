@@ -1,4 +1,4 @@
-/* A loop that runs several turns at a time, tile by tile, as `time_tiles.h` runs it. */
+/* A loop that `time_tiles.h` runs several iterations at a time, tile by tile. */
 
 #ifndef MPIJAX_TIME_TILES_TYPES_H
 #define MPIJAX_TIME_TILES_TYPES_H
@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 typedef struct {
-    int64_t rows, depth, height;    /* of the arrays; turns of a group; rows of a tile */
-    int64_t calls;                  /* kernels of a turn */
+    int64_t rows, depth, height;    /* of the arrays; iterations of a group; rows of a tile */
+    int64_t calls;                  /* kernels of an iteration */
     int wraps;                      /* the first row is next to the last one */
-    const int64_t *units;           /* of each kernel, its turns per row */
-    const int64_t *above, *below;   /* of each kernel of `depth` turns */
+    const int64_t *units;           /* of each kernel, turns of its outermost loop per row */
+    const int64_t *above, *below;   /* of each kernel of a group */
 } tt_tiles;
 
 typedef struct {

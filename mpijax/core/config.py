@@ -179,7 +179,7 @@ overlap = bool_option(
 time_tiles = bool_option(
     "mpijax_time_tiles",
     True,
-    "Loops over arrays larger than the cache run several turns of a tile while it is in cache; the bits are the same.",
+    "Loops over arrays larger than the cache run several iterations of a tile while it is in cache; same bits.",
     traced=True,
 )
 

@@ -10,6 +10,7 @@ from mpijax import lax
 from mpijax.compiler.steps import time_tiles
 from mpijax.compiler.steps.instructions import KernelCall, Loop, Place, Temp, TimeTiles
 from mpijax.runtime.machine.executable import Program, ProgramSpec
+from mpijax.runtime.reports import step_notes
 from thread_counts import THREADS, threads
 
 
@@ -30,7 +31,7 @@ def compiled(fun, *args, tiles: bool):
 
 
 def is_tiled(program) -> bool:
-    return "turns at a time" in program.as_text()
+    return "iterations at a time" in program.as_text()
 
 
 def check(fun, *args, tiled: bool | None):
@@ -216,3 +217,20 @@ def test_the_loader_refuses_tiles_that_do_not_fit_the_body():
     loop = Loop(4, (KernelCall(1, (Place(0),), (), 8, 1),), tiles=tiles)
     with pytest.raises(ValueError, match="distances for each kernel"):
         Program(ProgramSpec(num_inputs=0, buffers=(Temp(0, 64),), instructions=(loop,), results=()))
+
+
+def test_a_profile_has_the_loop_as_one_step():
+    before = jax.config.mpijax_profile_kernels
+    jax.config.update("mpijax_profile_kernels", True)
+    try:
+        found = jax.jit(repeated(heat, 20))(data(200, 16))
+        labels = [step.label for step, calls, _ in step_notes.sums() if calls]
+    finally:
+        jax.config.update("mpijax_profile_kernels", before)
+    assert any(label.startswith("loop_") and "static_update" in label for label in labels)
+    assert np.asarray(found).tobytes() == np.asarray(jax.jit(repeated(heat, 20))(data(200, 16))).tobytes()
+
+
+def test_forms_are_verified():
+    with jax.enable_checks(True):
+        check(TURNS_DIFFER["by several small values"], data(200, 16), tiled=True)

@@ -256,13 +256,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class TimeTiles:
-    """How to run several turns of a loop tile by tile, so that a tile stays in cache from turn to turn.
+    """How to run several iterations of a loop tile by tile, so that a tile stays in cache from one to the next.
 
-    The body of the loop is kernels, then what moves pointers, and its arrays have `rows` rows. `depth` turns run together; a tile is
-    `height` rows. units: for each kernel, its outermost turns per row. above, below: for each kernel of `depth` turns,
-    in order, how many rows it stays away from the upper and the lower end of a range of rows whose neighbours are not
-    computed yet. wraps: the first row is a neighbour of the last one. starts: pointers that are elsewhere in the first
-    turn: at the array that the loop starts from.
+    The body of the loop is kernels, then `Swap` and `Advance`. Its arrays have `rows` rows. `depth` iterations form a
+    group; a tile has `height` rows. units: for each kernel, the turns of its outermost loop per row. above, below: for
+    each kernel of a group, in order, the number of rows that it leaves out at the upper and at the lower end of a range
+    whose neighbour is not computed yet. wraps: the first row is a neighbour of the last one. starts: pointers of the
+    first iteration, which reads the array that the loop starts from.
     """
 
     rows: int
@@ -277,7 +277,7 @@ class TimeTiles:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` `count` times. tiles: several turns at a time, with the same results."""
+    """Run `body` `count` times. tiles: how to run several iterations at a time, with the same results."""
 
     count: int
     body: tuple[Any, ...]
@@ -411,10 +411,13 @@ def bytes_touched(instructions: tuple[Any, ...], buffers: Sequence[Buffer]) -> i
 
 
 def mapped(instructions: tuple[Any, ...], change: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The instructions with each one that is no loop or branch replaced by those of `change`."""
+    """The instructions with each one replaced by those of `change`, except loops and branches.
+
+    A loop in time tiles counts as one instruction.
+    """
     out: list[Any] = []
     for x in instructions:
-        if isinstance(x, Loop):
+        if isinstance(x, Loop) and x.tiles is None:
             out.append(replace(x, body=mapped(x.body, change)))
         elif isinstance(x, While):
             out.append(replace(x, cond=mapped(x.cond, change), body=mapped(x.body, change)))
@@ -460,7 +463,7 @@ def _call(kind: str, x: PythonCall | NativeCall | Communicate) -> str:
 
 
 def _tiles(tiles: TimeTiles | None) -> str:
-    return "" if tiles is None else f", {tiles.depth} turns at a time in tiles of {tiles.height} rows"
+    return "" if tiles is None else f", {tiles.depth} iterations at a time in tiles of {tiles.height} rows"
 
 
 def _communicate(x: Communicate) -> str:

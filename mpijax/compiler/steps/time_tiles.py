@@ -1,9 +1,9 @@
-"""Time tiling: a loop over large arrays computes several turns of a tile of rows while the tile is in cache.
+"""Time tiling: a loop over large arrays computes several iterations of a tile of rows while the tile is in cache.
 
-A loop such as a stencil's reads and writes all of its arrays in each turn. Arrays larger than the cache then come from
-memory in each turn. Here `depth` turns run together: the kernels of the first turn compute the first rows, those of the
-second turn follow some rows behind, and so on; then all move on by a tile. Each array element is computed once, by the
-same kernel, from the same operands, so the bits are those of the plain loop.
+A stencil's loop reads and writes all of its arrays in each iteration. Arrays larger than the cache then come from
+memory in each iteration. Time tiling runs groups of `depth` iterations: the kernels of the first iteration compute a
+tile of rows, those of the second iteration follow some rows behind, and so on; then all move on by a tile. The same
+kernels compute the same elements from the same operands, so the results have the same bits as those of the plain loop.
 
 How far a kernel stays behind follows from what kernels read and write. Let kernel j come before kernel i, let both use
 one array, and let one of them write it. Kernel j uses the rows `[r + low_j, r + high_j]` when it computes row r, and
@@ -15,7 +15,7 @@ and in the other direction `below_i` with `high_j - low_i`. The executor (`cytho
 share the rows in ranges. Each range first computes what needs no neighbour: kernel i leaves out its last `above_i` and
 its first `below_i` rows. Then the rows left out around each border between two ranges follow.
 
-Small values of a turn, such as its number, are computed before, for all turns, and kept one behind the other.
+A first loop computes the small values of all iterations, such as their numbers, and stores them one after the other.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from mpijax.compiler.steps.reach import Reach, Window, reach_of
 from mpijax.core import config
 from mpijax.core.lazy_dataclass import dataclass
 
-# Turns done together, at most; and kernels of a turn, at most.
+# Iterations of a group, and kernels of an iteration, at most.
 DEPTH = 16
 MOST_KERNELS = 24
 # The part of a cache that tiles fill, for the second and the third level. Threads share the third one.
 FILLED = {2: 0.6, 3: 0.25}
-# Elements of a tile, at least: the call of a kernel costs about as much as a hundred.
+# Elements of a tile, at least: a kernel call costs as much as about a hundred.
 LEAST_ELEMENTS = 1 << 13
-# An array is tiled only if it has so many times the rows that kernels of one tile stay behind each other.
+# A loop is tiled only if its arrays have this many times the rows by which a group's last kernel stays behind.
 SEVERAL = 4
-# Bytes of a small value, at most, and of those of all turns.
+# Bytes of the small values of one iteration, and of all iterations, at most.
 SMALL = 1 << 12
 SMALL_OF_ALL_TURNS = 1 << 20
 
-# What memory an instruction uses: the same key, the same bytes.
+# Identifies memory: equal keys, the same bytes.
 Memory = tuple[str, int]
 
 
@@ -82,10 +82,10 @@ def in_time_tiles(
     plan: Plan,
     before: Sequence[Any],
 ) -> list[Any]:
-    """A loop after the instructions `before` it, in tiles where that is faster.
+    """The instructions `before` a loop and the loop, in tiles where that is faster.
 
-    What depends on no large array becomes a loop of its own, which runs first. kernels: those of the body, by position.
-    place: of their arrays.
+    Instructions that depend on no large array become a loop of their own, which runs first. kernels: the kernels of the
+    body, by position. place: the place of a kernel's array.
     """
     if not config.values.mpijax_time_tiles or loop.count < 2:
         return [*before, loop]
@@ -103,7 +103,9 @@ def in_time_tiles(
 
 
 class _Body:
-    """The body of a loop. large: the places of its large kernels, `calls` their windows, by entry of the table."""
+    """The body of a loop. large, small: positions of its large kernels and of its other computing instructions. calls:
+    the large kernels with their windows. varying: bytes of each small value that they read, by entry of the table.
+    """
 
     def __init__(self, loop, kernels, place, plan, before):
         self.loop, self.kernels, self.place = loop, kernels, place
@@ -124,7 +126,7 @@ class _Body:
         return sum(v.nbytes for v in values) > cache_size(2)
 
     def _start(self, place: Place) -> Place:
-        """Where a pointer points to in the first turn; another place is itself."""
+        """The place that a pointer points to in the first iteration; any other place itself."""
         while place.buffer in self.points:
             place = self.points[place.buffer]
         return place
@@ -132,7 +134,7 @@ class _Body:
     # ------------------------------------------------------------ memory
 
     def memory(self, buffer: int, turn: int) -> Memory:
-        """The memory of an entry of the table in a turn of the loop."""
+        """The memory of an entry of the table in an iteration."""
         if turn % 2 and buffer in self.swapped:
             buffer = self.swapped[buffer]
         buffer = self._start(Place(buffer)).buffer
@@ -163,7 +165,7 @@ class _Body:
         return self.memory(place.buffer, 0) in self._memories(b for call in self.calls for b in call.windows)
 
     def only_reads(self, point: Point) -> bool:
-        """Whether the first turn only reads the memory that a pointer starts at."""
+        """Whether the first iteration only reads the memory that a pointer starts at."""
         start = self.memory(point.pointer, 0)
         users = [(b, w) for call in self.calls for b, w in call.windows.items() if self.memory(b, 0) == start]
         return bool(users) and all(b == point.pointer and not w.writes for b, w in users)
@@ -192,7 +194,7 @@ class _Body:
         return self._chosen() if self._has_equal_rows() else None
 
     def _small_come_first(self) -> bool:
-        """Whether the other instructions need nothing of the large kernels; `varying`: what these read of them."""
+        """Whether the small instructions read nothing that large kernels write. Sets `varying`."""
         body = self.loop.body
         moved = {x.pointer for x in self.advances} | set(self.swapped)
         plain = all(isinstance(body[k], Copy) or k in self.kernels for k in self.small)
@@ -206,7 +208,7 @@ class _Body:
         return sum(self.varying.values()) <= min(SMALL, SMALL_OF_ALL_TURNS // self.loop.count)
 
     def _temporaries_overlap(self) -> bool:
-        """Whether temporaries of the large kernels share memory in part only."""
+        """Whether temporaries of the large kernels overlap without being at the same place."""
         spans: dict[int, int] = {}
         for place in (p for k in self.large for p in self.loop.body[k].ptrs):
             start = self._start(Place(place.buffer))
@@ -246,7 +248,8 @@ class _Body:
     def _chosen(self) -> TimeTiles | None:
         """The depth and the height of tiles, by the sizes of rows and caches."""
         rows = max(call.reach.rows for call in self.calls)
-        windows = {self.memory(b, 0): (b, w) for call in self.calls for b, w in call.windows.items() if w.rows > 1}
+        used = [item for call in self.calls for item in call.windows.items()]
+        windows = {self.memory(b, 0): (b, w) for b, w in used if w.rows > 1}
         advancing = {x.pointer for x in self.advances}
         stay = sum(w.row_bytes for b, w in windows.values() if b not in advancing)
         pass_by = sum(w.row_bytes for b, w in windows.values() if b in advancing)
@@ -261,7 +264,7 @@ class _Body:
             if rows * stay <= room:  # the arrays stay in this cache anyway
                 return None
             for most in range(len(above) // several, 2 if level == 2 else 1, -1):
-                depth = -(-self.loop.count // -(-self.loop.count // most))  # all groups of turns about equal
+                depth = -(-self.loop.count // -(-self.loop.count // most))  # groups of about equal length
                 n = depth * several
                 behind = above[n - 1] + below[n - 1]
                 height = room // (stay + depth * pass_by) - behind
@@ -271,7 +274,7 @@ class _Body:
         return None
 
     def _behind(self, depth: int, rows: int) -> tuple[list[int], list[int]]:
-        """`above` and `below` of the kernels of `depth` turns; fewer turns where they would exceed the array."""
+        """`above` and `below` of the kernels of `depth` iterations, or of fewer, if they would exceed the array."""
         calls, above, below = self.calls, list[int](), list[int]()
         uses: list[dict[Memory, Window]] = []
         for turn in range(depth):
@@ -280,7 +283,7 @@ class _Body:
                 for buffer, w in call.windows.items():
                     memory = self.memory(buffer, turn)
                     own[memory] = own[memory].joined(w) if memory in own else w
-                # A kernel writes again after two turns what it has written before: earlier ones need no look.
+                # After two iterations a kernel writes the same array again, so older uses add no constraint.
                 first = max(0, len(uses) - 3 * len(calls))
                 needs = [
                     (j, window.high - other.low, other.high - window.low)
@@ -298,7 +301,7 @@ class _Body:
     # ------------------------------------------------------------ two loops
 
     def apart(self) -> tuple[list[Any], list[Any], list[Any]]:
-        """Points, the body of the small instructions, and that of the large kernels."""
+        """`Point`s to set before, the body of the small instructions, and the body of the large kernels."""
         points: list[Any] = []
         moves: list[Any] = []
         small: list[Any] = []
@@ -320,7 +323,7 @@ class _Body:
         return points, [*small, *moves], [*turn, *advances]
 
     def _kept(self, buffer: int, points: list[Any]) -> tuple[int, int]:
-        """Two pointers to memory for a small value in all turns."""
+        """Two pointers to memory for a small value of all iterations: one to write it, one to read it."""
         size = self.varying[buffer] * self.loop.count
         memory, first = len(self.buffers), len(self.buffers) + 1
         self.buffers += [Temp(self.plan.arena, size), Pointer(), Pointer()]

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import record
-from mpijax.compiler.steps.instructions import Finish, GemmCall, KernelCall, NativeCall, PythonCall
+from mpijax.compiler.steps.instructions import Finish, GemmCall, KernelCall, Loop, NativeCall, PythonCall
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.reports.recorder import recorder
 
 _NOTE = np.dtype([("ticks", "u8"), ("thread", "u8"), ("what", "i8")])
-_KINDS = {KernelCall: "kernel", GemmCall: "library", NativeCall: "library", PythonCall: "python"}
+# A loop in time tiles is one step.
+_KINDS = {KernelCall: "kernel", Loop: "kernel", GemmCall: "library", NativeCall: "library", PythonCall: "python"}
 _EXCHANGES = {Call: "exchange", Finish: "exchange"}
 _lock = threading.Lock()
 # Whether to record exchanges too. The communication record has each of them in any case.
@@ -71,6 +72,8 @@ def _described(kind: str, step: Any) -> Step:
     if isinstance(step, Finish):
         return Step(kind, "wait for an exchange", "")
     line = str(step.source) if step.source.file else ""
+    if isinstance(step, Loop):
+        return Step(kind, "_".join(["loop", *(x.label for x in step.body if isinstance(x, KernelCall))])[:80], line)
     if not isinstance(step, GemmCall):
         return Step(kind, step.label, line)
     m, n, k, batch = step.m, step.n, step.k, math.prod(step.batch)
