@@ -21,7 +21,7 @@ _operand_types: set[type] = {bool, int, float, complex, np.ndarray}
 
 
 def _operand(x: Any) -> Any:
-    """What an operator makes of its other side: an array or scalar, or NotImplemented."""
+    """The other operand as an array or scalar, or NotImplemented."""
     method = getattr(x, "__jax_array__", None)
     if method is not None:
         x = method()
@@ -33,7 +33,7 @@ def _operand(x: Any) -> Any:
 
 
 def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple[type, ...] = ()) -> Callable:
-    """The operator `symbol`. Values of the types `refused` raise at once, rather than let Python try other
+    """The operator `symbol`. Values of the types `refused` raise TypeError at once, so that Python does not try other
     ways."""
 
     def apply(self, other):
