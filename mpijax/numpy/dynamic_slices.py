@@ -1,4 +1,4 @@
-"""Indices with `ds` in them, in terms of other indices."""
+"""Indices that contain a `ds`, in terms of other indices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijax.numpy.index_parse import parse
 
 
 def has_slices(index: Any) -> bool:
-    """Whether there is a `ds` in an index."""
+    """Whether an index contains a `ds`."""
     return isinstance(index, Slice) or (isinstance(index, tuple) and any(isinstance(i, Slice) for i in index))
 
 

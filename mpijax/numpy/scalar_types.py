@@ -1,4 +1,4 @@
-"""The dtypes as `jnp.float32` and its kin: dtypes, constructors of scalars, and equal to NumPy's types."""
+"""`jnp.float32` and the other scalar types: dtypes, constructors of scalars, and equal to NumPy's types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijax.numpy.constructors import asarray
 
 
 class ScalarMeta(type):
-    """The type of `jnp.float32`: calling that makes a 0-d array or casts one, NumPy reads its `dtype`."""
+    """The type of `jnp.float32`. A call of `jnp.float32` makes or casts a 0-d array; NumPy reads its `dtype`."""
 
     dtype: np.dtype
 

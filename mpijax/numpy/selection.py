@@ -1,4 +1,4 @@
-"""Choosing between arrays element by element."""
+"""Elementwise choice between arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from mpijax.numpy.util import broadcast_together, check_arraylike, promote_dtype
 
 
 def select(condlist, choicelist, default=0):
-    """For each element, the choice that belongs to the first condition that holds, else `default`.
+    """For each element, the choice of the first condition that holds, else `default`.
 
     Args:
-      condlist: bool arrays.
-      choicelist: as many arrays; all broadcast against each other and are promoted to one dtype.
+      condlist: list of bool arrays.
+      choicelist: list of as many arrays. All arrays broadcast against each other, and the choices are promoted to one
+        dtype.
 
     >>> x = jnp.array([-5, 1, 20])
     >>> jnp.select([x < 0, x > 10], [0, 10], x)

@@ -1,4 +1,4 @@
-"""The elementwise functions that are `ufunc` objects, with what their methods come down to."""
+"""The elementwise functions that are `ufunc` objects, and the functions behind their methods."""
 
 from __future__ import annotations
 
