@@ -392,8 +392,7 @@ def _gcd_unfinished(pair):
 
 def _gcd_step(pair):
     """One step of Euclid's algorithm where it has not ended. JAX's step also puts the larger number first, which it is
-    but
-    for its sign, and so does not end where there is a sign."""
+    but for its sign, and so does not end where there is a sign."""
     x1, x2 = pair
     going = not_equal(x2, 0)
     return _where(going, x2, x1), _where(going, lax.rem(x1, x2), scalar_like(x2, 0))

@@ -17,8 +17,7 @@ def astype(x, dtype, /, *, copy=False, device=None):
     """The array with another dtype.
 
     Floats are truncated to integers and limited to their range; NaN becomes 0. Complex numbers lose their imaginary
-    part,
-    with a warning.
+    part, with a warning.
 
     >>> jnp.astype(jnp.array([1.7, -2.2, 300.0]), jnp.uint8)
     Array([  1,   0, 255], dtype=uint8)

@@ -81,8 +81,7 @@ class _Concatenator:
     """Concatenates the entries of its index: slices as ranges, arrays and numbers unchanged.
 
     A string as the first entry is a directive: "r" or "c" for a matrix of one row or column, or up to three integers:
-    the
-    axis, the least number of axes, and the position of the axis of a one-dimensional entry.
+    the axis, the least number of axes, and the position of the axis of a one-dimensional entry.
     """
 
     def __init__(self, name: str, axis: int, ndmin: int, place: int, example: str):

@@ -1,8 +1,7 @@
 """Promotion of operands to one dtype and one number of axes.
 
 The eager path of `x + y` calls `promote_pair`. The usual cases (arrays of one type, an array and a Python number)
-return
-after a few attribute reads; all others take the general path.
+return after a few attribute reads; all others take the general path.
 """
 
 from __future__ import annotations

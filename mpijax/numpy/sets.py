@@ -1,8 +1,7 @@
 """Arrays as sets: membership, union, intersection, differences.
 
 Functions flatten their arrays and return sorted elements. The number of elements depends on the data, so under `jit`
-the
-argument `size` must give the length of the result.
+the argument `size` must give the length of the result.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: an unsigned integer dtype; default uint32.
 
     >>> mpijax.random.bits(mpijax.random.key(0), (2,), "uint8")
@@ -54,7 +54,7 @@ def uniform(
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: a float dtype; default float.
       minval, maxval: numbers or arrays that broadcast to `shape`.
 
@@ -95,7 +95,7 @@ def randint(
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       minval, maxval: integers or arrays of them that broadcast to `shape`.
       dtype: an integer dtype; default int.
 
@@ -117,7 +117,7 @@ def randint(
 
 
 def _clipped_integer(x: Any, dtype: Any) -> Any:
-    """Integers x as `dtype`, those out of its range brought to its ends."""
+    """Integers x as `dtype`, limited to the range of `dtype`."""
     into, of = dtypes.iinfo(dtype), dtypes.iinfo(x.dtype)
     return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(dtype)
 
@@ -161,9 +161,9 @@ def bernoulli(
 
     Args:
       key: PRNG key.
-      p: probability: float or array of floats.
-      shape: of the result; default that of `p`.
-      mode: "low" compares one random float; "high" compares with twice the bits, for `p` near 0.
+      p: probability, a float or an array of floats.
+      shape: shape of the result; default that of `p`.
+      mode: "low" compares one random float with `p`; "high" uses twice as many bits, for `p` near 0.
 
     >>> mpijax.random.bernoulli(mpijax.random.key(0), 0.7, (5,))
     Array([False, False,  True,  True,  True], dtype=bool)
