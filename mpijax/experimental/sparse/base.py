@@ -1,4 +1,4 @@
-"""What all sparse arrays have in common: `JAXSparse`."""
+"""The base class of sparse arrays: `JAXSparse`."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class JAXSparse(abc.ABC):
     @property
     @abc.abstractmethod
     def nse(self) -> int:
-        """The number of elements stored."""
+        """The number of stored elements."""
 
     @abc.abstractmethod
     def tree_flatten(self) -> tuple[Any, Any]:
-        """The arrays, and what else there is."""
+        """(the arrays, the other attributes)."""
 
     @abc.abstractmethod
     def transpose(self, axes: Any = None) -> Any:
-        """Axes in another order."""
+        """The array with its axes in another order."""
 
     @abc.abstractmethod
     def todense(self) -> Any:
