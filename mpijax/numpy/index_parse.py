@@ -140,7 +140,7 @@ def _consumes(kind: str, value: Any) -> int:
 
 
 def expand_ellipsis(entries: Sequence[Entry], ndim: int) -> list[Entry]:
-    """Full slices in place of the ellipsis and for the axes that the index does not mention."""
+    """The entries with full slices instead of the ellipsis, and for axes that the index does not mention."""
     expanded, used = [], 0
     for entry in entries:
         used += len(entry.axes)
@@ -158,7 +158,7 @@ def known_value(x: Any) -> Any | None:
 
 
 def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry]:
-    """Integer arrays in place of boolean ones, one for each axis of the mask. Scalars become Python bools.
+    """The entries with integer arrays instead of masks, one for each axis of a mask. Scalar masks become Python bools.
 
     Raises:
       NonConcreteBooleanIndexError: a mask is traced, so the shape of the result would depend on its values.

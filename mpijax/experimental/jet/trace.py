@@ -41,7 +41,7 @@ class JetTracer(PrimalTracer):
 
 
 class JetTrace(Trace):
-    """Runs every operation on power series, in the parent.
+    """Runs every operation on power series, in the parent trace.
 
     >>> show = lambda x: print(type(x._trace).__name__) or x
     >>> value, _ = mpijax.experimental.jet.jet(show, (1.0,), ((1.0,),))
@@ -51,7 +51,7 @@ class JetTrace(Trace):
     __slots__ = ()
 
     def polynomial(self, x: Any) -> Polynomial:
-        """All coefficients of a value; a constant for what is not a tracer of this trace."""
+        """All coefficients of a value. A value that is not a tracer of this trace is a constant."""
         if type(x) is JetTracer and x._trace is self:
             return [x.primal, *x.terms]
         if hasattr(type(x), "__jax_array__"):
@@ -76,7 +76,8 @@ class JetTrace(Trace):
         return wrapped if primitive.multiple_results else wrapped[0]
 
     def process_custom_call(self, call, args):
-        """A function with a derivative given by the user: rules of first derivatives say nothing of higher ones."""
+        """A function with a user's derivative: it is expanded without that rule, which says nothing about higher
+        derivatives."""
         operands = [self.polynomial(x) for x in args]
         if all(len(u) == 1 for u in operands):
             with current_trace(self.parent):

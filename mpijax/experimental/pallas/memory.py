@@ -160,7 +160,8 @@ class SemaphoreType(enum.Enum):
 
 
 def buffer_of(type: Any, what: str) -> Any:
-    """What a new buffer of a type holds; TypeError, saying `what` asked for it, for what is not the type of one."""
+    """The contents of a new buffer of a type. Raises TypeError, which names `what`, if `type` is not the type of a
+    buffer."""
     if isinstance(type, AbstractRef):
         return uninitialized(type.shape, type.dtype)
     if not isinstance(type, (MemoryRef, SemaphoreType)):
