@@ -47,7 +47,7 @@ class StatefulPRNG:
     _counter: Any
 
     def __post_init__(self) -> None:
-        # Trees are rebuilt of other objects too, of which nothing is known.
+        # Transformations rebuild trees from other objects, too; they are not checked.
         if type(self._base_key) is object:
             return
         if not dtypes.issubdtype(getattr(self._base_key, "dtype", np.dtype(bool)), dtypes.prng_key):

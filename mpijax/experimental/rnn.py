@@ -172,7 +172,7 @@ def lstm_ref(
         )
     step, batch, lengths = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0]), seq_lengths[None]
     inside = step < lengths
-    # Turns each sequence around; what is after its last step stays there. Its own inverse.
+    # Reverses each sequence; padding after its last step stays there. The permutation is its own inverse.
     turned = (jnp.where(inside, lengths - 1 - step, step), batch[None])
 
     def cell(weights, bias, state, given):
@@ -189,7 +189,7 @@ def lstm_ref(
         outputs = []
         for k in range(layer * directions, (layer + 1) * directions):
             backward = k % directions
-            # The products with the inputs of all steps are one.
+            # One product covers the inputs of all steps.
             given = (y[turned] if backward else y) @ W_ih[k].T + b_ih[k][None, None]
             _, (h, c) = lax.scan(partial(cell, W_hh[k], b_hh[k]), (h_0[k], c_0[k]), given)
             last_h.append(h[seq_lengths - 1, batch])

@@ -31,7 +31,7 @@ def _total(pairs: Iterable[tuple[Any, Any]], like: Any, what: str) -> tuple[Any,
     """(sum of trees times weights, sum of weights) over all ranks. Collective."""
     total, weights, mine = None, 0.0, False
     error: Exception | None = None
-    try:  # what fails here must not leave the other ranks waiting
+    try:  # an error here must not leave the other ranks waiting
         for x, weight in pairs:
             if weight < 0:
                 raise ValueError(f"weights must not be negative, got {weight}")

@@ -188,7 +188,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     Array([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
     x = ensure_arraylike("elu", x)
-    # The inner choice keeps eˣ finite where it is not used: its derivative is computed all the same.
+    # The inner `where` keeps eˣ finite where it is not used, because its derivative is computed there, too.
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 

@@ -175,7 +175,7 @@ def _masked(scores, mask, is_causal, query_lengths, key_lengths, window):
         seen = jnp.logical_and(seen, _in_window(t, s, *window))
     if query_lengths is not None or key_lengths is not None:
         seen = jnp.logical_and(seen, _not_padding(t, s, query_lengths, key_lengths))
-    # Not -inf: a row without any key gives equal weights rather than NaN.
+    # Not -inf: a row without any key then gives equal weights instead of NaN.
     lowest = min(dtypes.finfo(scores.dtype).max, dtypes.finfo(np.float32).max)
     return jnp.where(seen, scores, jnp.asarray(-0.7 * lowest, dtype=scores.dtype))
 

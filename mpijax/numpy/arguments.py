@@ -62,7 +62,7 @@ def unwrap(x: Any) -> Any:
 
 def as_array(x: Any) -> Any:
     """An array or scalar as an Array (as a tracer while a Jaxpr is traced)."""
-    # An object that stands for an array may have the array's attributes.
+    # An object with `__jax_array__` may have the attributes of an array.
     if getattr(x, "aval", None) is not None and not hasattr(type(x), "__jax_array__"):
         return x
     x = unwrap(x)

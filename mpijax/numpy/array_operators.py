@@ -16,7 +16,7 @@ from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul
 
 _SCALARS = (int, float, complex, np.generic, np.ndarray, Array)
-# Types whose values need no look: filled as they come.
+# Types whose values need no check; filled when they first occur.
 _operand_types: set[type] = {bool, int, float, complex, np.ndarray}
 
 

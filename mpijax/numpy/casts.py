@@ -72,7 +72,7 @@ def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
         return number_of(value, dtype)
     of = dtypes.python_type(dtype)
     if of is not None and dtypes.dtype(of) == dtype:
-        # A number that is of the type already is not rounded: it is rounded where it is used.
+        # A number that already has the type is not rounded here, but at its use.
         return x if type(x) is of else of(value)
     return lax.convert_element_type_p.bind(value[()], new_dtype=dtype, weak_type=True, sharding=None)
 

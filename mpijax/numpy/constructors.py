@@ -15,7 +15,7 @@ from mpijax.core.trace import EVAL, Tracer, state
 from mpijax.core.warn import warn_user
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 
-# So many arrays are concatenated at once.
+# The number of arrays that are concatenated at once.
 _CONCATENATE_AT_ONCE = 16
 
 
@@ -87,7 +87,7 @@ def _positional(args, copy, order, ndmin):
 
 
 def _staged_ndarray(x: np.ndarray, copy: bool):
-    # NumPy arrays can change later; a program that is being written holds on to its constants.
+    # NumPy arrays can change later, but a program that is being traced keeps its constants.
     return lax.stage(x.copy() if copy and state.trace is not EVAL else x)
 
 
@@ -180,7 +180,7 @@ def _collect(x: Any, dtype: Any, copy: bool) -> Any:
     if not any(map(_is_array, unwrapped)):
         return _from_numpy(x, dtype)
     if state.trace is EVAL and not any(_is_elsewhere(leaf) for leaf in unwrapped):
-        # All values are here: one copy each instead of a program for each level.
+        # All values are in this process: copy each once instead of running a program for each level.
         return np.asarray(_map_leaves(lambda leaf: np.asarray(unwrap(leaf)), x)).astype(dtype)
     return _concatenated(x, dtype)
 

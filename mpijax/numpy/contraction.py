@@ -21,7 +21,7 @@ from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
 
-# What a size with a name is taken to be where the order of contractions is chosen.
+# The number that stands for a symbolic size in the choice of the order of contractions.
 _USUAL_SIZE = 8
 # Positions of the operands to contract, names summed over, "names,names->names".
 Contraction = tuple[tuple[int, ...], frozenset[str], str]

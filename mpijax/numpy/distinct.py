@@ -24,7 +24,7 @@ def _unique_sorted_mask(ar, axis, equal_nan):
     """(sorted slices, which of them differ from the previous one, the positions that sort)."""
     slices = jnp.moveaxis(ar, axis, 0)
     if is_complex(slices.dtype):
-        # NaNs of all kinds alike.
+        # All kinds of NaN are equal.
         slices = _where(jnp.isnan(slices), np.nan, slices)
     n, width = slices.shape[0], math.prod(slices.shape[1:])
     if width:
@@ -50,7 +50,7 @@ class Distinct(NamedTuple):
     indices: Any
     inverse: Any
     counts: Any
-    # How many there are, where `values` has been filled up to a given size.
+    # The number of distinct elements, if `values` is padded to a given size.
     true_size: Any
 
 
@@ -105,7 +105,7 @@ def _counts(slices: Any, mask: Any, size: int | None, length: int) -> Any:
     if size is None:
         return jnp.diff(jnp.append(jnp.nonzero(mask)[0], mask.size))
     starts = jnp.nonzero(mask, size=size + 1)[0]
-    # Positions that are filled up are 0, as only the first one is of itself.
+    # Padded positions are 0.
     return jnp.diff(starts.at[1:].set(jnp.where(starts[1:], starts[1:], mask.size)))
 
 

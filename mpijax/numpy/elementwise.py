@@ -345,7 +345,7 @@ def _log_sum(x1, x2, exponential, scale: float, turn: float, name: str):
         out = lax.add(larger, log1p_of(delta))
         return lax.complex(lax.real(out), _wrap(lax.imag(out), turn))
     delta = lax.sub(x1, x2)
-    # The difference is NaN for infinities of one sign, whose sum is right, and for NaNs.
+    # The difference is NaN for infinities of the same sign, whose sum is right, and for NaN.
     return lax.select(
         lax.ne(delta, delta), lax.add(x1, x2), lax.add(larger, log1p_of(lax.neg(lax.abs(delta))))
     )

@@ -360,7 +360,7 @@ def _frexp(x):
         lax.shift_right_arithmetic(bits, scalar_like(bits, info.nmant)), scalar_like(bits, mask)
     )
     exponent = lax.add(shift, lax.add(lax.sub(field, scalar_like(bits, bias)), scalar_like(bits, 1)))
-    # The exponent field of numbers in [0.5, 1) in place of x's.
+    # The exponent field of numbers in [0.5, 1) replaces that of x.
     bits = lax.bitwise_and(bits, _wrapped(bits, ~(mask << info.nmant)))
     bits = lax.bitwise_or(bits, scalar_like(bits, (bias - 1) << info.nmant))
     mantissa = lax.bitcast_convert_type(bits, x.dtype)

@@ -124,7 +124,7 @@ class _Concatenator:
         array = jnp.array(array, copy=False, ndmin=ndmin)
         if place == -1 or ndmin <= ndim:
             return array
-        # The new axes of size 1 stand in front; `place` says which axis the old ones are to begin at.
+        # The new axes of size 1 are in front; `place` is the axis at which the old axes begin.
         shift = ndmin - abs(ndmin + place + 1) % ndmin
         axes = tuple(range(ndmin))
         return jnp.transpose(array, axes[shift:] + axes[:shift])

@@ -132,7 +132,7 @@ def histogram(
             raise ValueError("weights should have the same shape as a.")
         a, weights = promote_dtypes_inexact(a, weights)
     edges = histogram_bin_edges(a, bins, range, weights)
-    # Bin 0 holds what is too small; what is too large is dropped.
+    # Bin 0 counts values that are too small; values that are too large are dropped.
     position = jnp.searchsorted(edges, a, side="right")
     position = jnp.where(a == edges[-1], len(edges) - 1, position)
     counts = jnp.zeros(len(edges), weights.dtype).at[position].add(weights)[1:]
@@ -209,7 +209,7 @@ def histogramdd(
     ranges = [None] * axes if range is None else range
     edges = [histogram_bin_edges(x, b, r, weights) for x, b, r in zip(columns, bins, ranges, strict=True)]
     cells = tuple(_bin_of(x, e) for x, e in zip(columns, edges, strict=True))
-    # Cells for what lies outside surround the grid.
+    # Cells for points outside of the grid surround it.
     shape = tuple(len(e) + 1 for e in edges)
     counts = bincount(jnp.ravel_multi_index(cells, shape, mode="clip"), weights, length=math.prod(shape))
     counts = counts.reshape(shape)[(slice(1, -1),) * axes]

@@ -241,7 +241,7 @@ def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) ->
 
     arrays, positions, axes = [], [], []
     if any(e.kind == ARRAY and np.ndim(e.value) > 0 for e in entries):
-        # Beside an index array, integers are index arrays too.
+        # If the index has an array, integers become index arrays, too.
         consuming = [(i, e) for i, e in enumerate(entries) if e.kind != NEWAXIS]
         for axis, (i, e) in enumerate(consuming):
             if e.kind in (ARRAY, INT):

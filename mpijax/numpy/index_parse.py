@@ -75,7 +75,7 @@ def _read_list(index: Sequence) -> tuple[str, Any]:
         if mask.dtype == np.bool_:
             return BOOL, mask
     array = asarray(index)
-    # An empty list has the default dtype, float; it selects nothing all the same.
+    # An empty list has the default dtype, float, but selects nothing.
     return (_array_kind(array), array) if len(index) else (ARRAY, array)
 
 

@@ -125,7 +125,7 @@ def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mo
         check_slices(entries)
         return _static_plan(expand_ellipsis(entries, len(shape)), shape, wrap, mode)
     except (TypeError, ValueError, IndexError):
-        # What is wrong with the index is reported by the last way, which reads it once more.
+        # The last way reads the index again and reports its errors.
         return None
 
 

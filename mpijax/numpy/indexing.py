@@ -27,7 +27,7 @@ from mpijax.numpy.util import canonical_axis, ensure_arraylike
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.transforms.jit import jit
 
-# How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
+# How to execute a known index, by (type of the array, key of the index); see `_index_key`.
 _known: dict[tuple, _Known] = {}
 _MAX_KNOWN = 4096
 
@@ -65,7 +65,7 @@ def _index_key(index: Any) -> Any:
     if kind is int or index is None or index is Ellipsis:
         return index
     if kind is tuple:
-        # Marked, so that no tuple of ints is taken for a slice.
+        # Marked, so that a tuple of ints is not read as a slice.
         return (tuple, *map(_index_key, index))
     raise TypeError
 
@@ -87,7 +87,7 @@ def _read_known(aval: ShapedArray, index: Any) -> _Known:
         return _Known(plan, None, None)
     index = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in index:
-        # Without it NumPy gives a scalar rather than an array where no axis is left.
+        # Without it, NumPy returns a scalar instead of an array if no axis remains.
         index = (*index, Ellipsis)
     shape = np.broadcast_to(np.int8(0), aval.shape)[index].shape
     return _Known(plan, index, aval.update(shape=shape))

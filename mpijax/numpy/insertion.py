@@ -60,7 +60,7 @@ def _without(n: int, obj: Any) -> Any:
     """The positions 0 ... n - 1 without some positions, which all differ."""
     gone = jnp.asarray(obj).ravel()
     gone = jnp.sort(jnp.clip(jnp.where(gone < 0, gone + n, gone), 0, n))
-    # A position that is kept moves up by the number of those before it that go.
+    # A kept position moves forward by the number of deleted positions before it.
     gone = gone - jnp.arange(len(gone), dtype=gone.dtype)
     kept = jnp.arange(n - gone.size, dtype=gone.dtype)
     return kept + (kept[None, :] >= gone[:, None]).sum(0, dtype=kept.dtype)
@@ -112,7 +112,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     n = a.shape[axis]
     count = lax.broadcast_shapes(positions.shape, (values.shape[axis],))[0]
     positions = jnp.clip(jnp.where(positions < 0, positions + n, positions), 0, n)
-    # What is put in k-th lies k places further on than where it is put.
+    # The k-th inserted element ends up k positions after its insertion point.
     new = positions.at[jnp.argsort(positions)].add(jnp.arange(count, dtype=positions.dtype))
     is_old = jnp.ones(n + count, bool).at[new].set(False)
     old = jnp.where(is_old, size=n)[0]

@@ -72,7 +72,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     i = jnp.clip(jnp.searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
     rise, run = fp[i] - fp[i - 1], xp[i] - xp[i - 1]
     beyond = x - xp[i - 1]
-    # Where positions are (next to) equal there is a jump, and no slope.
+    # Where positions are equal, or nearly equal, the function jumps and has no slope.
     jumps = lax.abs(run) <= np.spacing(dtypes.finfo(xp.dtype).eps)
     f = jnp.where(jumps, fp[i - 1], fp[i - 1] + (beyond / jnp.where(jumps, 1, run)) * rise)
     if period is None and not before:

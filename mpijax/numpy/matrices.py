@@ -282,7 +282,7 @@ def _upper_count(n: Any, m: Any, k: Any) -> Any:
     longest = max_dim(m - max_dim(k, 0), 0)
     rows = min_dim(n - whole, longest)
     count = whole * m + rows * (rows + 1) // 2 + rows * (longest - rows)
-    return max_dim(count, 0)  # it is at least 0, but symbols do not show it
+    return max_dim(count, 0)  # the count is at least 0, but symbolic sizes do not show that
 
 
 def _triangle_indices(name: str, triangle, n, k, m):

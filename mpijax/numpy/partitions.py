@@ -27,7 +27,7 @@ def _lines(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int]:
 def _smallest(a: Any, k: int) -> tuple[Any, Any]:
     """The k smallest elements along the last axis, in order, and their positions."""
     if dtypes.isdtype(a.dtype, "unsigned integer"):
-        # The negative of 0 is 0, which would come last: 1 more makes it the largest number.
+        # The negative of 0 is 0, which would come last. The negative of 0 + 1 is the largest number.
         values, positions = lax.top_k(-(a + 1), k)
         return -values - 1, positions
     values, positions = lax.top_k(-a, k)

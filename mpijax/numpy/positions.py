@@ -96,7 +96,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     positions: list[Any] = [0] * len(sizes)
     for k in reversed(range(len(sizes))):
         flat, positions[k] = jnp.divmod(flat, sizes[k])
-    # What is left is 0 for positions in bounds, and -1 for those counted from the end.
+    # The rest is 0 for positions in bounds, and -1 for positions that count from the end.
     above = flat > 0
     below = jnp.asarray(False) if dtypes.issubdtype(flat.dtype, np.unsignedinteger) else flat < -1
     return tuple(

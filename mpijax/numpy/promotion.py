@@ -32,7 +32,7 @@ def _promote_to(args: Sequence[Any], raised: Callable[[Any], Any]) -> list[Any]:
     dtype, weak_type = dtypes.lattice_result_type(*args)
     dtype = raised(dtype)
     converted = [convert(x, dtype, weak_type) for x in args]
-    # NumPy's arrays beside Python numbers are promoted as NumPy does.
+    # NumPy arrays and Python numbers are promoted as in NumPy.
     return converted if len(args) > 1 else list(map(as_array, converted))
 
 
@@ -98,7 +98,7 @@ def _staged_if_python(x: Any) -> Any:
     return lax.stage(x) if type(x) in dtypes.python_scalar_dtypes else x
 
 
-# A Python number beside an array whose kind is at least as wide takes the array's dtype.
+# With an array whose kind is at least as wide, a Python number takes the dtype of the array.
 _KIND_ORDER: dict[type | None, int] = {bool: 0, int: 1, float: 2, complex: 3}
 _SCALAR_TYPES: dict[tuple[Any, type], type] = {
     (dtype, kind): dtype.type

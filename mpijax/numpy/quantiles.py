@@ -242,7 +242,7 @@ def _quantile(a, q, axis, method, keepdims, skip_nan, weights):
         error = IndexError if skip_nan and a.ndim == 1 else TypeError  # JAX's, which come of its indices
         raise error(f"No elements have no quantile or median: array of shape {given}, axis {axis}. Look at its size.")
     is_nan = lax.ne(a, a)
-    # All NaNs alike, and after the numbers; a line with one is all NaN unless they are skipped.
+    # All kinds of NaN are equal and come after the numbers. A line with a NaN is all NaN unless NaN is ignored.
     a = _where(is_nan if skip_nan else is_nan.any(-1, keepdims=True), np.nan, a)
     if weights is None:
         a = lax.sort(a, dimension=a.ndim - 1)

@@ -62,7 +62,7 @@ def _example(name: str, given: str, result: str) -> str:
 
 _WIDE = frozenset("int64 uint64 float64 complex128".split())
 
-# The examples: what the integers keep of two numbers, and the floats of pi.
+# The examples: two numbers as integers, and pi as floats.
 _SIGNED = "jnp.array([1.9, -1.9])", "[ 1, -1]"
 _UNSIGNED = "jnp.array([1.2, 3.9])", "[1, 3]"
 _COMPLEX = "2", "2.+0.j"

@@ -31,6 +31,6 @@ def select(condlist, choicelist, default=0):
     check_arraylike("select", *condlist, *choicelist, default)
     conditions = [asarray(c) for c in condlist]
     choices = promote_dtypes(asarray(default), *map(asarray, choicelist))
-    # False comes first, so that the index of the first true condition is 0 where there is none.
+    # A leading False makes the index 0 if no condition holds.
     stacked = to_bool(stack(broadcast_together(asarray(False), *conditions)))
     return lax.select_n(*broadcast_together(argmax(stacked, axis=0), *choices))

@@ -102,7 +102,7 @@ def setdiff1d(
     if size is None:
         return x[mask]
     if not assume_unique:
-        # The end of x is filled up with its first element.
+        # The end of x is padded with its first element.
         count = x.size + 1 - (x == x[0]).sum()
         mask = jnp.where(jnp.arange(x.size) < count, mask, False)
     return jnp.where(jnp.arange(size) < mask.sum(), x[jnp.where(mask, size=size)], fill_value)

@@ -153,7 +153,7 @@ def _bisect(a: Any, v: Any, side: str, dtype: np.dtype) -> Any:
     high = lax.full(v.shape, a.size, dtype)
     for _ in range(math.ceil(math.log2(a.size + 1))):
         middle = low + lax.div(high - low, np.array(2, dtype))
-        # Once low and high have met at the end, middle lies outside; the answer is not changed then.
+        # If low and high have met at the end, middle lies outside of the array; it then does not change the result.
         element = a.at[middle].get(mode="clip")
         goes_left = ~_less(element, v) if side == "left" else _less(v, element)
         goes_left = goes_left | (low >= high)

@@ -64,7 +64,7 @@ class ufunc:
     ):
         self.__doc__ = func.__doc__
         self.__name__ = self.__qualname__ = name or func.__name__
-        # What the hash is made of cannot be set.
+        # The attributes of the hash cannot be set.
         self._fixed = func, operator.index(nin), operator.index(nout), operator.index(nargs or nin), identity
         self._call = call
         self._forms = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
@@ -324,7 +324,7 @@ def _at(self, a, indices, *args):
         return a
     if not shape:
         return a.at[indices].set(self(a.at[indices].get(), *args))
-    # One after the other, so that an element that is named twice is updated twice.
+    # One after the other, so that an element is updated twice if its index occurs twice.
     count = math.prod(shape)
     indices = tuple(i if isinstance(i, slice) else broadcast_to(i, shape).reshape(count) for i in indices)
     inner = [x.shape[len(shape) :] for x in args]

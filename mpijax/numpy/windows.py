@@ -103,6 +103,6 @@ def _i0(x):
 
 @_i0.defjvp
 def _i0_jvp(primals, tangents):
-    # The rule of abs is 0 at 0 and that of bessel_i0e of the sign of what is 0: the even function's slope is 0.
+    # At 0, the rules of abs and of bessel_i0e both give 0, which is the slope of the even function.
     out, tangent = jvp(_i0.fun, primals, tangents)
     return out, jnp.where(primals[0] == 0, 0.0, tangent)

@@ -59,7 +59,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 @jit(static_argnums=(2,))
 def _shuffle(key, x, axis):
-    # Sorting by random keys: two equal ones keep their order, which is a bias. So many rounds that the
+    # Sort by random keys. Two equal keys keep their order, which is a bias. So use enough rounds that the
     # chance of a pair that ties in all of them is below 1 / size.
     if isinstance(x.size, DimExpr):
         raise NotImplementedError(

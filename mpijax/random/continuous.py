@@ -202,7 +202,7 @@ def _gumbel(key, shape, dtype, mode):
         return _gumbel_highest(key, shape, info)
     if mode != "low":
         high, low = _uniform(key, minval=0.0, maxval=1.0, shape=(2, *shape), dtype=dtype)
-        # Where the float is small, its low bits are drawn too.
+        # If the float is small, draw its low bits, too.
         u = jnp.where(high >= 0.5, high, high + 2 ** (-info.nmant) * low + info.tiny)
         return -jnp.log(-jnp.log1p(-u))
     return -jnp.log(-jnp.log(_uniform(key, minval=info.tiny, maxval=1.0, shape=shape, dtype=dtype)))

@@ -81,7 +81,7 @@ def _counts(shape: tuple[int, ...]) -> Words:
 
 # ---------------------------------------------------------------- hashes
 
-# Odd multipliers, and what is added to words of the key before each round but the first (Random123).
+# Odd multipliers, and the numbers to add to the words of the key before each round except the first (Random123).
 _PHILOX2, _PHILOX4, _WEYL = (0xD256D193,), (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _ROUNDS_OF_PHILOX = 10
 

@@ -49,7 +49,7 @@ def poisson(
 @jit(static_argnums=(2, 3))
 def _poisson(key, lam, shape, dtype):
     small = lax.ne(lam, lam) | (lam < 10)
-    # Each method gets rates that it is quick for where the other one counts.
+    # Where the other method's result is used, each method gets rates for which it is fast.
     few = lax.select(small, lam, lax.full_like(lam, 0.0))
     many = lax.select(small, lax.full_like(lam, 1e5), lam)
     longest = np.dtype(dtype).type(dtypes.iinfo(dtype).max)
@@ -149,7 +149,7 @@ def _binomial(key, count, prob, shape, dtype):
     (prob,) = promote_dtypes_inexact(prob)
     count = jnp.broadcast_to(lax.convert_element_type(count, prob.dtype), shape)
     prob = jnp.broadcast_to(prob, shape)
-    # Successes or failures, whatever is rarer.
+    # Count successes or failures, whichever are rarer.
     rare = prob < 0.5
     q = lax.select(rare, prob, 1.0 - prob)
     bad_count = lax.ne(count, count) | (count < 0.0)
@@ -159,7 +159,7 @@ def _binomial(key, count, prob, shape, dtype):
     few = bad_count | (count * q <= 10.0)
     count = jnp.floor(count)
     longest = np.dtype(dtype).type(dtypes.finfo(dtype).max)
-    # Each method gets parameters that it is quick for where the other one counts.
+    # Where the other method's result is used, each method gets parameters for which it is fast.
     samples = lax.select(
         few,
         _binomial_inversion(key, lax.select(few, count, lax.full_like(count, 0.0)), q, shape, dtype, longest),

@@ -53,7 +53,7 @@ def _accepted(c: Any, d: Any, key: Any) -> Any:
 
     def rejected(state):
         _, square, v, u = state
-        # The first test spares most logarithms, were they not computed for all.
+        # The first test would save most logarithms, if they were not computed for all elements.
         unsure = lax.ge(u, lax.sub(one, lax.mul(scalar_like(d, 0.0331), lax.mul(square, square))))
         bound = lax.add(lax.mul(square, half), lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))))
         return lax.bitwise_and(unsure, lax.ge(lax.log(u), bound))

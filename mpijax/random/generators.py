@@ -115,7 +115,7 @@ def _rbg_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
     return lax.rng_bit_generator(key, shape, dtypes.granted_dtype(np.dtype(f"uint{bit_width}")))[1]
 
 
-# So many draws are taken for a hash.
+# The number of draws for one hash.
 _TURNS = 10
 
 

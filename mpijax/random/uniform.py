@@ -83,7 +83,7 @@ def _uniform(key, minval, maxval, shape, dtype):
     mantissa = lax.shift_right_logical(random, number_of(drawn - info.nmant, word))
     exponent = number_of(np.array(1.0, dtype).view(word), word)
     floats = lax.bitcast_convert_type(lax.bitwise_or(mantissa, exponent), dtype) - number_of(1.0, dtype)
-    # Rounding may take the product up to maxval, never below minval but for the last bit.
+    # Rounding may raise the product to maxval; it goes below minval by at most the last bit.
     return lax.max(minval, lax.reshape(floats * (maxval - minval) + minval, shape))
 
 
@@ -132,7 +132,7 @@ def _randint(key, minval, maxval, shape, dtype):
     if not dtypes.issubdtype(maxval.dtype, np.integer):
         maxval = maxval.astype(int)
     largest = jnp.array(dtypes.iinfo(dtype).max, dtype)
-    # maxval is not drawn, so that one more than the largest number is a fair limit.
+    # maxval is not drawn, so one more than the largest number is a valid limit.
     beyond = lax.gt(maxval, _clipped_integer(largest, maxval.dtype))
     minval, maxval = _clipped_integer(minval, dtype), _clipped_integer(maxval, dtype)
     minval, maxval = lax.broadcast_to_rank(minval, len(shape)), lax.broadcast_to_rank(maxval, len(shape))
@@ -145,7 +145,7 @@ def _randint(key, minval, maxval, shape, dtype):
     # An empty range gives minval.
     span = lax.select(maxval <= minval, lax.full_like(span, 1), span)
     span = lax.select(beyond & (maxval > minval), lax.add(span, scalar_like(span, 1)), span)
-    # (high · 2^width + low) mod span, which has next to no bias; 2^width mod span as a square, to stay in
+    # (high · 2^width + low) mod span, which has almost no bias; 2^width mod span as a square, to stay in
     # range.
     factor = lax.rem(scalar_like(span, 2 ** (width // 2)), span)
     factor = lax.rem(lax.mul(factor, factor), span)

@@ -29,7 +29,7 @@ def _reflected(index: Any, size: int) -> Any:
     return jnp.floor_divide(_mirrored(2 * index + 1, 2 * size + 1) - 1, 2)
 
 
-# Where an index outside of an axis is taken to be.
+# The position inside the axis for an index outside of it.
 _PLACES: dict[str, Callable[[Any, int], Any]] = {
     "constant": lambda index, size: index,
     "nearest": lambda index, size: jnp.clip(index, 0, size - 1),

@@ -111,7 +111,7 @@ def metadata_of(arr: Any, driver: str) -> dict[str, Any]:
         raise TypeError(f"an array of {arr.dtype} cannot be saved: save the words of PRNG keys, random.key_data(keys)")
     shape = tuple(arr.shape)
     shard = arr.sharding.shard_shape(shape) if isinstance(arr, ArrayBase) else shape
-    if driver == "zarr":  # which has the dtype beside the metadata
+    if driver == "zarr":  # this driver has the dtype outside of the metadata
         return {"compressor": {"id": "zstd"}, "shape": shape, "chunks": [max(n, 1) for n in shard]}
     if driver != "zarr3":
         raise ValueError(f"Unsupported driver: {driver}")

@@ -62,7 +62,7 @@ def _known_tangent(primitive, avals, moving, params: tuple) -> _Tangent:
 def _tangent_of(primitive, avals, moving, params: dict[str, Any]) -> _Tangent:
     try:
         return _known_tangent(primitive, avals, moving, tuple(params.items()))
-    except TypeError:  # parameters that cannot be hashed, or an error of the rule, which comes again
+    except TypeError:  # parameters that cannot be hashed, or an error of the rule, which is raised again
         return _trace_tangent(primitive, avals, moving, params)
 
 

@@ -133,7 +133,7 @@ def _exchange(ref: Any, idx: Any, change: Callable[[Any], Any], mask: Any) -> An
     if places is None:
         _swap_whole(ref, index, value, False)
         return before
-    if mask is not None:  # positions under the mask may be those of others
+    if mask is not None:  # positions under the mask may belong to other programs
         places = (jnp.where(mask, places[0], ref.shape[0]), *places[1:])
     _swap_whole(ref, None, get(ref).at[places].set(value, mode="drop"), False)
     return before

@@ -27,7 +27,7 @@ def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Se
     divided = [*kernel.inputs, *kernel.outputs]
     computed = [s for s in sizes if isinstance(s, Array)]
     whole = [*arrays, *scratch]
-    # Of the scratch memory only what a program leaves for the next one.
+    # Of the scratch memory, carry only the contents that the next program reads.
     carried = [
         i for i, (r, w) in enumerate(zip(kernel.reads, kernel.writes, strict=True)) if w and (r or i < len(arrays))
     ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import mpijax.numpy as jnp
 from mpijax import lax
 
-# Fractions of the slope at the start: how far the function must fall, how steep it may still be.
+# Fractions of the slope at the start: the least decrease of the function, and the largest remaining slope.
 _FALL, _STEEP = 1e-4, 0.9
 
 

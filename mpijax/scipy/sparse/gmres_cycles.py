@@ -51,7 +51,7 @@ def _best_correction(A: Callable, r: Any, enough: Any, restart: int) -> Any:
     """The d in the span of r, A r, A² r, … with the smallest norm of r - A d."""
     norm = jnp.linalg.norm(r).astype(r.dtype)
     basis = jnp.zeros((restart + 1, r.size), r.dtype).at[0].set(r / norm)
-    # Columns that no step reaches stay those of the identity, with right-hand side 0.
+    # Columns that no step reaches remain columns of the identity, with right-hand side 0.
     triangle = jnp.eye(restart, dtype=r.dtype)
     rotations = jnp.zeros((restart, 2), r.dtype)
     target = jnp.zeros(restart + 1, r.dtype).at[0].set(norm)

@@ -121,7 +121,7 @@ def _cg(A, b, *, x0, tol, atol, maxiter, M):
     return lax.while_loop(unsolved, step, (x0, r, real_dot(r, z), z, 0))[0]
 
 
-# What the count of steps becomes when a quotient has no denominator, which ends the iteration.
+# The count of steps after a division by zero, which ends the iteration.
 _BREAKDOWN = -10
 
 
