@@ -1,4 +1,4 @@
-"""Write docs/coverage.md: which names of JAX mpijax has. Needs JAX; `--check` only compares.
+"""Write docs/coverage.md, the list of the names of JAX that mpijax has. Needs JAX; `--check` only compares.
 
     python docs/make_coverage.py
 """
@@ -21,7 +21,7 @@ PACKAGES = """
     extend.linear_util extend.source_info_util ffi flatten_util image interpreters interpreters.ad
     interpreters.batching interpreters.mlir interpreters.partial_eval interpreters.xla monitoring ops profiler sharding
     stages test_util typing""".split()
-# Parts of which every module is looked at.
+# Packages whose modules are all compared.
 WHOLE = ("scipy", "experimental")
 # Names of JAX's own helpers, which some of its modules do not hide.
 _HELPERS = frozenset(
@@ -33,10 +33,10 @@ _HELPER_NAMES = frozenset("map zip safe_map safe_zip unzip2".split())
 _OPEN = ("jax.experimental.", "jax.example_libraries.")
 HEADER = """# Coverage of JAX's names
 
-Public names of jax {version}, and which of them mpijax has. Written by `python docs/make_coverage.py`; a test checks
-that it is up to date. A name that is left out raises an error with the reason.
+Look up which public names of jax {version} mpijax has, and why others are missing. The error for a missing name has the
+reason, too. `python docs/make_coverage.py` writes this page; a test checks that it is up to date.
 
-| module | names | there | left out |
+| module | names | in mpijax | missing |
 |---|---|---|---|
 """
 
@@ -70,7 +70,7 @@ def _left_out_whole(module: str) -> bool:
 
 
 def public_names(module: str) -> list[str]:
-    """What a module of JAX offers, without what it imports for itself."""
+    """The public names of a module of JAX, without names that it imports for its own use."""
     owner = importlib.import_module(module)
     listed = getattr(owner, "__all__", None)
     names = [n for n in dir(owner) if not n.startswith("_")] if listed is None or module == "jax" else listed
@@ -96,7 +96,7 @@ NOTHING = object()
 
 
 def find(module: str, name: str) -> object:
-    """What mpijax has under the name, or NOTHING."""
+    """The value of the name in mpijax, or NOTHING."""
     try:
         return getattr(importlib.import_module(f"mpi{module}"), name)
     except (AttributeError, ImportError):
@@ -107,12 +107,12 @@ def find(module: str, name: str) -> object:
 
 
 def reason_for(module: str, name: str) -> str | None:
-    """Why mpijax does not have the name: where it is a function that only says so, as that does."""
+    """Why mpijax does not have the name. A function that only raises an error gives the reason itself."""
     return getattr(find(module, name), "instead", None) or _missing().reason_for(module, name)
 
 
 def has(module: str, name: str) -> bool:
-    """Whether mpijax has the name, as something that works."""
+    """Whether mpijax has the name and it works."""
     value = find(module, name)
     return value is not NOTHING and not hasattr(value, "instead")
 
@@ -151,7 +151,7 @@ def document() -> str:
     for module, (count, absent) in counts.items():
         share = f"{100 * (count - len(absent)) / count:.0f} %" if count else "-"
         lines.append(f"| `{module}` | {count} | {share} | {len(absent) or ''} |")
-    lines += ["", "## Left out, and why"]
+    lines += ["", "## Missing names, and why"]
     for reason, names in sorted(reasons.items(), key=lambda item: item[1][0]):
         lines += ["", f"{reason[0].upper()}{reason[1:]}:", "", *_wrapped([f"`{n}`" for n in sorted(names)])]
     return "\n".join(lines) + "\n"

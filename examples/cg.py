@@ -1,14 +1,14 @@
-"""Heat in a plate of uneven material: conjugate gradients on any number of ranks, and derivatives without unrolling.
+"""Temperature in a plate of uneven material: conjugate gradients on any number of ranks, and their derivatives.
 
     python examples/cg.py                               one process
     mpirun -n 4 python examples/cg.py --cells 512 512   a grid of 2 x 2 ranks
 
-The temperature u solves  - div(k grad u) = s  in the unit square, with u = 0 around it; the conductivity k and the
-source s are given in each cell. Each rank has a block of the cells. The operator takes the cells next to the block from
-the neighbours, and the scalar products are sums over all ranks: all of that is one compiled loop.
+The temperature u solves  - div(k grad u) = s  in the unit square, with u = 0 at its border. The conductivity k and the
+source s are given in each cell. Each rank has a block of the cells. The operator exchanges the cells next to the block
+with the neighbours, and the scalar products are sums over all ranks. All of that is one compiled loop.
 
-How warm a sensor gets depends on the sources and on the conductivity. `lax.custom_linear_solve` knows how a solution
-depends on the system: its gradient takes one more solution, with the same loop, and none of its steps is kept.
+The temperature of a sensor depends on the source and on the conductivity. `lax.custom_linear_solve` differentiates the
+solution by the equation that it solves: a gradient takes one more solution with the same loop, and keeps no iteration.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from mpijax import lax, mpi
 
 
 class Grid:
-    """The plate's cells, shape (rows, columns), and the block of them that this rank has."""
+    """The cells of the plate, of shape (rows, columns), and this rank's block of them."""
 
     def __init__(self, shape, cart):
         if any(ranks > cells for ranks, cells in zip(cart.dims, shape, strict=True)):
@@ -45,11 +45,11 @@ class Grid:
         return mpi.allreduce(jnp.sum(a * b), MPI.SUM, comm=self.cart)
 
     def with_neighbours(self, u, **border):
-        """The block with one more cell on each side: a neighbour's; around the plate what `jnp.pad` makes."""
+        """The block with one more cell on each side: a neighbour's, or at the border of the plate that of `jnp.pad`."""
         return mpi.halo_exchange(jnp.pad(u, 1, **border), self.cart)
 
     def gather(self, mine):
-        """The plate's field from the blocks of all ranks, on rank 0 (None on others)."""
+        """The field of the whole plate from the blocks of all ranks, on rank 0 (None on other ranks)."""
         blocks = self.cart.gather((self.block, np.asarray(mine)))
         if blocks is None:
             return None
@@ -60,7 +60,7 @@ class Grid:
 
 
 def make_grid(shape, comm=None):
-    """All ranks in a grid (of `comm`, by default all there are), the plate divided as evenly as its cells allow."""
+    """A grid of all ranks of `comm` (by default of the job). The plate is divided as evenly as its cells allow."""
     return Grid(tuple(shape), mpi.create_cart(2, comm=comm))
 
 
@@ -68,10 +68,10 @@ def make_grid(shape, comm=None):
 
 
 def make_operator(grid, log_k):
-    """u -> - div(k grad u), times the area of a cell, for the logarithm of the conductivity in the block's cells."""
+    """u -> - div(k grad u), times the area of a cell. log_k: log of the conductivity in the cells of the block."""
     k = grid.with_neighbours(jnp.exp(log_k), mode="edge")
     columns, rows = grid.shape[1], grid.shape[0]
-    # Between two cells: the mean conductivity, times the length of the face over the distance of the centres.
+    # For each face: the mean conductivity of its two cells, times its length, divided by the distance of their centres.
     east = (0.5 * columns / rows) * (k[1:-1, :-1] + k[1:-1, 1:])
     north = (0.5 * rows / columns) * (k[:-1, 1:-1] + k[1:, 1:-1])
     diagonal = east[:, :-1] + east[:, 1:] + north[:-1] + north[1:]
@@ -85,10 +85,10 @@ def make_operator(grid, log_k):
 
 
 def conjugate_gradients(operator, b, dot, tolerance, limit, show=None):
-    """Solve a system with a symmetric, positive operator: (solution, number of iterations).
+    """Solve a system with a symmetric, positive definite operator: (solution, number of iterations).
 
-    It ends when the residual is `tolerance` times as long as `b`, or after `limit` iterations. show(share): called
-    every 20 iterations with how far it has come, 0 to 1, in orders of magnitude.
+    It ends when the norm of the residual is `tolerance` times the norm of `b`, or after `limit` iterations. show(share)
+    is called every 20 iterations; share is the progress, from 0 to 1, on a logarithmic scale of the residual.
     """
     first = dot(b, b)
     enough = first * tolerance**2
@@ -136,7 +136,7 @@ def make_warmth(grid, solve):
 
 
 def problem(grid, dtype=None):
-    """In the block's cells: a source in one corner, log k with a ring that keeps heat out, a sensor in that ring."""
+    """In the cells of the block: a source in one corner, log k with an insulating ring, and a sensor in that ring."""
     rows, columns = grid.shape
     y, x = ((np.arange(rows) + 0.5) / rows)[:, None], (np.arange(columns) + 0.5) / columns
     source = 100 * np.exp(-((x - 0.25) ** 2 + (y - 0.3) ** 2) / 0.01)
@@ -148,7 +148,7 @@ def problem(grid, dtype=None):
 
 
 def residual(grid, u, source, log_k):
-    """The length of what the equation leaves over, as a fraction of the source's."""
+    """The norm of the residual, divided by the norm of the source."""
     b = source * (1 / (grid.shape[0] * grid.shape[1]))
     left = b - make_operator(grid, log_k)(u)
     return jnp.sqrt(grid.dot(left, left) / grid.dot(b, b))
@@ -158,7 +158,7 @@ def residual(grid, u, source, log_k):
 
 
 def compare(grid, warmth, gradients, source, log_k, size=1e-3):
-    """For the source, then log k: derivatives along a random pattern by the gradient, and by a central difference."""
+    """Derivatives along a random pattern, by the gradient and by a central difference: of the source, then log k."""
     fields = [source, log_k]
     results = []
     for i, gradient in enumerate(gradients):
@@ -175,7 +175,7 @@ def compare(grid, warmth, gradients, source, log_k, size=1e-3):
 
 
 class ProgressBar:
-    """A bar that grows, without carriage returns: it also looks right behind mpirun and in a log file."""
+    """A progress bar without carriage returns, so that it also works under mpirun and in a log file."""
 
     def __init__(self):
         self.drawn = 0
@@ -187,7 +187,7 @@ class ProgressBar:
             self.drawn = now
 
     def close(self):
-        """The rest of the bar, and the end of its line; the next solution begins a new one."""
+        """Draw the rest of the bar and end its line; the next solution begins a new bar."""
         print("#" * (30 - self.drawn), file=sys.stderr, flush=True)
         self.drawn = 0
 
@@ -207,7 +207,7 @@ def save_picture(fields, path):
 
 
 def timed(compiled, *args):
-    """The result, and the seconds it took."""
+    """The result, and the seconds that the call took."""
     begin = time.perf_counter()
     result = jax.block_until_ready(compiled(*args))
     return result, time.perf_counter() - begin

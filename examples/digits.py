@@ -3,10 +3,9 @@
     python examples/digits.py                      one process
     mpirun -n 2 python examples/digits.py          two ranks, half of every batch each
 
-The whole training step is one jitted program: every rank computes the loss of its shard of the batch,
-the gradient is averaged over the ranks inside the step (`lax.pmean`), and Adam updates the parameters,
-which are the same on every rank. The loss curve does not depend on the number of ranks. With `mpijax`
-replaced by `jax` the file runs on JAX.
+The whole training step is one jitted program. Every rank computes the loss of its shard of the batch, `lax.pmean`
+averages the gradient over the ranks inside the step, and Adam updates the parameters, which are the same on every rank.
+The loss curve does not depend on the number of ranks. If you replace `mpijax` by `jax`, the file runs on JAX.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from mpijax.sharding import Mesh
 from mpijax.sharding import PartitionSpec as P
 
 CLASSES = 10
-TOKENS = 8  # an image of 8x8 pixels is read as 8 rows of 8
+TOKENS = 8  # an image of 8x8 pixels is 8 tokens, one for each row
 WIDTH = 32
 HEADS = 4
 
@@ -32,7 +31,7 @@ HEADS = 4
 
 
 def load_digits():
-    """Images, labels to train on; images, labels to test on: float32[n, 64] in [0, 1] and int32[n]."""
+    """Images and labels for training, images and labels for the test: float32[n, 64] in [0, 1] and int32[n]."""
     from sklearn.datasets import load_digits as load
 
     images, labels = load(return_X_y=True)
@@ -44,7 +43,7 @@ def load_digits():
 
 
 def batches(images, labels, size, epochs):
-    """The same host arrays on every rank, reshuffled each epoch; a last partial batch is left out."""
+    """The same NumPy arrays on every rank, shuffled again in each epoch. It drops a last partial batch."""
     rng = np.random.default_rng(1)
     for _ in range(epochs):
         order = rng.permutation(len(images))
@@ -103,7 +102,7 @@ def layer_norm(norm, x):
 
 
 def self_attention(params, x):
-    """float32[batch, tokens, width] -> the same shape; every token looks at every token, in HEADS ways."""
+    """float32[batch, tokens, width] -> the same shape; every token attends to every token, with HEADS heads."""
     q, k, v = jnp.einsum("btw,wchd->cbhtd", x, params["qkv"])
     scores = jnp.einsum("bhtd,bhsd->bhts", q, k) / np.float32(np.sqrt(q.shape[-1]))
     mixed = jnp.einsum("bhts,bhsd->bthd", jax.nn.softmax(scores), v)
@@ -131,7 +130,7 @@ def cross_entropy(model, params, images, labels):
 
 
 def init_state(params):
-    """What a step takes and gives back: parameters, Adam's two moments, number of steps done."""
+    """The state that a step takes and returns: parameters, Adam's two moments, and the number of steps."""
     mean, square = jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params)
     return {"params": params, "mean": mean, "square": square, "count": jnp.zeros((), jnp.int32)}
 
@@ -154,12 +153,12 @@ def adam(state, grads, rate=4e-3, decay=(0.9, 0.999), epsilon=1e-6):
 def make_step(model, mesh):
     """step(state, images, labels) -> (new state, loss of the whole batch), one program for all ranks.
 
-    The state is donated: the new one is written where the old one was.
+    The state is donated: the new state uses the memory of the old one.
     """
 
     def step(state, images, labels):
         def loss_of(params):
-            # The mean over the ranks is part of what is differentiated: the gradient comes out averaged.
+            # `grad` differentiates the mean over the ranks, too, so it returns the averaged gradient.
             return lax.pmean(cross_entropy(model, params, images, labels), "data")
 
         loss, grads = jax.value_and_grad(loss_of)(state["params"])
@@ -170,7 +169,7 @@ def make_step(model, mesh):
 
 
 def train(name, data, mesh, epochs, batch, progress):
-    """Trains one model. Returns mean loss of each epoch, test accuracy, images per second."""
+    """Train one model. Returns the mean loss of each epoch, the test accuracy, and the images per second."""
     init, model = MODELS[name]
     train_images, train_labels, test_images, test_labels = data
     step = make_step(model, mesh)
@@ -183,7 +182,7 @@ def train(name, data, mesh, epochs, batch, progress):
         losses.append(loss)
         if i == 1:
             loss.block_until_ready()
-            start = time.perf_counter()  # compilation is not throughput
+            start = time.perf_counter()  # leave out the compilation
         if i % steps == 0:
             curve.append(float(np.mean([float(x) for x in losses])))
             losses.clear()
@@ -198,7 +197,7 @@ def train(name, data, mesh, epochs, batch, progress):
 
 
 def progress_bar(name, done, total, loss):
-    """A bar that grows, without carriage returns: it also looks right behind mpirun and in a log file."""
+    """A progress bar without carriage returns, so that it also works under mpirun and in a log file."""
     if done == 1:
         print(f"{name:>9} [", end="", file=sys.stderr)
     print("#" * (30 * done // total - 30 * (done - 1) // total), end="", file=sys.stderr, flush=True)
@@ -207,7 +206,7 @@ def progress_bar(name, done, total, loss):
 
 
 def silent(name, done, total, loss):
-    """The progress bar of every rank but the first."""
+    """The progress bar of all ranks except the first: none."""
 
 
 def save_plot(curves, path):

@@ -3,9 +3,9 @@
     python examples/federated.py                      one process
     mpirun -n 4 python examples/federated.py          four ranks, each works for some of the clients
 
-In each round the server draws clients by a key. Each client trains a copy of the server's parameters on its own
-examples, and the server moves to the mean of the copies, weighted by how many examples the clients have (McMahan et
-al. 2017, https://arxiv.org/abs/1602.05629). The curve does not depend on the number of ranks.
+In each round the server draws clients with a key. Each client trains a copy of the server's parameters on its own
+examples. The new parameters are the mean of the copies, weighted by the number of examples of each client (McMahan et
+al. 2017, https://arxiv.org/abs/1602.05629). The learning curve does not depend on the number of ranks.
 
 It is a simulation: nothing is encrypted, and ranks see the data of their clients.
 """
@@ -22,8 +22,8 @@ CLASSES, HIDDEN = 10, 32
 
 
 def load_clients(number, seed=0):
-    """({client: ClientDataset}, test images, test labels): of sizes from a few examples to some hundred, and each
-    client has mostly examples of two digits."""
+    """({client: ClientDataset}, test images, test labels). A client has from a few to some hundred examples, mostly of
+    two digits."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -31,8 +31,8 @@ def load_clients(number, seed=0):
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images))
     test, train = order[:360], order[360:]
-    shares = rng.dirichlet(np.full(number, 0.8))  # of the examples, by client
-    taste = rng.dirichlet(np.full(number, 0.3), CLASSES)  # of a digit, by client
+    shares = rng.dirichlet(np.full(number, 0.8))  # share of the examples of each client
+    taste = rng.dirichlet(np.full(number, 0.3), CLASSES)  # share of each digit of each client
     weights = shares * taste[labels[train]]
     owner = np.array([rng.choice(number, p=w / w.sum()) for w in weights])
     data = {}
@@ -65,7 +65,7 @@ def loss(params, batch):
 
 
 def client_update(rate):
-    """What a client does: SGD on its batches, from the server's parameters."""
+    """The work of a client: SGD on its batches, beginning with the server's parameters."""
 
     def step(params, batch):
         return jax.tree.map(lambda p, g: p - rate * g, params, jax.grad(loss)(params, batch))
@@ -74,7 +74,7 @@ def client_update(rate):
 
 
 def train(data, rounds, clients_per_round=8, epochs=2, batch_size=16, rate=0.1, key=None, report=print, test=None):
-    """The server's parameters after `rounds` rounds, and the test loss after each."""
+    """The server's parameters after `rounds` rounds, and the test loss after each round."""
     key = jax.random.key(0) if key is None else key
     params = init(jax.random.fold_in(key, 0))
     run, losses = client_update(rate), []

@@ -1,12 +1,12 @@
-"""Train a small network, save it beside the computation, and go on where a killed run stopped.
+"""Train a small network, save checkpoints while it trains, and continue where a killed run stopped.
 
     python examples/resume.py run/                     one process
     mpirun -n 4 python examples/resume.py run/         four ranks, a quarter of every batch each
     sbatch launch/slurm-requeue.sh examples/resume.py run/
 
-Kill it at any moment and start it again, with any number of ranks: it goes on from the latest checkpoint in `run/`, and
-prints the losses of an undisturbed run; to the last bit where the number of ranks is the same. On SIGUSR2 or SIGTERM
-(Slurm sends one before the time is over) it saves at the next step and exits with status 3: not finished yet.
+Kill it at any moment and start it again, on any number of ranks. It continues from the latest checkpoint in `run/`, and
+prints the losses of an undisturbed run. On the same number of ranks, they are identical bit by bit. On SIGUSR2 or
+SIGTERM (Slurm sends one before the time is over) it saves at the next step and exits with status 3: not finished yet.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH, WIDTH, UNFINISHED = 48, 64, 3
 
 
 def initial(steps):
-    """All that the rest of a run depends on, the key of its random numbers and the losses so far included."""
+    """The state of a run at its beginning: everything that later steps depend on, also the PRNG key and the losses."""
     a, b, key = jax.random.split(jax.random.key(0), 3)
     params = {"w": jax.random.normal(a, (2, WIDTH)), "v": jax.random.normal(b, (WIDTH,)) / WIDTH}
     speed = jax.tree.map(jnp.zeros_like, params)
@@ -40,7 +40,7 @@ def loss_of(params, points):
 
 
 def make_step(mesh):
-    """step(state) -> state, one program for all ranks: each computes the loss of its part of the batch."""
+    """step(state) -> state, one program for all ranks. Each rank computes the loss of its part of the batch."""
 
     def gradient(params, points):
         return jax.value_and_grad(lambda p: lax.pmean(loss_of(p, points), "data"))(params)
@@ -60,7 +60,7 @@ def make_step(mesh):
 
 
 def train(folder, steps, every, progress=lambda step: None, memory=None):
-    """The state after `steps` steps, or after those up to a signal. Saves every so many, and in memory."""
+    """The state after `steps` steps, or at a signal. Saves every `every` steps, and every `memory` steps in memory."""
     step = make_step(Mesh(np.array(jax.devices()), ("data",)))
     state = initial(steps)
     with Checkpointer(folder, keep=3, every=every, memory=memory) as checkpoints:

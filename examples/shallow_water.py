@@ -1,19 +1,19 @@
-"""A jet in a shallow ocean, and how its waves depend on how they began, on any number of ranks.
+"""A jet in a shallow ocean, and the gradient of its waves with respect to the initial state, on any number of ranks.
 
     python examples/shallow_water.py                                  one process
     mpirun -n 6 python examples/shallow_water.py --frames frames      a grid of 3 x 2 ranks, and a film
     mpirun -n 4 python examples/shallow_water.py --gradient           reverse mode, through the messages
 
-The shallow-water equations in vector-invariant form, with friction, on an Arakawa C grid in time steps of Adams and
-Bashforth's second order:
+It solves the shallow-water equations in vector-invariant form, with friction, on an Arakawa C grid, by the second-order
+method of Adams and Bashforth:
 
     dh/dt = - div((H + h) velocity)
     du/dt = + q U_y - dB/dx + nu lap u            q: potential vorticity, (f + dv/dx - du/dy) / (H + h)
     dv/dt = - q U_x - dB/dy + nu lap v            B: g h + (u^2 + v^2) / 2;  U: fluxes (H + h) velocity
 
-The ocean is a channel: periodic eastwards, with walls in the south and the north. Each rank has a block of it, and
-around that a halo of one cell, which is all that a step needs of the neighbours. Exchange and arithmetic are one
-compiled program that makes many steps in a call. The fields are the same on any number of ranks.
+The ocean is a channel: periodic from west to east, with walls in the south and the north. Each rank has a block of it,
+with a halo of one cell from its neighbours. The exchange of the halo and the arithmetic are one compiled program, which
+makes many steps in a call. The fields are the same on any number of ranks.
 """
 
 import argparse
@@ -34,10 +34,10 @@ GRAVITY = 9.81  # m/s2
 DEPTH = 100.0  # m, at rest
 CELL = 5e3  # m, between neighbours in both directions
 CORIOLIS = 1e-4  # 1/s, in the middle of the channel
-BETA = 2e-11  # 1/(m s), how the Coriolis parameter grows northwards
+BETA = 2e-11  # 1/(m s), the increase of the Coriolis parameter northwards
 VISCOSITY = 200.0  # m2/s
-STEP = 20.0  # s; waves of sqrt(GRAVITY * DEPTH) = 31 m/s pass an eighth of a cell
-NEW, OLD = 1.6, -0.6  # weights of Adams-Bashforth; 1.5 and -0.5 would let the grid's shortest waves grow
+STEP = 20.0  # s; waves at sqrt(GRAVITY * DEPTH) = 31 m/s travel an eighth of a cell in a step
+NEW, OLD = 1.6, -0.6  # weights of Adams-Bashforth; with 1.5 and -0.5, the shortest waves of the grid would grow
 JET = 10.0  # m/s
 DAY = 86400.0
 
@@ -46,11 +46,11 @@ DAY = 86400.0
 
 
 class Grid:
-    """The channel, and the block of it that this rank has.
+    """The channel, and this rank's block of it.
 
     shape: rows (northwards) and columns (eastwards) of the channel. cart: the grid of ranks. block: this rank's rows
-    and columns, as slices of the channel's. coriolis, openness: float[rows + 1, 1], for the southern border of the
-    block and the northern borders of its rows: the Coriolis parameter, and 0 at a wall, else 1.
+    and columns, as slices of the channel. coriolis: the Coriolis parameter, float[rows + 1, 1], at the southern border
+    of the block and at the northern borders of its rows. openness: of the same shape, 0 at a wall and 1 elsewhere.
     """
 
     def __init__(self, shape, cart):
@@ -64,7 +64,7 @@ class Grid:
         self.coriolis, self.openness = borders(self.block[0], shape[0])
 
     def gather(self, mine):
-        """The channel's field from the blocks of all ranks, on rank 0 (None on others)."""
+        """The field of the whole channel from the blocks of all ranks, on rank 0 (None on other ranks)."""
         blocks = self.cart.gather((self.block, np.asarray(mine)))
         if blocks is None:
             return None
@@ -74,17 +74,17 @@ class Grid:
         return whole
 
     def total(self, mine):
-        """The sum over the channel of a field, in float64."""
+        """The sum of a field over the whole channel, in float64."""
         return self.cart.allreduce(float(np.asarray(mine, np.float64).sum()))
 
 
 def make_grid(shape, comm=None):
-    """All ranks in a grid (of `comm`, by default all there are), the channel divided as evenly as its cells allow."""
+    """A grid of all ranks of `comm` (by default of the job). The channel is divided as evenly as its cells allow."""
     return Grid(tuple(shape), mpi.create_cart(2, periods=(False, True), comm=comm))
 
 
 def borders(rows, n):
-    """Coriolis parameter and openness of the borders of `rows`, a slice of `n`; the southern one comes first."""
+    """Coriolis parameter and openness at the borders of `rows`, a slice of `n` rows, from south to north."""
     border = np.arange(rows.start, rows.stop + 1)[:, None]
     coriolis = CORIOLIS + BETA * CELL * (border - n / 2)
     openness = (border > 0) & (border < n)
@@ -97,13 +97,13 @@ def borders(rows, n):
 def tendency(state, coriolis, openness):
     """Time derivatives of height and velocities in the block.
 
-    state: float[3, rows + 2, columns + 2], with the halo: the height (its difference from DEPTH) in the middle of the
-    cells, the velocity eastwards on their eastern faces, the velocity northwards on their northern faces.
+    state: float[3, rows + 2, columns + 2], with the halo: the height (its difference from DEPTH) at the centres of the
+    cells, the eastward velocity on their eastern faces, and the northward velocity on their northern faces.
     Returns float[3, rows, columns].
     """
     h, u, v = state
-    # Fluxes through the eastern and northern faces; potential vorticity at the north-eastern corners; Bernoulli
-    # function in the cells. Each array begins where the block first needs it: one row or column before, or with it.
+    # Fluxes through the eastern and northern faces, potential vorticity at the north-eastern corners, and the Bernoulli
+    # function in the cells. Each array begins with the block, or one row or column before it, as the block needs it.
     east = (DEPTH + 0.5 * (h[:, :-1] + h[:, 1:])) * u[:, :-1]
     north = (DEPTH + 0.5 * (h[:-1] + h[1:])) * v[:-1]
     vorticity = (v[:-1, 1:] - v[:-1, :-1] - u[1:, :-1] + u[:-1, :-1]) * (1 / CELL)
@@ -111,7 +111,7 @@ def tendency(state, coriolis, openness):
     q = (coriolis + vorticity) / corner_depth
     squares = u[1:, 1:] ** 2 + u[1:, :-1] ** 2 + v[1:, 1:] ** 2 + v[:-1, 1:] ** 2
     bernoulli = GRAVITY * h[1:, 1:] + 0.25 * squares
-    # Friction: what is lost on one side is won on the other; water slides along the walls.
+    # Friction conserves momentum between cells. At the walls there is no friction: water slides along them.
     shear = (u[1:, 1:-1] - u[:-1, 1:-1]) * openness
     u_friction = u[1:-1, 2:] - 2 * u[1:-1, 1:-1] + u[1:-1, :-2] + shear[1:] - shear[:-1]
     v_friction = v[1:-1, 2:] + v[1:-1, :-2] + v[2:, 1:-1] + v[:-2, 1:-1] - 4 * v[1:-1, 1:-1]
@@ -127,7 +127,7 @@ def tendency(state, coriolis, openness):
 
 
 def make_step(grid):
-    """(state, last tendency) -> (next state, its tendency); the halo of a state is that of the step before."""
+    """(state, previous tendency) -> (next state, its tendency). The halo of a state is from the previous step."""
 
     def step(carry):
         state, before = carry
@@ -140,7 +140,7 @@ def make_step(grid):
 
 
 def make_run(grid, steps):
-    """run(carry): many steps in one call of one program. The carry is donated: it is changed in place."""
+    """run(carry): `steps` steps in one call of a program. The carry is donated, so the program updates it in place."""
     step = make_step(grid)
 
     @functools.partial(jax.jit, donate_argnums=0)
@@ -151,13 +151,13 @@ def make_run(grid, steps):
 
 
 def start(state, grid):
-    """The carry to begin with: with the tendency of now as the last one the first step is one of Euler's."""
+    """The first carry. The previous tendency is the current one, so the first step is an Euler step."""
     exchanged = mpi.halo_exchange(state, grid.cart, axes=(1, 2))
     return state, tendency(exchanged, grid.coriolis, grid.openness)
 
 
 def initial(grid):
-    """A jet in balance with the slope of the surface, and a small hill that sets off its waves: the state."""
+    """The initial state: a jet in balance with the slope of the surface, and a small hill that excites waves."""
     rows, columns = (np.arange(n) for n in grid.shape)
     y, x = (rows[:, None] + 0.5) * CELL, (columns + 0.5) * CELL
     middle, width = 0.5 * grid.shape[0] * CELL, 30e3
@@ -171,12 +171,12 @@ def initial(grid):
 
 
 def height(state):
-    """The block's heights, without the halo."""
+    """The heights of the block, without the halo."""
     return state[0, 1:-1, 1:-1]
 
 
 def vorticity(state, grid):
-    """Relative vorticity at the north-eastern corners of the block's cells; none at walls, where water slides."""
+    """Relative vorticity at the north-eastern corners of the cells of the block; 0 at walls, where water slides."""
     _, u, v = mpi.halo_exchange(state, grid.cart, axes=(1, 2))
     return (v[1:-1, 2:] - v[1:-1, 1:-1] - u[2:, 1:-1] + u[1:-1, 1:-1]) * (1 / CELL) * grid.openness[1:]
 
@@ -185,10 +185,10 @@ def vorticity(state, grid):
 
 
 def make_cost(grid, segments, steps):
-    """cost(h): half the sum over the channel of the squared heights that come of `h` after segments * steps steps.
+    """cost(h): half the sum of the squared heights of the channel after segments * steps steps that begin with `h`.
 
-    `h`: float[rows, columns], this rank's heights at first; the cost is the same on all ranks. Its gradient keeps the
-    carry at the beginning of each segment, and of the segment it is in, which is done once more, that of each step.
+    `h`: float[rows, columns], this rank's initial heights. The cost is the same on all ranks. The gradient keeps the
+    carry at the beginning of each segment. It computes one segment at a time again, and keeps the carries of its steps.
     """
     step = make_step(grid)
     state = initial(grid)
@@ -206,7 +206,7 @@ def make_cost(grid, segments, steps):
 
 
 def check_gradient(grid, segments=10, steps=20):
-    """The cost's derivative along a random pattern, by reverse mode and by a difference; microseconds a step."""
+    """The derivative of the cost along a random pattern, by reverse mode and by a difference; microseconds per step."""
     h = height(initial(grid))
     pattern = jnp.asarray(np.random.default_rng(0).normal(size=grid.shape)[grid.block], h.dtype)
     cost = make_cost(grid, segments, steps)
@@ -224,7 +224,7 @@ def check_gradient(grid, segments=10, steps=20):
 
 
 def progress_bar(done, total):
-    """A bar that grows, without carriage returns: it also looks right behind mpirun and in a log file."""
+    """A progress bar without carriage returns, so that it also works under mpirun and in a log file."""
     if done == 1:
         print("[", end="", file=sys.stderr)
     print("#" * (30 * done // total - 30 * (done - 1) // total), end="", file=sys.stderr, flush=True)
@@ -233,11 +233,11 @@ def progress_bar(done, total):
 
 
 def silent(done, total):
-    """The progress bar of every rank but the first."""
+    """The progress bar of all ranks except the first: none."""
 
 
 def save_picture(height, vorticity, day, path):
-    """Maps of two fields of the whole channel."""
+    """Draw maps of two fields of the whole channel."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -258,9 +258,9 @@ def save_picture(height, vorticity, day, path):
 
 
 def simulate(grid, calls, steps, progress, frame=None):
-    """`calls` times `steps` steps. Returns the last state, steps per second, how the mass changed (a fraction).
+    """Run `calls` times `steps` steps. Returns the last state, steps per second, and the relative change of the mass.
 
-    frame(state, number): called after each call.
+    frame(state, number): called after each of the `calls` calls.
     """
     carry = start(initial(grid), grid)
     run = make_run(grid, steps).lower(carry).compile()
@@ -278,7 +278,7 @@ def simulate(grid, calls, steps, progress, frame=None):
 
 
 def make_frame(grid, steps, folder):
-    """Writes a picture after each call of `steps` steps into a folder, on rank 0."""
+    """frame(state, number): writes a picture into a folder, on rank 0, after each call of `steps` steps."""
 
     def frame(state, number):
         fields = grid.gather(height(state)), grid.gather(vorticity(state, grid))

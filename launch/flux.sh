@@ -1,7 +1,7 @@
 #!/bin/bash
 # flux batch --nodes=2 --nslots=8 --cores-per-slot=2 --time-limit=30m launch/flux.sh program.py [arguments]
 
-# module load python your-mpi            # what MPICC named when mpijax was installed
+# module load python your-mpi            # the modules with which you installed mpijax
 source "${MPIJAX_VENV:-$PWD/.venv}/bin/activate"
 
 # Flux serves PMI-1, which MPICH and its relatives speak; for Open MPI 5 add -o pmi=pmix.

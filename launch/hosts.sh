@@ -1,8 +1,8 @@
 #!/bin/bash
 # Machines without a scheduler: launch/hosts.sh HOSTFILE RANKS program.py [arguments]
 #
-# HOSTFILE has one host name a line. Every host is reached by ssh without a password and has the environment at the
-# same path. CORES is the number of cores a rank owns (default 1).
+# HOSTFILE has one host name on each line. Each host must accept ssh without a password and have the environment at the
+# same path. CORES is the number of cores of each rank (default 1).
 set -euo pipefail
 if [ $# -lt 3 ]; then
     echo "usage: $0 HOSTFILE RANKS program.py [arguments]" >&2

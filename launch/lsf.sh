@@ -7,10 +7,10 @@
 #BSUB -W 00:30
 #BSUB -o mpijax.%J.out
 
-# module load python your-mpi            # what MPICC named when mpijax was installed
+# module load python your-mpi            # the modules with which you installed mpijax
 source "${MPIJAX_VENV:-$LS_SUBCWD/.venv}/bin/activate"
 
-# LSF gives "host ranks host ranks ..."; both MPICH and Open MPI can be told so, each in its own words.
+# LSF gives "host ranks host ranks ...". MPICH and Open MPI each have their own format for a host file.
 hosts=$(mktemp)
 trap 'rm -f "$hosts"' EXIT
 read -r -a words <<< "$LSB_MCPU_HOSTS"

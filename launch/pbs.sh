@@ -7,10 +7,10 @@
 #PBS -j oe
 
 cd "$PBS_O_WORKDIR" || exit 1
-# module load python your-mpi            # what MPICC named when mpijax was installed
+# module load python your-mpi            # the modules with which you installed mpijax
 source "${MPIJAX_VENV:-.venv}/bin/activate"
 
-# PBS writes one line a rank, so the file counts the ranks.
+# PBS writes one line for each rank.
 ranks=$(wc -l < "$PBS_NODEFILE")
 cores=${NCPUS_PER_RANK:-2}
 if mpirun --version 2>&1 | grep -q "Open MPI"; then

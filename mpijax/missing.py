@@ -1,6 +1,6 @@
-"""What JAX has and mpijax does not have: why, and what to use instead. docs/coverage.md lists it.
+"""Names that JAX has and mpijax lacks: why, and what to use instead. docs/coverage.md lists them.
 
-A name that is left out raises an error that says so: modules call `error` for names that they do not have.
+A missing name raises an error with the reason: modules call `error` for names that they do not have.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
-_PRIMITIVE = "it is a function of other operations here, without a primitive of its own"
+_PRIMITIVE = "in mpijax it is a function of other operations and has no primitive"
 
-# Reason, names without "jax."; "module." is a whole module, "module.*" all else of a module.
+# Reason, names without "jax."; "module." is a whole module, "module.*" all other names of a module.
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("jax.device_put_sharded is deprecated; use jax.device_put instead", "device_put_sharded"),
     ("jax.device_put_replicated is deprecated; use jax.device_put instead", "device_put_replicated"),
     (_PRIMITIVE, "custom_derivatives.remat_opt_p experimental.pallas.pallas_call_p"),
-    ("write a custom_vjp whose backward pass computes again what it needs", "custom_remat"),
+    ("write a custom_vjp whose backward pass recomputes its values", "custom_remat"),
     (
         "there is no XLA here: mpijax has a compiler and a runtime of its own",
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions
@@ -32,17 +32,17 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
     (
-        "kernels for CPUs are those of mpijax.experimental.pallas, numba's (mpijax.numba_call) or C's (mpijax.ffi)",
+        "kernels for CPUs are written with mpijax.experimental.pallas, numba (mpijax.numba_call) or C (mpijax.ffi)",
         """experimental.mosaic. extend.pallas. experimental.pallas.fuser. experimental.pallas.mosaic_gpu.
         experimental.pallas.ops. experimental.pallas.tpu_sc.""",
     ),
-    ("programs that are saved are those of mpijax.export", "experimental.jax2tf."),
+    ("save programs with mpijax.export", "experimental.jax2tf."),
     (
-        "ranks are processes of MPI: exchange arrays by mpijax.mpi, save them by mpijax.checkpoint",
+        "ranks are processes of MPI: exchange arrays with mpijax.mpi, and save them with mpijax.checkpoint",
         "experimental.colocated_python. experimental.transfer.",
     ),
     (
-        "arrays are saved by mpijax.checkpoint, or array_serialization.pytree_serialization (docs/checkpoints.md)",
+        "save arrays with mpijax.checkpoint or array_serialization.pytree_serialization (docs/checkpoints.md)",
         """experimental.array_serialization.pytree_serialization_utils.
         experimental.array_serialization.pytree_serialization.* experimental.array_serialization.serialization.*
         experimental.array_serialization.tensorstore_impl.*""",
@@ -56,7 +56,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         """experimental.sparse.*""",
     ),
     (
-        "it is of JAX's inner workings; rules are given by mpijax.extend (docs/custom-operations.md)",
+        "it is internal to JAX; set rules with mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
         experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.cur_qdd
         experimental.primal_tangent_dtype experimental.rnn.*""",
@@ -66,19 +66,19 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
 
 @cache
 def left_out() -> dict[str, str]:
-    """Reasons by name, as the table has them."""
+    """The reasons of the table, by name."""
     return {name: reason for reason, names in _LEFT_OUT for name in names.split()}
 
 
 def reason_for(module: str, name: str) -> str | None:
-    """Why `module` (of mpijax or jax) does not have `name`; None where nothing is said."""
+    """Why `module` (of mpijax or jax) does not have `name`; None if the table has no reason."""
     table, inside = left_out(), module.partition(".")[2]
     full = f"{inside}.{name}" if inside else name
     return table.get(full) or table.get(f"{full}.") or (table.get(f"{inside}.*") if inside else None)
 
 
 def error(module: str, name: str) -> AttributeError:
-    """The error for a name that `module` does not have, with the reason where one is known."""
+    """The error for a name that `module` does not have, with the reason if there is one."""
     text = f"module {module!r} has no attribute {name!r}"
     # Names like __path__ are asked for by Python itself.
     reason = None if name.startswith("_") else reason_for(module, name)
@@ -86,7 +86,7 @@ def error(module: str, name: str) -> AttributeError:
 
 
 class _Finder:
-    """The last of Python's finders: the import of a module that is left out shows the reason."""
+    """The last of Python's finders: the import of a missing module raises an error with the reason."""
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -101,7 +101,7 @@ sys.meta_path.append(finder)  # type: ignore[arg-type]
 
 
 def missing(name: str, instead: str) -> Callable[..., NoReturn]:
-    """A function in place of JAX's `name` that says what to use instead."""
+    """A function instead of JAX's `name` that raises an error, which says what to use."""
 
     def unavailable(*_args: Any, **_kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"mpijax does not have {name} yet: {instead}.")

@@ -3,9 +3,9 @@ help([[mpijax: JAX's programming model, native to MPI. mpijax doctor checks the 
 whatis("Name: mpijax")
 whatis("Version: 0.1.0")
 
-local root = "/apps/mpijax/0.1.0" -- the virtual environment, made with the modules below
+local root = "/apps/mpijax/0.1.0" -- the virtual environment; you made it with the modules below
 
-depends_on("gcc", "openmpi")      -- what was loaded when mpijax was installed
+depends_on("gcc", "openmpi")      -- the modules that were loaded when you installed mpijax
 conflict("mpijax")
 prepend_path("PATH", pathJoin(root, "bin"))
 setenv("VIRTUAL_ENV", root)

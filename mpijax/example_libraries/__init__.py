@@ -1,4 +1,4 @@
-"""The small libraries that come with JAX's examples: optimizers, and layers of networks (stax)."""
+"""The small libraries of JAX's examples: optimizers, and network layers (stax)."""
 
 from __future__ import annotations
 

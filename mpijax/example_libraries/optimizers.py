@@ -37,9 +37,9 @@ class OptimizerState(NamedTuple):
     """The state of an optimizer over a tree of parameters; a pytree of arrays.
 
     Attributes:
-      packed_state: for each parameter the arrays of its state.
+      packed_state: the arrays of the state of each parameter.
       tree_def: the structure of the parameters.
-      subtree_defs: for each parameter the structure of its state.
+      subtree_defs: the structure of the state of each parameter.
 
     >>> mpijax.example_libraries.optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)}).packed_state
     ([Array([1., 1.], dtype=float32)],)
@@ -75,10 +75,10 @@ class Optimizer(NamedTuple):
 
 
 def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
-    """Decorator: from a maker of `(init, update, get_params)` for one array, one for trees of arrays.
+    """Decorator: turns a maker of `(init, update, get_params)` for one array into a maker for trees of arrays.
 
-    The optimizer's functions raise TypeError for gradients of another structure than the parameters', and where a
-    state changes its structure.
+    The functions of the optimizer raise TypeError if the gradients have another structure than the parameters, or if an
+    update changes the structure of the state.
 
     >>> @mpijax.example_libraries.optimizers.optimizer
     ... def halving():
@@ -151,7 +151,7 @@ def sgd(step_size: Any) -> Any:
 
 @optimizer
 def momentum(step_size: Any, mass: float) -> Any:
-    """Gradient descent with a velocity that keeps the share `mass` of itself.
+    """Gradient descent with momentum: each step keeps the fraction `mass` of the velocity.
 
     >>> init, update, params = mpijax.example_libraries.optimizers.momentum(0.1, mass=0.9)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -169,7 +169,7 @@ def momentum(step_size: Any, mass: float) -> Any:
 
 @optimizer
 def nesterov(step_size: Any, mass: float) -> Any:
-    """Nesterov's accelerated gradients.
+    """Nesterov's accelerated gradient descent.
 
     >>> init, update, params = mpijax.example_libraries.optimizers.nesterov(0.1, mass=0.9)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -192,7 +192,7 @@ def _inverse_root(squares: Any) -> Any:
 
 @optimizer
 def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
-    """Steps divided by the root of the sum of squared gradients (Duchi, Hazan and Singer, JMLR 12, 2011).
+    """Adagrad: divides steps by the root of the sum of squared gradients (Duchi, Hazan and Singer, JMLR 12, 2011).
 
     >>> init, update, params = mpijax.example_libraries.optimizers.adagrad(0.1)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -211,7 +211,7 @@ def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
 
 @optimizer
 def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
-    """Steps divided by the root of a running mean of squared gradients, which keeps the share `gamma`.
+    """RMSProp: divides steps by the root of a running mean of squared gradients, which keeps the fraction `gamma`.
 
     >>> init, update, params = mpijax.example_libraries.optimizers.rmsprop(0.1)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -247,13 +247,13 @@ def rmsprop_momentum(step_size: Any, gamma: float = 0.9, eps: float = 1e-8, mome
 
 
 def _bias(decay: float, i: Any, like: Any) -> Any:
-    """1 - decay ** (i + 1): what a running mean that started at 0 lacks."""
+    """1 - decay ** (i + 1): the factor by which a running mean that starts at 0 is too small."""
     return 1 - jnp.asarray(decay, like.dtype) ** (i + 1)
 
 
 @optimizer
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Running means of gradients and of their squares (Kingma and Ba, arXiv:1412.6980).
+    """Adam: uses running means of the gradients and of their squares (Kingma and Ba, arXiv:1412.6980).
 
     >>> init, update, params = mpijax.example_libraries.optimizers.adam(0.1)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -272,7 +272,7 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
 
 @optimizer
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Adam with the largest gradient in place of the mean square.
+    """Adamax: Adam with the largest gradient instead of the mean square.
 
     >>> init, update, params = mpijax.example_libraries.optimizers.adamax(0.1)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -291,7 +291,7 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 
 @optimizer
 def sm3(step_size: Any, momentum: float = 0.9) -> Any:
-    """Adagrad with one vector of squares for each axis (Anil and others, arXiv:1901.11150).
+    """SM3: Adagrad with one vector of squares for each axis (Anil and others, arXiv:1901.11150).
 
     >>> init, update, params = mpijax.example_libraries.optimizers.sm3(0.1)
     >>> params(update(0, jnp.array([1.0, -2.0]), init(jnp.zeros(2)))).round(4)
@@ -321,7 +321,7 @@ def sm3(step_size: Any, momentum: float = 0.9) -> Any:
 
 
 def l2_norm(tree_of_arrays: Any) -> Any:
-    """The Euclidean norm of all elements of a tree together.
+    """The Euclidean norm of all elements of a tree.
 
     >>> mpijax.example_libraries.optimizers.l2_norm({"a": jnp.array([3.0]), "b": jnp.array([4.0])})
     Array(5., dtype=float32)
@@ -330,7 +330,7 @@ def l2_norm(tree_of_arrays: Any) -> Any:
 
 
 def clip_grads(grad_tree: Any, max_norm: float) -> Any:
-    """The gradients, scaled down where their norm is larger than `max_norm`.
+    """The gradients, scaled down if their norm is larger than `max_norm`.
 
     >>> mpijax.example_libraries.optimizers.clip_grads(jnp.array([3.0, 4.0]), max_norm=1.0).round(4)
     Array([0.6, 0.8], dtype=float32)
@@ -340,7 +340,7 @@ def clip_grads(grad_tree: Any, max_norm: float) -> Any:
 
 
 class JoinPoint:
-    """Marks, in a tree, where the state of one parameter begins.
+    """Marks the place in a tree at which the state of one parameter begins.
 
     >>> mpijax.example_libraries.optimizers.JoinPoint((1.0, 2.0)).subtree
     (1.0, 2.0)
@@ -354,7 +354,7 @@ class JoinPoint:
 
 
 def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
-    """A state as the tree of the parameters, with a `JoinPoint` of its state for each: to be saved.
+    """A state in a form to save: the tree of the parameters, with a `JoinPoint` of the state of each parameter.
 
     >>> from mpijax.example_libraries import optimizers
     >>> state = optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)})
@@ -368,7 +368,7 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
     """A state from the tree that `unpack_optimizer_state` returns.
 
     Raises:
-      TypeError: a leaf is no JoinPoint.
+      TypeError: a leaf is not a JoinPoint.
 
     >>> from mpijax.example_libraries import optimizers
     >>> state = optimizers.sgd(0.1).init_fn({"w": jnp.ones(2)})

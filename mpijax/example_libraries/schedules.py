@@ -1,4 +1,4 @@
-"""Step sizes as functions of the iteration's number."""
+"""Step sizes as functions of the number of the iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Schedule = Callable[[Any], Any]
 
 
 def constant(step_size: float) -> Schedule:
-    """The same step size always.
+    """The same step size in all iterations.
 
     >>> mpijax.example_libraries.optimizers.constant(0.1)(7)
     0.1
@@ -29,7 +29,7 @@ def exponential_decay(step_size: float, decay_steps: int, decay_rate: float) -> 
 
 
 def inverse_time_decay(step_size: float, decay_steps: int, decay_rate: float, staircase: bool = False) -> Schedule:
-    """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase` the quotient is rounded down.
+    """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase`, `i / decay_steps` is rounded down.
 
     >>> mpijax.example_libraries.optimizers.inverse_time_decay(1.0, decay_steps=10, decay_rate=0.5)(20)
     0.5
@@ -57,10 +57,10 @@ def polynomial_decay(step_size: float, decay_steps: int, final_step_size: float,
 
 
 def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Schedule:
-    """`values[k]` after k of the boundaries have been passed.
+    """`values[k]` after the iteration has passed k boundaries.
 
     Raises:
-      ValueError: not one value more than boundaries, or they are not vectors.
+      ValueError: there is not exactly one more value than boundaries, or an argument is not a vector.
 
     >>> mpijax.example_libraries.optimizers.piecewise_constant([10, 20], [1.0, 0.5, 0.25])(15)
     Array(0.5, dtype=float32)
@@ -76,10 +76,10 @@ def piecewise_constant(boundaries: Sequence[int], values: Sequence[float]) -> Sc
 
 
 def make_schedule(scalar_or_schedule: Any) -> Schedule:
-    """A schedule as it is, or a constant one of a number.
+    """A schedule unchanged, or the constant schedule of a number.
 
     Raises:
-      TypeError: neither.
+      TypeError: the argument is neither.
 
     >>> mpijax.example_libraries.optimizers.make_schedule(0.1)(7)
     0.1

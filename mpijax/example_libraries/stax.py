@@ -48,7 +48,7 @@ def Dense(out_dim: int, W_init: Callable = glorot_normal(), b_init: Callable = n
 
 def _convolution(shape_of_result: Callable, convolve: Callable, dimension_numbers, out_chan, filter_shape, strides,
                  padding, W_init, b_init) -> Layer:  # fmt: skip
-    """A layer of a convolution: `convolve(inputs, kernel, strides, padding)` has the shape `shape_of_result(...)`."""
+    """A convolution layer: `convolve(inputs, kernel, strides, padding)` has the shape `shape_of_result(...)`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     strides = strides or (1,) * len(filter_shape)
     W_init = W_init or glorot_normal(rhs_spec.index("I"), rhs_spec.index("O"))
@@ -124,7 +124,7 @@ def BatchNorm(
     beta_init: Callable = zeros,
     gamma_init: Callable = ones,
 ) -> Layer:
-    """Inputs less their mean over `axis`, divided by the standard deviation; then scaled and shifted.
+    """Inputs minus their mean over `axis`, divided by their standard deviation; then scaled and shifted.
 
     >>> init, apply = mpijax.example_libraries.stax.BatchNorm(axis=0)
     >>> shape, params = init(mpijax.random.key(0), (2, 1))
@@ -149,7 +149,7 @@ def BatchNorm(
 
 
 def elementwise(fun: Callable, **fun_kwargs: Any) -> Layer:
-    """A layer of a function that keeps the shape.
+    """A layer that applies a function that keeps the shape.
 
     >>> init, apply = mpijax.example_libraries.stax.elementwise(jnp.square)
     >>> apply((), jnp.array([2, 3]))
@@ -228,7 +228,7 @@ FanInSum: Layer = (
 
 
 def FanOut(num: int) -> Layer:
-    """A list of `num` times the input.
+    """A list with `num` copies of the input.
 
     >>> init, apply = mpijax.example_libraries.stax.FanOut(2)
     >>> apply((), jnp.array([1, 2]))
@@ -255,7 +255,7 @@ def FanInConcat(axis: int = -1) -> Layer:
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:
-    """In mode "train", zeros in place of inputs, which stay with probability `rate` and are divided by it.
+    """In mode "train", keeps each input with probability `rate`, divided by `rate`, and replaces the others by 0.
 
     >>> init, apply = mpijax.example_libraries.stax.Dropout(0.5, mode="test")
     >>> apply((), jnp.array([1.0, 2.0]), rng=mpijax.random.key(0))
@@ -284,7 +284,7 @@ def _keys(rng: Any, count: int) -> Any:
 
 
 def serial(*layers: Layer) -> Layer:
-    """Each layer applied to what the one before returns; `params` is the list of theirs.
+    """Applies the layers one after the other; `params` is the list of their parameters.
 
     >>> from mpijax.example_libraries import stax
     >>> init, apply = stax.serial(stax.Dense(8), stax.Relu, stax.Dense(2))
@@ -311,7 +311,7 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """The layers applied to the inputs of a list, one each; between `FanOut` and `FanInSum`, for instance.
+    """Applies one layer to each input of a list, for instance between `FanOut` and `FanInSum`.
 
     >>> from mpijax.example_libraries import stax
     >>> init, apply = stax.serial(stax.FanOut(2), stax.parallel(stax.Identity, stax.Relu), stax.FanInSum)
@@ -332,7 +332,7 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
-    """The layer that `make_layer` makes of the input's shape.
+    """The layer that `make_layer(input_shape)` returns.
 
     >>> from mpijax.example_libraries import stax
     >>> init, apply = stax.shape_dependent(lambda shape: stax.Dense(2 * shape[-1]))

@@ -18,7 +18,7 @@ __all__ = ["disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noq
 
 
 def enable_x64(new_val: bool = True):
-    """Inside, 64-bit types are allowed (or not).
+    """Context manager: inside, 64-bit types are allowed, or not if `new_val` is False.
 
     >>> with mpijax.experimental.enable_x64():
     ...     jnp.arange(2.0).dtype
@@ -28,7 +28,7 @@ def enable_x64(new_val: bool = True):
 
 
 def disable_x64():
-    """Inside, 64-bit types become 32-bit.
+    """Context manager: inside, 64-bit types become 32-bit types.
 
     >>> with mpijax.experimental.disable_x64():
     ...     jnp.arange(2.0).dtype

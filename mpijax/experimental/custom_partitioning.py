@@ -1,6 +1,6 @@
-"""``jax.experimental.custom_partitioning``: functions whose partitioning over devices a user has written for XLA.
+"""``jax.experimental.custom_partitioning``: functions with a partitioning that a user has written for XLA.
 
-mpijax partitions the function itself, operation by operation; what `def_partition` says is not needed, and not called.
+mpijax partitions the function itself, operation by operation. It never calls the functions of `def_partition`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["custom_partitioning"]
 
 
 class custom_partitioning:
-    """The function under `jit`; use: `@custom_partitioning`, then `f.def_partition(...)` as in JAX.
+    """The function under `jit`. Use it as in JAX: `@custom_partitioning`, then `f.def_partition(...)`.
 
     >>> from mpijax.experimental.custom_partitioning import custom_partitioning
     >>> double = custom_partitioning(lambda x: 2 * x)
@@ -39,7 +39,7 @@ class custom_partitioning:
         sharding_rule: Any = None,
         **factors: Any,
     ) -> Callable | None:
-        """Takes what JAX takes, and changes nothing; returns `partition`."""
+        """Accepts JAX's arguments, has no effect, and returns `partition`."""
         return partition
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

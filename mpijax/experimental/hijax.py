@@ -1,7 +1,8 @@
-"""Types that libraries define, by JAX's names: they can be declared here, but programs hold arrays alone.
+"""Types that libraries define, with JAX's names. Libraries can declare such types, but programs contain only arrays.
 
-Libraries declare such types besides others that they use by default (flax.nnx's variables, say). Declaring one has no
-effect; an operation on a value of one raises NotImplementedError, which says what to use instead.
+Libraries declare such types besides the types that they use by default (for example flax.nnx's variables). A
+declaration has no effect. An operation on a value of such a type raises NotImplementedError, which says what to use
+instead.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class HiType(AbstractValue):
 
 
 class MutableHiType(HiType):
-    """Base of types of values that change."""
+    """Base of types of mutable values."""
 
 
 class HiPspec:
-    """Base of layouts of values of such types."""
+    """Base of shardings of values of such types."""
 
 
 class AvalQDD:
-    """A type with what depends on the place in the program."""
+    """A type together with properties that depend on the place in the program."""
 
     def __init__(self, aval: Any, qdd: Any):
         self.aval = aval
@@ -72,21 +73,21 @@ class HiPrimitive:
 
 
 class VJPHiPrimitive:
-    """Base of operations with a derivative of their own: `mpijax.custom_vjp` is the way to those here."""
+    """Base of operations with their own derivative; in mpijax, use `mpijax.custom_vjp` instead."""
 
     def __call__(self, *_args: Any) -> NoReturn:
         _unavailable(type(self).__name__)
 
 
 class aval_method:
-    """A method that a type lends to the values of the type."""
+    """A method that a type gives to its values."""
 
     def __init__(self, fun: Callable):
         self.fun = fun
 
 
 class aval_property:
-    """A property that a type lends to the values of the type."""
+    """A property that a type gives to its values."""
 
     def __init__(self, fget: Callable):
         self.fget = fget

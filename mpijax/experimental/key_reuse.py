@@ -1,8 +1,9 @@
-"""``jax.experimental.key_reuse``: PRNG keys that are used twice, which gives equal numbers.
+"""``jax.experimental.key_reuse``: detects PRNG keys that are used twice and would give equal numbers.
 
-Under ``mpijax.debug_key_reuse(True)``, or the option ``jax_debug_key_reuse``, drawing with a key that was used before,
-or splitting it, is a `KeyReuseError` with the line of the first use; so is a program that would do it. Keys are those
-of ``random.key``; raw keys of ``random.PRNGKey`` are not looked at. `random.clone` makes a key that may be used again.
+Under ``mpijax.debug_key_reuse(True)``, or with the option ``jax_debug_key_reuse``, it is an error to draw with a used
+key or to split it. The `KeyReuseError` names the line of the first use. A program that would use a key twice raises it,
+too. The check covers typed keys of ``random.key``, but not raw keys of ``random.PRNGKey``. `random.clone` returns a
+copy of a key that may be used again.
 """
 
 from __future__ import annotations

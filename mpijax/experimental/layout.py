@@ -1,4 +1,4 @@
-"""``mpijax.experimental.layout``: how arrays lie in memory and over devices."""
+"""``mpijax.experimental.layout``: layouts of arrays in memory and over devices."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ __all__ = ["Format", "Layout", "with_layout_constraint"]
 
 
 def with_layout_constraint(x: Any, layouts: Any) -> Any:
-    """`x` (a pytree) in an order in memory: as it is, since every array lies row by row.
+    """`x` (a pytree) with a memory layout. Returns `x` unchanged: every array is in row-major order.
 
     layouts: a prefix pytree of `Layout`s.
 
     Raises:
-      ValueError: for what is no `Layout`, and one for another number of axes.
+      ValueError: a leaf is not a `Layout`, or its number of axes is not that of the array.
 
     >>> from mpijax.experimental.layout import Layout, with_layout_constraint
     >>> with_layout_constraint(jnp.arange(3), Layout(major_to_minor=(0,)))

@@ -1,4 +1,4 @@
-"""``jax.experimental.mesh_utils``: devices in a grid, for `Mesh`. Ranks have no torus to follow: they stay in order."""
+"""``jax.experimental.mesh_utils``: grids of devices, for `Mesh`. Ranks keep their order, because they have no torus."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def create_device_mesh(
     contiguous_submeshes: bool = False,
     allow_split_physical_axes: bool = False,
 ) -> np.ndarray:
-    """All devices, in the order of ranks, as an array of a shape; the last axis holds neighbours.
+    """An array of devices, of shape `mesh_shape`, in the order of ranks. Neighbouring ranks are along the last axis.
 
     Args:
-      mesh_shape: of the result.
-      devices: by default all, `mpijax.devices()`.
-      contiguous_submeshes, allow_split_physical_axes: of other machines; nothing depends on them here.
+      mesh_shape: shape of the result.
+      devices: default all devices, `mpijax.devices()`.
+      contiguous_submeshes, allow_split_physical_axes: for other machines; they have no effect.
 
     Raises:
-      ValueError: `mesh_shape` is not of as many devices.
+      ValueError: the size of `mesh_shape` is not the number of devices.
 
     >>> mpijax.experimental.mesh_utils.create_device_mesh((mpijax.device_count(), 1)).shape[1]
     1
@@ -53,11 +53,11 @@ def create_hybrid_device_mesh(
     should_sort_granules_by_key: bool = True,
     allow_split_physical_axes: bool = False,
 ) -> np.ndarray:
-    """A mesh within each process and one of processes, as one: of shape `mesh_shape * dcn_mesh_shape`.
+    """One mesh from a mesh within each process and a mesh of processes; its shape is `mesh_shape * dcn_mesh_shape`.
 
     Raises:
-      ValueError: the shapes are not those of the processes and of the devices of each; or `process_is_granule=False`,
-        which asks for TPU slices.
+      ValueError: the shapes do not match the number of processes and of devices in each; or `process_is_granule=False`,
+        which means TPU slices.
 
     >>> inside, across = (mpijax.local_device_count(),), (mpijax.process_count(),)
     >>> mpijax.experimental.mesh_utils.create_hybrid_device_mesh(inside, across, process_is_granule=True).size > 0

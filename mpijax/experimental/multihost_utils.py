@@ -1,4 +1,4 @@
-"""``mpijax.experimental.multihost_utils``: values of all processes on every one."""
+"""``mpijax.experimental.multihost_utils``: exchange values between all processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = [
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """The values of all processes as NumPy arrays; every process must call it.
+    """The values of all processes, as NumPy arrays. Collective: every process must call it.
 
-    Of an array laid out over processes, the whole, once. Of arrays that each process has to itself, all of them
-    along a new first axis, or joined along the first one with `tiled`; numbers have none, so they get it.
+    For a global array, returns the whole array. For arrays of single processes, stacks them along a new first axis, or
+    with `tiled` joins them along their first axis; numbers are stacked.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.process_allgather(jnp.arange(3))
@@ -45,7 +45,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The values of process 0, or of the one with `is_source`, as NumPy arrays on every process.
+    """The values of process 0, or of the process with `is_source`, as NumPy arrays on every process. Collective.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.broadcast_one_to_all(jnp.arange(3))
@@ -59,12 +59,12 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def _is_of_another(x: Any) -> bool:
-    """Whether one other process has all of an array, which does not know of this one."""
+    """Whether one other process holds the whole array."""
     return isinstance(x, ArrayBase) and x.sharding.is_elsewhere and len(x.sharding.processes) == 1
 
 
 def _host_value(x: Any) -> np.ndarray | None:
-    """An ndarray, of the dtype that an array would have where it goes to other processes; None where it is on one."""
+    """The value as an ndarray, with the dtype of an array. None if the array is on another process."""
     if _is_of_another(x):
         return None
     value = np.asarray(x)
@@ -72,7 +72,7 @@ def _host_value(x: Any) -> np.ndarray | None:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait until all processes have come here with the same name; AssertionError where names differ.
+    """Wait until all processes have called this with the same name. Raises AssertionError if names differ. Collective.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.sync_global_devices("after set-up")
@@ -85,7 +85,7 @@ def sync_global_devices(name: str) -> None:
 def reached_preemption_sync_point(step_id: int) -> bool:
     """False: as in JAX without its preemption service. Use `mpijax.distributed.should_stop`, which is collective.
 
-    Raises RuntimeError, which libraries take for False, where the ranks have a client of `runtime.mpi.coordination`.
+    Raises RuntimeError if the ranks have a client of `runtime.mpi.coordination`; libraries treat that as False.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.reached_preemption_sync_point(3)
@@ -100,7 +100,7 @@ def reached_preemption_sync_point(step_id: int) -> bool:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """AssertionError, on every process that differs, unless all have the values of process 0; all must call it.
+    """Raise AssertionError on every process whose values differ from those of process 0. Collective: all must call it.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.assert_equal(jnp.arange(3))
@@ -112,7 +112,8 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """Arrays (a pytree) of each process as the shards of global ones, laid out by `pspecs`, a prefix pytree.
+    """Global arrays whose shards are the arrays (a pytree) of each process. `pspecs`, a prefix pytree, gives the
+    shardings.
 
     >>> from mpijax.experimental import multihost_utils
     >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")
@@ -123,9 +124,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """This process's shards of arrays (a pytree) laid out by `pspecs`, as arrays of its own.
+    """This process's shards of global arrays (a pytree) with the shardings `pspecs`, as arrays of this process.
 
-    Communicates where they are laid out otherwise.
+    Communicates if the arrays have other shardings.
 
     >>> from mpijax.experimental import multihost_utils
     >>> mesh, rows = mpijax.make_mesh((1,), ("x",)), mpijax.P("x")

@@ -1,7 +1,7 @@
-"""Ordinary differential equations: `odeint`, by steps of Dormand and Prince whose size follows the error.
+"""Ordinary differential equations: `odeint`, by the method of Dormand and Prince with adaptive steps.
 
-The gradient solves the adjoint equation backwards in time (Chen et al., arXiv:1806.07366, appendix C), so that it
-needs no memory of the steps.
+The gradient solves the adjoint equation backwards in time (Chen et al., arXiv:1806.07366, appendix C), so it does not
+store the steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["odeint"]
 
 
 class _Limits(NamedTuple):
-    """Error allowed in each component: atol + rtol |y|; most steps from one time to the next; longest step."""
+    """Allowed error of each component: atol + rtol |y|; largest number of steps between two times; longest step."""
 
     rtol: float
     atol: float
@@ -49,19 +49,19 @@ def odeint(
     """Solve dy/dt = func(y, t, *args) from y(t[0]) = y0.
 
     Args:
-      func: (y, t, *args) -> dy/dt, a tree like y. What it closes over is differentiated too.
+      func: (y, t, *args) -> dy/dt, a tree like y. Gradients include the values that it closes over.
       y0: tree of arrays.
-      t: times, (n,) of floats, ascending.
+      t: ascending times, floats of shape (n,).
       *args: trees of arrays.
-      rtol, atol: relative and absolute error allowed in a step.
-      mxstep: most steps from one time to the next; the solution there is wrong if they do not suffice.
+      rtol, atol: allowed relative and absolute error of a step.
+      mxstep: the largest number of steps between two times. If it needs more, the solution is wrong.
       hmax: longest step.
 
     Returns:
-      y at the times: a tree like y0, with an axis of n at the front.
+      y at the times: a tree like y0 with a leading axis of size n.
 
     Raises:
-      TypeError: `t` is not of floats, or `args` has leaves that are not arrays.
+      TypeError: the elements of `t` are not floats, or a leaf of `args` is not an array.
 
     >>> mpijax.experimental.ode.odeint(lambda y, t: -y, jnp.array(1.0), jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.3679], dtype=float32)
@@ -111,8 +111,8 @@ def _combine(weights: Any, slopes: Any) -> Any:
 
 
 class _Step(NamedTuple):
-    """Where the integration is: `y` and its slope `f` at time `t`, the next step's size, and the last step: when it
-    began and its polynomial's coefficients, (5, n), highest power first, of the fraction of the step."""
+    """The state of the integration: `y` and its slope `f` at time `t`, the size of the next step, and the last step:
+    its start and the coefficients of its polynomial in the fraction of the step, (5, n), highest power first."""
 
     y: Any
     f: Any
@@ -123,7 +123,7 @@ class _Step(NamedTuple):
 
 
 def _advance(func: Callable, limits: _Limits, s: _Step) -> _Step:
-    """Try a step: take it if its error is small enough; make the next one longer or shorter by the error."""
+    """Try a step, and accept it if its error is small enough. The error determines the size of the next step."""
     dt = s.dt.astype(s.y.dtype)
     slopes = [s.f]
     for when, weights in _TABLEAU:
@@ -138,13 +138,13 @@ def _advance(func: Callable, limits: _Limits, s: _Step) -> _Step:
 
 
 def _error_ratio(error: Any, limits: _Limits, y0: Any, y1: Any) -> Any:
-    """The root mean square of errors by those allowed."""
+    """The root mean square of the errors divided by the allowed errors."""
     allowed = limits.atol + limits.rtol * jnp.maximum(abs(y0), abs(y1))
     return jnp.sqrt(jnp.mean(jnp.square(abs(error) / allowed)))
 
 
 def _polynomial(y0: Any, y1: Any, slopes: list, dt: Any) -> Any:
-    """Coefficients of the quartic with both ends' values and slopes and the middle's value."""
+    """Coefficients of the quartic with the given values and slopes at both ends and the given value in the middle."""
     rise0, rise1, middle = dt * slopes[0], dt * slopes[-1], y0 + dt * _combine(_MIDDLE, slopes)
     a = 2 * (rise1 - rise0) - 8 * (y0 + y1) + 16 * middle
     b = 5 * rise0 - 3 * rise1 + 18 * y0 + 14 * y1 - 32 * middle
@@ -153,7 +153,7 @@ def _polynomial(y0: Any, y1: Any, slopes: list, dt: Any) -> Any:
 
 
 def _first_step(func: Callable, limits: _Limits, t0: Any, y0: Any, f0: Any) -> Any:
-    """A step that is safe to begin with (Hairer, Nørsett and Wanner, II.4)."""
+    """A safe size of the first step (Hairer, Nørsett and Wanner, II.4)."""
     scale = limits.atol + limits.rtol * abs(y0)
     norm = lambda v: jnp.linalg.norm(v / scale)
     d0, d1 = norm(y0), norm(f0)
@@ -171,7 +171,7 @@ def _first_step(func: Callable, limits: _Limits, t0: Any, y0: Any, f0: Any) -> A
 
 @partial(custom_vjp, nondiff_argnums=(0, 1))
 def _solve(func: Callable, limits: _Limits, y0: Any, ts: Any, args: tuple) -> Any:
-    """The solution at times ts, (len(ts), n), of a vector y0, (n,)."""
+    """The solution at the times ts, of shape (len(ts), n), for a vector y0 of shape (n,)."""
     slope = lambda y, t: func(y, t, *args)
 
     def to_next(s, target):
@@ -197,7 +197,7 @@ def _is_float(x: Any) -> bool:
 
 
 def _solve_backward(func, limits, residuals, g):
-    """From the last time to the first: y, its cotangent, and the integrals of the cotangents of t and args."""
+    """Integrate from the last time to the first: y, its cotangent, and the cotangents of t and args."""
     ys, ts, args = residuals
     ts, g = jnp.asarray(ts), jnp.asarray(g)
     leaves, structure = tree.tree_flatten(args)

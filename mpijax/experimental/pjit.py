@@ -1,4 +1,4 @@
-"""``jax.experimental.pjit``: `mpijax.jit` as older programs call it."""
+"""``jax.experimental.pjit``: `mpijax.jit` under its older name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FREE: Any = object()
 
 
 def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, **options: Any) -> Any:
-    """`jit`, for which a mesh in context is that of `with mesh:` too: results that nothing lays out lie over it, and
-    None among layouts means that every device of it has the whole array.
+    """`jit` that also uses the mesh of `with mesh:`. Results without a sharding are placed on that mesh, and None as a
+    sharding means that every device of the mesh has the whole array.
 
     Args:
       fun: a function of pytrees of arrays.
-      in_shardings, out_shardings: as for `jit`; left out, arguments are taken as they lie, and results left to the
-        program.
-      options: of `jit`.
+      in_shardings, out_shardings: as for `jit`. By default, arguments keep their shardings, and the program chooses
+        those of results.
+      options: options of `jit`.
 
     >>> from mpijax.experimental.pjit import pjit
     >>> with mpijax.make_mesh((1,), ("x",)):

@@ -1,7 +1,7 @@
-"""``mpijax.experimental.random``: a generator that keeps its state, as NumPy's have it.
+"""``mpijax.experimental.random``: a random number generator with a state, as NumPy's.
 
-Its key is folded with a count of what has been drawn, which is a mutable array reference. So it works inside of `jit`
-and `vmap`, is passed to functions as a pytree, and like all references is not returned from them.
+The generator folds its key with a count of its draws. The count is a mutable array reference, so the generator works
+inside `jit` and `vmap`. You can pass it to functions as a pytree, but, like all references, you cannot return it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _shape(size: Size, *parameters: Any) -> tuple[int, ...]:
 @register_dataclass
 @dataclasses.dataclass(frozen=True, slots=True)
 class StatefulPRNG:
-    """A generator of random numbers that keeps its state. `stateful_rng` makes it.
+    """A random number generator with a state. `stateful_rng` makes one.
 
     >>> rng = mpijax.experimental.random.stateful_rng(42)
     >>> rng.uniform(), rng.uniform()
@@ -47,7 +47,7 @@ class StatefulPRNG:
     _counter: Any
 
     def __post_init__(self) -> None:
-        # Trees are rebuilt of other objects too, of which nothing is known.
+        # Transformations rebuild trees from other objects, too; they are not checked.
         if type(self._base_key) is object:
             return
         if not dtypes.issubdtype(getattr(self._base_key, "dtype", np.dtype(bool)), dtypes.prng_key):
@@ -60,7 +60,7 @@ class StatefulPRNG:
             )
 
     def key(self, shape: int | Sequence[int] = ()) -> Any:
-        """A new key, or an array of keys of `shape`. The next call gives others.
+        """A new key, or an array of keys of shape `shape`. The next call returns other keys.
 
         >>> mpijax.experimental.random.stateful_rng(0).key((2,)).shape
         (2,)
@@ -76,7 +76,7 @@ class StatefulPRNG:
         return random.split(key, drawn) if drawn else key
 
     def random(self, size: Size = None, dtype: Any = float) -> Any:
-        """Floats that are even in [0, 1).
+        """Uniform floats in [0, 1).
 
         >>> mpijax.experimental.random.stateful_rng(0).random(3).shape
         (3,)
@@ -84,7 +84,7 @@ class StatefulPRNG:
         return random.uniform(self.key(), _shape(size), dtype)
 
     def uniform(self, low: Any = 0, high: Any = 1, size: Size = None, *, dtype: Any = float) -> Any:
-        """Floats that are even in [low, high); bounds are broadcast.
+        """Uniform floats in [low, high); the bounds broadcast.
 
         >>> mpijax.experimental.random.stateful_rng(0).uniform(np.zeros(2), 9).shape
         (2,)
@@ -92,7 +92,7 @@ class StatefulPRNG:
         return random.uniform(self.key(), _shape(size, low, high), dtype, low, high)
 
     def normal(self, loc: Any = 0, scale: Any = 1, size: Size = None, *, dtype: Any = float) -> Any:
-        """Normal floats of mean `loc` and standard deviation `scale`, which are broadcast.
+        """Normal floats with mean `loc` and standard deviation `scale`, which broadcast.
 
         >>> mpijax.experimental.random.stateful_rng(0).normal(5, 2, (2, 3)).shape
         (2, 3)
@@ -101,7 +101,7 @@ class StatefulPRNG:
         return (jnp.asarray(loc) + jnp.asarray(scale) * drawn).astype(dtype)
 
     def integers(self, low: Any, high: Any = None, size: Size = None, *, dtype: Any = int) -> Any:
-        """Integers that are even in [low, high), or in [0, low) without `high`.
+        """Uniform integers in [low, high), or in [0, low) without `high`.
 
         >>> mpijax.experimental.random.stateful_rng(0).integers(6, size=4).dtype
         dtype('int32')
@@ -111,7 +111,7 @@ class StatefulPRNG:
         return random.randint(self.key(), _shape(size, low, high), low, high, dtype)
 
     def split(self, num: int | Sequence[int]) -> StatefulPRNG:
-        """A generator of `num` parts, which are independent, for a function under `vmap`.
+        """A generator with `num` independent parts, for a function under `vmap`.
 
         >>> rng = mpijax.experimental.random.stateful_rng(123)
         >>> mpijax.vmap(lambda r, x: x + r.uniform())(rng.split(3), jnp.zeros(3))
@@ -129,19 +129,19 @@ class StatefulPRNG:
 
 
 def stateful_rng(seed: Any = None, *, impl: Any = None) -> StatefulPRNG:
-    """A generator of random numbers that keeps its state, like `numpy.random.default_rng`.
+    """A random number generator with a state, like `numpy.random.default_rng`.
 
     >>> rng = mpijax.experimental.random.stateful_rng(42)
     >>> mpijax.jit(rng.uniform)(), rng.uniform()
     (Array(0.5302608, dtype=float32), Array(0.72766423, dtype=float32))
 
     Args:
-      seed: an integer; with the same one, ranks draw the same numbers. None, outside of traced functions: drawn by the
-        system, on each rank another one.
-      impl: how bits are made, as `mpijax.random.key` has it.
+      seed: an integer. With the same seed, all ranks draw the same numbers. None (only outside of traced functions):
+        the operating system draws a different seed on each rank.
+      impl: the generator of the bits; see `mpijax.random.key`.
 
     Raises:
-      TypeError: no seed inside of a traced function.
+      TypeError: `seed` is None inside a traced function.
     """
     if seed is None:
         if not trace_state_clean():

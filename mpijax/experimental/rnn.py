@@ -1,8 +1,8 @@
-"""``mpijax.experimental.rnn``: LSTM layers whose weights lie in one vector, as cuDNN has them.
+"""``mpijax.experimental.rnn``: LSTM layers with all weights in one vector, as in cuDNN.
 
-For each layer, and in it for each direction, the vector holds the weights of the inputs, `4 * hidden_size` rows, then
-those of the state; after all of them the two biases of each. Rows are those of the gates i, f, g and o. The equations
-are those of torch.nn.LSTM.
+For each direction of each layer, the vector has the weights of the inputs (`4 * hidden_size` rows), then the weights of
+the state. After all weights come the two biases of each direction. Rows are those of the gates i, f, g and o. The
+equations are those of torch.nn.LSTM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["get_num_params_in_lstm", "init_lstm_weight", "lstm", "lstm_ref", "sw
 
 
 def _shapes(input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> list[tuple[int, ...]]:
-    """Shapes of the parts of the vector of weights, in their order."""
+    """The shapes of the parts of the vector of weights, in order."""
     directions = 1 + bidirectional
     gates = 4 * hidden_size
     weights: list[tuple[int, ...]] = []
@@ -52,7 +52,7 @@ def get_num_params_in_lstm(input_size: int, hidden_size: int, num_layers: int, b
 
 
 def init_lstm_weight(rng: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool) -> Any:
-    """Weights drawn uniformly from -k to k, where k = sqrt(1 / hidden_size): a float32 vector.
+    """Random weights, uniform in [-k, k] with k = sqrt(1 / hidden_size): a float32 vector.
 
     >>> from mpijax.experimental import rnn
     >>> rnn.init_lstm_weight(mpijax.random.key(0), 3, 4, 1, False).shape
@@ -80,9 +80,9 @@ def swap_lstm_gates(weights: Any, input_size: int, hidden_size: int, num_layers:
 def unpack_lstm_weights(
     weights: Any, input_size: int, hidden_size: int, num_layers: int, bidirectional: bool
 ) -> tuple[dict[int, Any], dict[int, Any], dict[int, Any], dict[int, Any]]:
-    """W_ih, W_hh, b_ih and b_hh by layer; a layer of two directions counts twice, the forward one first.
+    """W_ih, W_hh, b_ih and b_hh by layer. A bidirectional layer counts twice, first the forward direction.
 
-    Raises ValueError for a vector of another length.
+    Raises ValueError if the vector has another length.
 
     >>> from mpijax.experimental import rnn
     >>> w_ih, w_hh, b_ih, b_hh = rnn.unpack_lstm_weights(jnp.zeros(144), 3, 4, 1, False)
@@ -108,21 +108,22 @@ def lstm(
     bidirectional: bool,
     precision: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """LSTM layers over a batch of sequences. JAX has it on GPUs only; here it runs on CPUs, and has derivatives.
+    """LSTM layers over a batch of sequences. It runs on CPUs (JAX's needs a GPU), and has derivatives.
 
     Args:
-      x: inputs, (batch, steps, input_size).
-      h_0, c_0: first states, (layers * directions, batch, hidden_size).
-      weights: the vector that `init_lstm_weight` makes.
-      seq_lengths: int32 (batch,): how many steps each sequence has; outputs after them are zeros.
+      x: inputs, of shape (batch, steps, input_size).
+      h_0, c_0: initial states, of shape (layers * directions, batch, hidden_size).
+      weights: a vector as `init_lstm_weight` returns it.
+      seq_lengths: number of steps of each sequence, int32 of shape (batch,). Later outputs are zeros.
       dropout: must be 0.
-      precision: of products; bfloat16 is refused as in JAX.
+      precision: precision of products. bfloat16 raises an error, as in JAX.
 
     Returns:
-      y (batch, steps, hidden_size * directions), h_n and c_n: the states after the last step of each sequence.
+      (y, h_n, c_n): y has the shape (batch, steps, hidden_size * directions); h_n and c_n are the states after the last
+      step of each sequence.
 
     Raises:
-      NotImplementedError: for dropout, for lengths that are not int32, for `Precision.DEFAULT`.
+      NotImplementedError: `dropout` is not 0, the lengths are not int32, or the precision is `Precision.DEFAULT`.
 
     >>> from mpijax.experimental import rnn
     >>> weights = rnn.init_lstm_weight(mpijax.random.key(0), 3, 4, 2, True)
@@ -171,7 +172,7 @@ def lstm_ref(
         )
     step, batch, lengths = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0]), seq_lengths[None]
     inside = step < lengths
-    # Turns each sequence around; what is after its last step stays there. Its own inverse.
+    # Reverses each sequence; padding after its last step stays there. The permutation is its own inverse.
     turned = (jnp.where(inside, lengths - 1 - step, step), batch[None])
 
     def cell(weights, bias, state, given):
@@ -188,7 +189,7 @@ def lstm_ref(
         outputs = []
         for k in range(layer * directions, (layer + 1) * directions):
             backward = k % directions
-            # The products with the inputs of all steps are one.
+            # One product covers the inputs of all steps.
             given = (y[turned] if backward else y) @ W_ih[k].T + b_ih[k][None, None]
             _, (h, c) = lax.scan(partial(cell, W_hh[k], b_hh[k]), (h_0[k], c_0[k]), given)
             last_h.append(h[seq_lengths - 1, batch])

@@ -1,7 +1,7 @@
 """``mpijax.experimental.serialize_executable``: a compiled program as bytes.
 
-The bytes hold the program as `mpijax.export` writes it, and no machine code: none of them is run, and every operation
-is checked when they are read. Machine code comes from the cache on disk, or is compiled anew.
+The bytes contain the program as `mpijax.export` writes it, without machine code. To read them runs no code, and checks
+every operation. Machine code comes from the cache on disk, or mpijax compiles it again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ __all__ = ["deserialize_and_load", "serialize"]
 
 
 def _flat(leaves: int) -> tuple[tree.PyTreeDef, tree.PyTreeDef]:
-    """The structures of arguments and of a result that are one tuple each."""
+    """The flat structures of the arguments and of the result: one tuple each."""
     values = (0,) * leaves
     return tree.tree_structure((values, {})), tree.tree_structure(values)
 
 
 def serialize(compiled: Compiled) -> tuple[bytes, tree.PyTreeDef, tree.PyTreeDef]:
-    """A compiled program as bytes, with the structures of its arguments and of its result, which are no bytes.
+    """(bytes of a compiled program, structure of its arguments, structure of its result). The structures are Python
+    objects.
 
-    Raises TypeError for what is not compiled, NotImplementedError for Python callbacks and other things that are no
-    data, ValueError for mutable references.
+    Raises TypeError if the argument is not a compiled program, NotImplementedError for Python callbacks and other
+    values that are not data, and ValueError for mutable references.
 
     >>> from mpijax.experimental import serialize_executable
     >>> compiled = mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile()
@@ -51,15 +52,15 @@ def deserialize_and_load(
     backend: Any = None,
     execution_devices: Sequence[Any] | None = None,
 ) -> Compiled:
-    """The compiled program that `serialize` wrote, perhaps in another process or on another rank.
+    """The compiled program from `serialize`, which may have run in another process or on another rank.
 
     Args:
-      serialized, in_tree, out_tree: what `serialize` returned.
+      serialized, in_tree, out_tree: the result of `serialize`.
       backend: "cpu" or None.
-      execution_devices: the devices of this job; programs run where their shardings say.
+      execution_devices: the devices of this job. The shardings of a program say where it runs.
 
     Raises:
-      ValueError: for bytes that are damaged, for other structures, for devices that are not there.
+      ValueError: the bytes are damaged, the structures do not match, or a device does not exist.
 
     >>> from mpijax.experimental import serialize_executable
     >>> blob, in_tree, out_tree = serialize_executable.serialize(mpijax.jit(jnp.sin).lower(jnp.ones(2)).compile())

@@ -1,4 +1,4 @@
-"""``jax.experimental.shard_alike``: arrays that are laid out over devices like each other."""
+"""``jax.experimental.shard_alike``: arrays with equal shardings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["shard_alike"]
 
 
 def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """The pytrees x and y, each array of one laid out like its counterpart in the other, as far as either is split.
+    """The pytrees x and y. Each pair of corresponding arrays gets the same sharding: that of the array that is split.
 
-    Raises ValueError for trees of other structures, or arrays of other shapes.
+    Raises ValueError if the structures of the trees or the shapes of the arrays differ.
 
     >>> from mpijax.experimental.shard_alike import shard_alike
     >>> shard_alike(jnp.ones(2), jnp.zeros(2))

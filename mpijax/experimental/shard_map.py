@@ -1,4 +1,4 @@
-"""``jax.experimental.shard_map``: where `mpijax.shard_map` was in older programs, with its older signature."""
+"""``jax.experimental.shard_map``: `mpijax.shard_map` at its older place, with its older signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shard_map(
     check_rep: bool = True,
     auto: frozenset = frozenset(),
 ) -> Callable:
-    """As `mpijax.shard_map`; `check_rep` is its `check_vma`; over axes in `auto` it is not mapped.
+    """As `mpijax.shard_map`. `check_rep` is its `check_vma`; axes in `auto` are not mapped.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",))
     >>> f = mpijax.experimental.shard_map.shard_map(lambda x: lax.psum(x, "x"), mesh, mpijax.P("x"), mpijax.P())

@@ -1,10 +1,10 @@
-"""``mpijax.federated``: simulations of federated learning, whose clients have data sets of different sizes.
+"""``mpijax.federated``: simulations of federated learning with clients whose data sets have different sizes.
 
-Each rank works for some of the clients, and weighted means go over all of them. Names are those of FedJAX where it has
-them.
+Each rank works for some of the clients, and weighted means include all clients. Functions that FedJAX has, too, have
+its names.
 
-This is a simulation for research. There is no secure aggregation and no differential privacy: a rank sees the data and
-the updates of its clients, the sums travel as plain MPI messages, and every rank gets them.
+The module is for research. It has no secure aggregation and no differential privacy: a rank sees the data and the
+updates of its clients, sums are plain MPI messages, and every rank gets the sums.
 """
 
 from mpijax.federated.clients import clients_of_rank, for_each_client, sample_clients

@@ -1,4 +1,4 @@
-"""Which clients take part in a round, which rank works for which of them, and what it does for each."""
+"""The clients of a round, their distribution over the ranks, and the work for each client."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from mpijax.transforms.jit import jit
 
 
 def sample_clients(key: Any, client_ids: Sequence[Hashable], num_clients: int) -> list[tuple[Hashable, Any]]:
-    """[(client, its own key), ...] of clients drawn without replacement: the same on every rank. No communication.
+    """[(client, its own key), ...] for clients drawn without replacement: the same on every rank. Does not communicate.
 
-    A client's key depends on the round's key and on the client's place in `client_ids`, not on who else was drawn.
+    The key of a client depends on the key of the round and on the position of the client in `client_ids`, not on the
+    other clients drawn.
 
     >>> from mpijax import federated
     >>> [client for client, _ in federated.sample_clients(mpijax.random.key(0), ["a", "b", "c"], 3)]
@@ -31,10 +32,11 @@ def sample_clients(key: Any, client_ids: Sequence[Hashable], num_clients: int) -
 
 
 def clients_of_rank(sizes: Mapping[Hashable, int], rank: int | None = None, ranks: int | None = None) -> list[Hashable]:
-    """The clients that a rank works for (default: this one), so that all ranks have about as many examples.
+    """The clients that a rank works for (default: this rank), such that all ranks have about the same number of
+    examples.
 
-    The largest client that is left goes to the rank that has the fewest examples, so the largest sum is at most 4/3 of
-    the best possible. Every rank gets the same answer for the same sizes, without communication.
+    The largest remaining client always goes to the rank with the fewest examples, so the largest sum is at most 4/3 of
+    the best possible. All ranks compute the same result for the same sizes. Does not communicate.
 
     sizes: the number of examples, or of steps, of each client.
 
@@ -67,16 +69,17 @@ def for_each_client(
     client_final: Callable[[Any, Any], Any] = _state,
     with_step_result: bool = False,
 ) -> Callable[[Any, Iterable[tuple[Hashable, Iterable[Any], Any]]], Iterator[tuple]]:
-    """A function that works for one client after the other: `run(shared_input, clients)`.
+    """A function that runs the work of one client after the other: `run(shared_input, clients)`.
 
     Args:
       client_init: (shared_input, client_input) -> state.
       client_step: (state, batch) -> state, or with `with_step_result` (state, result).
       client_final: (shared_input, state) -> output; by default the state.
 
-    `clients` is an iterable of (client id, batches, client_input): those of this rank, see `clients_of_rank`. `run`
-    yields (client id, output), and the list of the steps' results if asked for. The three functions are jitted: batches
-    of a new shape are traced once more. Does not communicate; `tree_mean` of the outputs does.
+    `clients` is an iterable of (client id, batches, client_input) with the clients of this rank; see `clients_of_rank`.
+    `run` yields (client id, output), and with `with_step_result` also the list of the results of the steps. The three
+    functions are jitted: batches of a new shape are traced again. `run` does not communicate; `tree_mean` of the
+    outputs does.
 
     >>> from mpijax import federated
     >>> run = federated.for_each_client(lambda shared, mine: shared + mine, lambda state, batch: state + jnp.sum(batch))

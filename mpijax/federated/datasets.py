@@ -11,7 +11,7 @@ from mpijax.random import permutation, split
 
 
 class ClientDataset:
-    """Examples of one client: NumPy arrays by name, all with one row for each example.
+    """The examples of one client: NumPy arrays by name, each with one row for each example.
 
     >>> from mpijax import federated
     >>> data = federated.ClientDataset({"x": np.arange(5)})
@@ -35,13 +35,14 @@ class ClientDataset:
         return self.raw_examples
 
     def batch(self, batch_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """The examples in order; the last batch may be smaller."""
+        """Batches of the examples, in order; the last batch may be smaller."""
         return self._batches(np.arange(self._size), batch_size)
 
     def shuffle_repeat_batch(
         self, batch_size: int, key: Any, num_epochs: int = 1
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The examples in an order that the key gives, another in each epoch; the last batch of each may be smaller."""
+        """Batches of the examples, shuffled with the key, in another order in each epoch. The last batch of an epoch
+        may be smaller."""
         for epoch_key in split(key, num_epochs):
             yield from self._batches(np.asarray(permutation(epoch_key, self._size)), batch_size)
 

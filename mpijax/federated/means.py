@@ -31,7 +31,7 @@ def _total(pairs: Iterable[tuple[Any, Any]], like: Any, what: str) -> tuple[Any,
     """(sum of trees times weights, sum of weights) over all ranks. Collective."""
     total, weights, mine = None, 0.0, False
     error: Exception | None = None
-    try:  # what fails here must not leave the other ranks waiting
+    try:  # an error here must not leave the other ranks waiting
         for x, weight in pairs:
             if weight < 0:
                 raise ValueError(f"weights must not be negative, got {weight}")
@@ -58,7 +58,7 @@ def _total(pairs: Iterable[tuple[Any, Any]], like: Any, what: str) -> tuple[Any,
 
 
 def tree_sum(pytrees: Iterable[Any], like: Any = None) -> Any:
-    """The sum of pytrees, as `tree_mean` takes them: of all ranks. Collective.
+    """The sum of the pytrees of all ranks; arguments as for `tree_mean`. Collective.
 
     >>> from mpijax import federated
     >>> federated.tree_sum([{"w": jnp.array([1.0, 2.0])}, {"w": jnp.array([3.0, 4.0])}])
@@ -68,16 +68,17 @@ def tree_sum(pytrees: Iterable[Any], like: Any = None) -> Any:
 
 
 def tree_mean(pytrees_and_weights: Iterable[tuple[Any, Any]], like: Any = None) -> Any:
-    """The weighted mean of [(pytree, weight), ...] of all ranks, the same on each. Collective: one allreduce.
+    """The weighted mean of [(pytree, weight), ...] over all ranks, the same on each rank. Collective: one allreduce.
 
-    Leaves are arrays of floats; a weight is a number, usually how many examples the client has. Where all weights are
-    0 the mean is 0. The order of the sum depends on the number of ranks, so the mean does too, in its last digits.
+    Leaves are arrays of floats. A weight is a number, usually the number of examples of the client. If all weights are
+    0, the mean is 0. The order of the sum depends on the number of ranks, so the mean depends on it up to rounding.
 
     Args:
-      like: a tree of the same types, for ranks that may have no clients: the parameters of the model.
+      like: a tree with the same shapes and dtypes, for ranks that may have no clients, such as the parameters of the
+        model.
 
-    Raises ValueError on every rank: a weight is negative, a rank without clients has no `like`, or the ranks' trees
-    differ in their shapes or dtypes.
+    Raises ValueError on every rank if a weight is negative, if a rank without clients has no `like`, or if the trees of
+    the ranks differ in their shapes or dtypes.
 
     >>> from mpijax import federated
     >>> federated.tree_mean([(jnp.array([1.0, 2.0]), 3), (jnp.array([5.0, 6.0]), 1)])

@@ -1,4 +1,4 @@
-"""Functions that neural networks are made of. Nothing is loaded until a name is first used."""
+"""`jax.nn`: functions for neural networks. A name is loaded at its first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Activation functions: elementwise, except `glu`.
 
-Each is a jitted function, so that it stands in a Jaxpr by its name. Those whose derivative at a
-kink is a matter of choice say it by a rule of their own.
+Each is a jitted function, so a Jaxpr shows its name. If the derivative at a kink is a matter of choice, the function
+has a derivative rule of its own.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def softplus(x: Any) -> Any:
 
 @jit
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, x from 1 on, (x + 1)² / 4 between.
+    """0 for x <= -1, x for x >= 1, and (x + 1)² / 4 between.
 
     Elementwise; integers become floats.
 
@@ -126,9 +126,9 @@ def sigmoid(x: Any) -> Any:
 
 @jit
 def sparse_sigmoid(x: Any) -> Any:
-    """0 up to -1, 1 from 1 on, (x + 1) / 2 between.
+    """0 for x <= -1, 1 for x >= 1, and (x + 1) / 2 between.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.nn.sparse_sigmoid(jnp.array([-2.0, 0.0, 2.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -167,7 +167,7 @@ def mish(x: Any) -> Any:
 
 @jit
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)), exact far below 0 too.
+    """log(sigmoid(x)), also accurate for very negative x.
 
     Elementwise; integers become floats.
 
@@ -180,7 +180,7 @@ def log_sigmoid(x: Any) -> Any:
 
 @jit
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """x above 0, alpha (eˣ - 1) below.
+    """x for x > 0, else alpha (eˣ - 1).
 
     Elementwise; integers become floats.
 
@@ -188,13 +188,13 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     Array([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
     x = ensure_arraylike("elu", x)
-    # The inner choice keeps eˣ finite where it is not used: its derivative is computed all the same.
+    # The inner `where` keeps eˣ finite where it is not used, because its derivative is computed there, too.
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
 @jit
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
-    """x from 0 on, negative_slope x below.
+    """x for x >= 0, else negative_slope x.
 
     Elementwise; integers become floats.
 
@@ -207,7 +207,7 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
 
 @jit
 def hard_tanh(x: Any) -> Any:
-    """x brought into [-1, 1].
+    """x limited to [-1, 1].
 
     Elementwise; integers stay integers.
 
@@ -220,7 +220,7 @@ def hard_tanh(x: Any) -> Any:
 
 @jit
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """x above 0, alpha (exp(x / alpha) - 1) below.
+    """x for x > 0, else alpha (exp(x / alpha) - 1).
 
     Elementwise; integers become floats.
 
@@ -232,7 +232,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 @jit
 def selu(x: Any) -> Any:
-    """scale · elu(x, alpha) with the constants that keep mean 0 and variance 1 through layers.
+    """scale · elu(x, alpha), with constants that preserve mean 0 and variance 1 from layer to layer.
 
     Klambauer et al., Self-Normalizing Neural Networks (2017), equation 14.
 
@@ -264,7 +264,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @jit(static_argnames=("axis",))
 def glu(x: Any, axis: int = -1) -> Any:
-    """First half of x along `axis`, times the sigmoid of the second half.
+    """The first half of x along `axis`, times the sigmoid of the second half.
 
     >>> mpijax.nn.glu(jnp.array([1.0, 2.0, 0.0, 0.0]))
     Array([0.5, 1. ], dtype=float32)
@@ -310,7 +310,7 @@ hard_swish = hard_silu
 def log1mexp(x: Any) -> Any:
     """log(1 - e⁻ˣ) for x > 0.
 
-    expm1 below log 2, log1p above: Mächler, Accurately Computing log(1 - exp(-|a|)) (2012).
+    Uses expm1 below log 2 and log1p above: Mächler, Accurately Computing log(1 - exp(-|a|)) (2012).
 
     Elementwise; integers become floats.
 

@@ -32,20 +32,21 @@ def dot_product_attention(
     """softmax(scale · query keyᵀ + bias) value, for each batch entry and head.
 
     Args:
-      query: array [B, T, N, H] or [T, N, H]; batch, positions, heads, size of a head.
-      key, value: arrays [B, S, K, H] or [S, K, H]. N is a multiple of K: each K serves a group of N / K
-        heads.
-      bias: added to the scores; broadcasts to [B, N, T, S].
-      mask: bool, False where a query must not see a key; broadcasts to [B, N, T, S].
-      scale: default 1 / sqrt(H).
-      is_causal: let a query see no key of a later position.
-      query_seq_lengths, key_value_seq_lengths: int32 [B]: positions from there on are padding.
-      local_window_size: how many positions to the left and right a query sees; one number for both.
-      implementation: None or "xla", which mean the same.
-      return_residual: also return the logarithm of the sum of exponentials, [B, T, N].
+      query: array of shape [B, T, N, H] or [T, N, H]: batch, positions, heads, size of a head.
+      key, value: arrays of shape [B, S, K, H] or [S, K, H]. N is a multiple of K: each of the K heads belongs to a
+        group of N / K heads of the query.
+      bias: array to add to the scores; broadcasts to [B, N, T, S].
+      mask: bools, False where a query must not attend to a key; broadcasts to [B, N, T, S].
+      scale: factor of the scores; default 1 / sqrt(H).
+      is_causal: whether a query must not attend to keys of later positions.
+      query_seq_lengths, key_value_seq_lengths: int32 of shape [B]; later positions are padding.
+      local_window_size: number of positions to the left and to the right that a query attends to; or one number for
+        both.
+      implementation: None or "xla", with the same meaning.
+      return_residual: also return the logarithm of the sum of exponentials, of shape [B, T, N].
 
     Returns:
-      Array of the shape of `query`; or a pair.
+      Array with the shape of `query`; or a pair.
 
     >>> query, key, value = jnp.ones((2, 1, 4)), jnp.ones((3, 1, 4)), jnp.arange(12.0).reshape(3, 1, 4)
     >>> mpijax.nn.dot_product_attention(query, key, value)[0].round(4)
@@ -118,7 +119,7 @@ def _check(name: str, x: Any, shape: tuple[int, ...], dtype: Any) -> None:
 
 
 def _grouped(x: Any, groups: int, heads: int) -> Any:
-    """A bias or mask [B, N or 1, T, S] as [B, K or 1, N / K, T, S]."""
+    """A bias or mask of shape [B, N or 1, T, S] as [B, K or 1, N / K, T, S]."""
     if x is None:
         return None
     batch, n, t, s = x.shape
@@ -161,7 +162,7 @@ def _precision(dtype: Any) -> Any:
 
 
 def _masked(scores, mask, is_causal, query_lengths, key_lengths, window):
-    """Scores [B, N, T, S], very negative where a query must not see a key."""
+    """Scores [B, N, T, S], very negative where a query must not attend to a key."""
     if mask is None and not is_causal and query_lengths is None and key_lengths is None and window is None:
         return scores
     seen = jnp.ones_like(scores, dtype=bool)
@@ -174,7 +175,7 @@ def _masked(scores, mask, is_causal, query_lengths, key_lengths, window):
         seen = jnp.logical_and(seen, _in_window(t, s, *window))
     if query_lengths is not None or key_lengths is not None:
         seen = jnp.logical_and(seen, _not_padding(t, s, query_lengths, key_lengths))
-    # Not -inf: a row without any key gives equal weights rather than NaN.
+    # Not -inf: a row without any key then gives equal weights instead of NaN.
     lowest = min(dtypes.finfo(scores.dtype).max, dtypes.finfo(np.float32).max)
     return jnp.where(seen, scores, jnp.asarray(-0.7 * lowest, dtype=scores.dtype))
 

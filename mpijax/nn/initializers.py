@@ -1,7 +1,7 @@
 """Initial values of the weights of neural networks.
 
-An initializer is a function `(key, shape, dtype=...) -> array`. `zeros` and `ones` are
-initializers; the others make one.
+An initializer is a function `(key, shape, dtype=...) -> array`. `zeros` and `ones` are initializers; the other
+functions return one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _initializer(make: Callable, dtype: Any) -> Initializer:
 
 
 def zeros(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Any:
-    """All elements 0: an array of the given shape and dtype (default float). The key is not used.
+    """An array of zeros of the given shape and dtype (default float). The key is not used.
 
     >>> mpijax.nn.initializers.zeros(mpijax.random.key(0), (2,))
     Array([0., 0.], dtype=float32)
@@ -60,7 +60,7 @@ def zeros(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any =
 
 
 def ones(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = None) -> Any:
-    """All elements 1: an array of the given shape and dtype (default float). The key is not used.
+    """An array of ones of the given shape and dtype (default float). The key is not used.
 
     >>> mpijax.nn.initializers.ones(mpijax.random.key(0), (2,))
     Array([1., 1.], dtype=float32)
@@ -69,7 +69,7 @@ def ones(key: Any, shape: Sequence[int], dtype: Any = None, out_sharding: Any = 
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """All elements `value`.
+    """An initializer: all elements are `value`.
 
     >>> mpijax.nn.initializers.constant(7.0)(mpijax.random.key(0), (2,))
     Array([7., 7.], dtype=float32)
@@ -78,7 +78,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform in [0, scale).
+    """An initializer: uniform in [0, scale).
 
     >>> w = mpijax.nn.initializers.uniform(scale=0.1)(mpijax.random.key(0), (2, 3))
     >>> w.shape, bool(jnp.all((0 <= w) & (w < 0.1)))
@@ -88,7 +88,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal with mean 0 and standard deviation `stddev`.
+    """An initializer: normal with mean 0 and standard deviation `stddev`.
 
     >>> mpijax.nn.initializers.normal(stddev=2.0)(mpijax.random.key(0), (2, 3)).shape
     (2, 3)
@@ -97,7 +97,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """Standard normal conditioned to [lower, upper], times `stddev`.
+    """An initializer: standard normal truncated to [lower, upper], times `stddev`.
 
     >>> w = mpijax.nn.initializers.truncated_normal(stddev=1.0)(mpijax.random.key(0), (100,))
     >>> bool(jnp.all(jnp.abs(w) < 2))
@@ -116,7 +116,7 @@ def _size(shape: Sequence[int], axes: Axes) -> int:
 def _compute_fans(
     shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()
 ) -> tuple[float, float]:
-    """How many inputs an output element depends on, and how many outputs an input element reaches."""
+    """The number of inputs of an output element, and the number of outputs of an input element."""
     if isinstance(in_axis, int) and in_axis == -2 and len(shape) <= 1:
         raise ValueError(
             f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with "
@@ -149,14 +149,14 @@ def variance_scaling(
     batch_axis: Axes = (),
     dtype: Any = None,
 ) -> Initializer:
-    """Variance `scale / n`, with n taken from the shape.
+    """An initializer with the variance `scale / n`, where n depends on the shape.
 
     Args:
       scale: positive number.
-      mode: n: "fan_in" inputs of an element, "fan_out" outputs, "fan_avg" their mean, "fan_geo_avg" their
-        geometric mean.
+      mode: the choice of n: "fan_in" is the number of inputs of an output, "fan_out" the number of outputs of an input,
+        "fan_avg" their mean, "fan_geo_avg" their geometric mean.
       distribution: "truncated_normal" (at two standard deviations), "normal" or "uniform".
-      in_axis, out_axis, batch_axis: axes of the inputs and outputs; batch axes count for neither.
+      in_axis, out_axis, batch_axis: axes of the inputs and of the outputs; batch axes belong to neither.
       dtype: default dtype of the initializer; may be complex.
 
     >>> make = mpijax.nn.initializers.variance_scaling(1.0, "fan_in", "normal")
@@ -204,8 +204,8 @@ def _complex_uniform(key: Any, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _complex_truncated_normal(key: Any, upper: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """Complex normal conditioned to absolute values of at most `upper`, by inverting the distribution of
-    these."""
+    """Complex normal truncated to absolute values of at most `upper`, by inversion of the distribution of the absolute
+    values."""
     key_radius, key_angle = random.split(key)
     real = np.array(0, dtype).real.dtype
     dtype = dtypes.to_complex_dtype(real)
@@ -242,11 +242,11 @@ he_normal = kaiming_normal = _scaling("he_normal", *_HE, "truncated_normal")
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Rows or columns orthonormal (whichever there are fewer of), times `scale`.
+    """An initializer: matrices with orthonormal rows or columns (whichever are fewer), times `scale`.
 
     Args:
       scale: number.
-      column_axis: the axis of the columns; all others together are the rows.
+      column_axis: the axis of the columns; all other axes together are the rows.
       dtype: default dtype of the initializer.
 
     >>> q = mpijax.nn.initializers.orthogonal()(mpijax.random.key(0), (3, 2))
@@ -268,10 +268,11 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """For convolutions: an orthogonal matrix in the middle of the window, zeros around it. Xiao et al.
+    """An initializer for convolutions: an orthogonal matrix in the middle of the window, zeros around it. Xiao et al.
     (2018).
 
-    Shapes have one to three window axes, then inputs, then outputs. There are at least as many outputs as inputs.
+    Shapes have one to three window axes, then the inputs, then the outputs. There must be at least as many outputs as
+    inputs.
 
     >>> w = mpijax.nn.initializers.delta_orthogonal()(mpijax.random.key(0), (3, 2, 4))
     >>> jnp.sum(w**2, axis=(1, 2)).round(4)

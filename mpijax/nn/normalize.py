@@ -1,4 +1,4 @@
-"""Functions that look at all elements along an axis: softmax and its logarithm, logsumexp, standardize."""
+"""Functions of all elements along an axis: softmax and its logarithm, logsumexp, standardize."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mpijax.transforms.jit import jit
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """exp(x), scaled so that it sums to 1 along `axis`.
+    """exp(x), scaled to sum to 1 along `axis`.
 
     Args:
       x: array.
       axis: axis or axes that sum to 1; None for all.
-      where: bool array that broadcasts to `x`; elements where it is False count as missing and give 0.
+      where: bool array that broadcasts to `x`. Elements where it is False are left out, and give 0.
 
     >>> mpijax.nn.softmax(jnp.array([[1.0, 1.0], [0.0, np.log(3.0)]])).round(4)
     Array([[0.5 , 0.5 ],
@@ -65,7 +65,7 @@ def _softmax_jvp(axis, primals, tangents):
 
 @jit(static_argnames=("axis",))
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """log(softmax(x)), exact for small probabilities too; -inf where `where` is False. See `softmax`.
+    """log(softmax(x)), also accurate for small probabilities; -inf where `where` is False. See `softmax`.
 
     >>> mpijax.nn.log_softmax(jnp.array([1.0, 1.0, -np.inf])).round(4)
     Array([-0.6931, -0.6931,    -inf], dtype=float32)
@@ -93,9 +93,9 @@ def logsumexp(
       axis: axis or axes to sum over; None for all.
       b: weights that broadcast to `a`.
       keepdims: keep summed axes with size 1.
-      return_sign: also return the sign of the sum; the logarithm is then that of its absolute value. Without
-        it, a negative sum gives NaN.
-      where: bool array; which elements to sum.
+      return_sign: also return the sign of the sum; the logarithm is then that of the absolute value. Without it, a
+        negative sum gives NaN.
+      where: bool array that selects the elements to sum.
 
     Returns:
       Array, or (array, sign).
@@ -143,7 +143,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 
 
 def _count(x, axis, where, keepdims, dtype):
-    """How many elements are summed, as a scalar or an array."""
+    """The number of elements in the sum, as a scalar or an array."""
     shape = jnp.shape(x)
     if where is not None:
         return jnp.sum(jnp.broadcast_to(where, shape), axis=axis, dtype=dtype, keepdims=keepdims)
@@ -165,11 +165,11 @@ def standardize(
 
     Args:
       x: array.
-      axis: axis or axes over which mean and variance are taken.
-      mean, variance: these instead of those of `x`.
+      axis: axis or axes of the mean and the variance.
+      mean, variance: values to use instead of those of `x`.
       epsilon: added to the variance.
-      where: bool array; which elements count for mean and variance.
-      algorithm: "fast", by the mean of squares; or "stable", by the mean squared distance from the mean.
+      where: bool array that selects the elements for mean and variance.
+      algorithm: "fast" uses the mean of squares; "stable" uses the mean squared distance from the mean.
 
     >>> mpijax.nn.standardize(jnp.array([1.0, 3.0])).round(3)
     Array([-1.,  1.], dtype=float32)

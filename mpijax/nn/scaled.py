@@ -1,4 +1,4 @@
-"""Products of matrices in 8 and 4 bits with a scale for each block."""
+"""Matrix products in 8 and 4 bits with a scale for each block."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def scaled_matmul(
     """The product of block-scaled matrices, computed in float32.
 
     Args:
-      lhs: (B, M, K).
-      rhs: (B, N, K).
-      lhs_scales: (B, M, Ks), K a multiple of Ks: element k is scaled by scale k // (K // Ks).
-      rhs_scales: (B, N, Ks).
+      lhs: array of shape (B, M, K).
+      rhs: array of shape (B, N, K).
+      lhs_scales: array of shape (B, M, Ks). K is a multiple of Ks: scale k // (K // Ks) multiplies element k.
+      rhs_scales: array of shape (B, N, Ks).
       preferred_element_type: dtype of the result.
 
     Returns:
-      (B, M, N).
+      Array of shape (B, M, N).
 
     >>> lhs, rhs, one = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4)), jnp.ones((1, 3, 2))
     >>> mpijax.nn.scaled_matmul(lhs, rhs, jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), one)
@@ -59,14 +59,14 @@ def _scaled(x: Any, scales: Any) -> Any:
 
 @dataclass
 class BlockScaleConfig:
-    """How `scaled_dot_general` stores an operand.
+    """The format in which `scaled_dot_general` stores an operand.
 
     Attributes:
       mode: "nvfp4" or "mxfp8".
-      block_size: elements that share a scale.
-      data_type, scale_type: of elements and scales.
-      global_scale: of all elements, or None.
-      infer_only: whether no gradient is needed.
+      block_size: number of elements that share a scale.
+      data_type, scale_type: dtypes of elements and scales.
+      global_scale: scale of all elements, or None.
+      infer_only: True if no gradient is needed.
     """
 
     mode: str
@@ -78,7 +78,7 @@ class BlockScaleConfig:
 
 
 def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
-    """The configuration of `scaled_dot_general` for "nvfp4" (4 bits, blocks of 16) or "mxfp8" (8 bits, of 32).
+    """The configuration of `scaled_dot_general` for "nvfp4" (4 bits, blocks of 16) or "mxfp8" (8 bits, blocks of 32).
 
     >>> mpijax.nn.get_scaled_dot_general_config("mxfp8").block_size
     32
@@ -99,7 +99,8 @@ def scaled_dot_general(
     configs: list[BlockScaleConfig] | None = None,
     implementation: str | None = None,
 ) -> Any:
-    """`lax.dot_general`; with `configs` JAX rounds the operands to few bits, which is for GPUs' tensor cores.
+    """`lax.dot_general`. With `configs`, JAX rounds the operands to few bits for the tensor cores of GPUs; mpijax does
+    not.
 
     Raises:
       NotImplementedError: `configs` is given.

@@ -127,8 +127,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# A program that imports this module is about to compute. What every first operation needs (the primitives, the
-# compiler, the methods of arrays, the elementwise functions) is loaded here, so that the first call does not wait
+# A program that imports this module is about to compute. The modules of every first operation (the primitives, the
+# compiler, the methods of arrays, the elementwise functions) are loaded here, so the first call does not wait
 # for it; LLVM, SciPy and MPI still wait for their first use.
 importlib.import_module("mpijax.runtime.program.engine")
 for _module in "array_methods elementwise arithmetic ufunc_objects reductions statistics shapes join".split():

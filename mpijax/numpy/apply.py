@@ -11,7 +11,7 @@ from mpijax.transforms.vmap import vmap
 
 
 def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """`func1d` of each line of an array along an axis; its results take the place of the axis.
+    """Apply `func1d` to each line of an array along an axis. Its results replace the axis.
 
     Args:
       func1d: function of an array of one axis, and of `args` and `kwargs`; traced once.
@@ -38,10 +38,10 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
 
 
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:
-    """`func(a, axis)` for one axis after the other; axes that it takes away are put back with size 1.
+    """Apply `func(a, axis)` for one axis after the other. Axes that `func` removes are inserted again with size 1.
 
     Raises:
-      ValueError: func returns an array of another number of axes.
+      ValueError: `func` removes more than one axis, or adds one.
 
     >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2]).shape
     (1, 3, 1)

@@ -32,7 +32,7 @@ def _arguments(name: str, a, axis, out):
 
 
 def argmax(a, axis=None, out=None, keepdims=None):
-    """The index of the largest element along an axis, the first of equals or of NaNs.
+    """The index of the largest element along an axis: the first of equal elements, or the first NaN.
 
     Without an axis, the index into the elements in row-major order.
 
@@ -40,7 +40,7 @@ def argmax(a, axis=None, out=None, keepdims=None):
       int32 (int64 with jax_enable_x64): a scalar, or an array without the axis (size 1 with `keepdims`).
 
     Raises:
-      ValueError: there is no element to choose from.
+      ValueError: the array, or the axis, has no elements.
 
     >>> jnp.argmax(jnp.array([[3, 9, 9], [8, 1, 0]]), axis=1)
     Array([1, 0], dtype=int32)
@@ -50,11 +50,11 @@ def argmax(a, axis=None, out=None, keepdims=None):
 
 
 def argmin(a, axis=None, out=None, keepdims=None):
-    """The index of the smallest element along an axis, the first of equals or of NaNs.
+    """The index of the smallest element along an axis: the first of equal elements, or the first NaN.
 
     Without an axis, the index into the elements in row-major order.
 
-    The result, and what is refused, as for `argmax`.
+    Result and errors are those of `argmax`.
 
     >>> jnp.argmin(jnp.array([[3, 9, 9], [8, 1, 0]]), axis=1)
     Array([0, 2], dtype=int32)
@@ -64,9 +64,9 @@ def argmin(a, axis=None, out=None, keepdims=None):
 
 
 def nanargmax(a, axis=None, out=None, keepdims=None):
-    """The index of the largest element along an axis, skipping NaN; -1 where there is nothing else.
+    """The index of the largest element along an axis, ignoring NaN; -1 if all elements are NaN.
 
-    The result is as of `argmax`.
+    The result is that of `argmax`.
 
     >>> jnp.nanargmax(jnp.array([[3.0, jnp.nan, 4.0], [jnp.nan, jnp.nan, jnp.nan]]), axis=1)
     Array([ 2, -1], dtype=int32)
@@ -76,9 +76,9 @@ def nanargmax(a, axis=None, out=None, keepdims=None):
 
 
 def nanargmin(a, axis=None, out=None, keepdims=None):
-    """The index of the smallest element along an axis, skipping NaN; -1 where there is nothing else.
+    """The index of the smallest element along an axis, ignoring NaN; -1 if all elements are NaN.
 
-    The result is as of `argmax`.
+    The result is that of `argmax`.
 
     >>> jnp.nanargmin(jnp.array([[3.0, jnp.nan, 4.0], [jnp.nan, jnp.nan, jnp.nan]]), axis=1)
     Array([ 0, -1], dtype=int32)

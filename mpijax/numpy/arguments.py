@@ -1,4 +1,4 @@
-"""Reading arguments: what counts as an array, and axes, sizes and shapes that must be known while tracing."""
+"""Checks and conversions of arguments: arrays, and axes, sizes and shapes that must be known while tracing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOAT0 = dtypes.float0
 
 
 def is_arraylike(x: Any) -> bool:
-    """Whether x is an array, a traced value, a NumPy array or a scalar; lists and tuples are not."""
+    """Whether x is an array, a traced value, a NumPy array or a scalar. False for lists and tuples."""
     return (
         getattr(x, "aval", None) is not None
         or isinstance(x, np.ndarray)
@@ -45,7 +45,7 @@ def check_arraylike(fun_name: str, *args: Any, emit_warning: bool = False) -> No
 
 
 def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
-    """As `check_arraylike`; None passes too."""
+    """As `check_arraylike`, but also accepts None."""
     for position, x in enumerate(args):
         if x is not None and not is_arraylike(x):
             raise TypeError(
@@ -55,14 +55,14 @@ def check_arraylike_or_none(fun_name: str, *args: Any) -> None:
 
 
 def unwrap(x: Any) -> Any:
-    """The array behind an object with a ``__jax_array__`` method; anything else unchanged."""
+    """The array of an object with a ``__jax_array__`` method; other values unchanged."""
     method = getattr(x, "__jax_array__", None)
     return x if method is None else method()
 
 
 def as_array(x: Any) -> Any:
-    """An array or scalar as an Array (a tracer inside a transformation that writes a Jaxpr)."""
-    # An object that stands for an array may have the array's attributes.
+    """An array or scalar as an Array (as a tracer while a Jaxpr is traced)."""
+    # An object with `__jax_array__` may have the attributes of an array.
     if getattr(x, "aval", None) is not None and not hasattr(type(x), "__jax_array__"):
         return x
     x = unwrap(x)
@@ -103,7 +103,7 @@ def check_no_float0s(fun_name: str, *args: Any) -> None:
 
 
 def check_no_mixed_keys(fun_name: str, *args: Any) -> None:
-    """Raise TypeError when PRNG keys stand beside numbers."""
+    """Raise TypeError if the arguments are PRNG keys and numbers together."""
     kinds = [dtypes.dtype(x) for x in args]
     if len(set(kinds)) > 1 and any(isinstance(d, dtypes.ExtendedDType) for d in kinds):
         raise TypeError(f"{fun_name} does not accept dtypes {', '.join(map(str, kinds))}.")
@@ -116,7 +116,7 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
     """The value of an argument that must be known while tracing, passed through `force`.
 
     Raises:
-        ConcretizationTypeError: it is a traced value; the message contains `context`.
+        ConcretizationTypeError: the argument is traced; the message contains `context`.
     """
     if isinstance(x, Tracer):
         known = x.concrete()
@@ -127,7 +127,7 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
 
 
 def host_value(x: Any) -> Any:
-    """x as a NumPy array; x as it is where other ranks have parts of it."""
+    """x as a NumPy array; x itself if other ranks have parts of it."""
     return np.asarray(x) if is_whole(x) else x
 
 
@@ -136,7 +136,7 @@ def static_int(x: Any, context: str) -> int:
 
 
 def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front: None stands for all, an int for itself."""
+    """Axes counted from the front: a tuple of all axes for None, and of one axis for an int."""
     if axes is None:
         return tuple(range(ndim))
     if isinstance(axes, Sequence):

@@ -38,10 +38,10 @@ _BOOL = np.dtype(bool)
 
 
 def add(x, y, /):
-    """x + y, elementwise; of bools the logical or.
+    """x + y, elementwise; for bools the logical or.
 
     Raises:
-      TypeError: an argument is not an array or number (a list, say), or the shapes do not broadcast.
+      TypeError: an argument is not an array or number (for example a list), or the shapes do not broadcast.
 
     >>> jnp.add(jnp.array([[1], [2]]), jnp.array([10, 20]))
     Array([[11, 21],
@@ -56,7 +56,7 @@ def add(x, y, /):
 def subtract(x, y, /):
     """x - y, elementwise.
 
-    Bools are a TypeError: they have no difference.
+    Raises TypeError for bools.
 
     >>> jnp.subtract(jnp.array([5, 7]), 2)
     Array([3, 5], dtype=int32)
@@ -69,7 +69,7 @@ def subtract(x, y, /):
 
 
 def multiply(x, y, /):
-    """x * y, elementwise; of bools the logical and.
+    """x * y, elementwise; for bools the logical and.
 
     >>> jnp.multiply(jnp.array([1, 2, 3]), 0.5)
     Array([0.5, 1. , 1.5], dtype=float32, weak_type=True)
@@ -111,7 +111,7 @@ def divide(x1, x2, /):
 def negative(x, /):
     """-x, elementwise.
 
-    The dtype is kept; bool is a TypeError.
+    The dtype is that of x. Raises TypeError for bools.
 
     >>> jnp.negative(jnp.array([1, -2, 0]))
     Array([-1,  2,  0], dtype=int32)
@@ -131,9 +131,9 @@ def positive(x, /):
 
 
 def absolute(x, /):
-    """Absolute value, elementwise; of complex numbers the modulus.
+    """Absolute value, elementwise; for complex numbers the modulus.
 
-    Integers and bool keep their dtype; that of a complex result is real.
+    The dtype is that of x; for complex x it is the real dtype of the same precision.
 
     >>> jnp.absolute(jnp.array([3 + 4j, -2]))
     Array([5., 2.], dtype=float32)
@@ -145,9 +145,9 @@ def absolute(x, /):
 
 
 def abs(x, /):
-    """Absolute value, elementwise; of complex numbers the modulus.
+    """Absolute value, elementwise; for complex numbers the modulus.
 
-    Integers and bool keep their dtype; that of a complex result is real.
+    The dtype is that of x; for complex x it is the real dtype of the same precision.
 
     >>> jnp.abs(jnp.array([-3, 0, 2]))
     Array([3, 0, 2], dtype=int32)
@@ -156,9 +156,9 @@ def abs(x, /):
 
 
 def sign(x, /):
-    """-1, 0 or 1 by the sign of x, elementwise; of complex numbers x / abs(x).
+    """The sign of x, elementwise: -1, 0 or 1; for complex numbers x / abs(x).
 
-    NaN stays NaN; the dtype is kept; bool is a TypeError.
+    The sign of NaN is NaN. The dtype is that of x. Raises TypeError for bools.
 
     >>> jnp.sign(jnp.array([-2.5, 0.0, 3.0]))
     Array([-1.,  0.,  1.], dtype=float32)
@@ -169,7 +169,7 @@ def sign(x, /):
 def maximum(x, y, /):
     """The larger of x and y, elementwise; NaN if either is NaN.
 
-    Complex numbers are ordered by real, then by imaginary part.
+    Complex numbers are compared by their real part, then by their imaginary part.
 
     >>> jnp.maximum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
     Array([ 2., nan,  3.], dtype=float32)
@@ -181,7 +181,7 @@ def maximum(x, y, /):
 def minimum(x, y, /):
     """The smaller of x and y, elementwise; NaN if either is NaN.
 
-    Complex numbers are ordered by real, then by imaginary part.
+    Complex numbers are compared by their real part, then by their imaginary part.
 
     >>> jnp.minimum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
     Array([ 1., nan,  2.], dtype=float32)
@@ -194,7 +194,7 @@ def minimum(x, y, /):
 def floor_divide(x1, x2, /):
     """The largest integer <= x1 / x2, elementwise, in the promoted dtype.
 
-    A quotient of integers by 0 means nothing. Complex numbers are a TypeError.
+    The result of an integer division by 0 is undefined. Raises TypeError for complex numbers.
 
     >>> jnp.floor_divide(jnp.array([7, -7]), 2)
     Array([ 3, -4], dtype=int32)
@@ -232,7 +232,7 @@ def divmod(x1, x2, /):
 
 
 def _float_divmod(x1, x2):
-    """Quotient rounded down and the rest, which has the sign of x2."""
+    """The quotient rounded down, and the remainder with the sign of x2."""
     rest = lax.rem(x1, x2)
     exact = _where(lax.eq(x2, number_beside(x2, 0)), x1, lax.sub(x1, rest))
     quotient = lax.div(exact, x2)
@@ -245,7 +245,7 @@ def _float_divmod(x1, x2):
 
 @jit
 def remainder(x1, x2, /):
-    """x1 modulo x2, elementwise, with the sign of x2; integers modulo 0 are 0.
+    """x1 modulo x2, elementwise, with the sign of x2. Integers modulo 0 give 0.
 
     >>> jnp.remainder(jnp.array([5.5, -5.5]), 2)
     Array([1.5, 0.5], dtype=float32)
@@ -271,7 +271,7 @@ def mod(x1, x2, /):
 
 @jit
 def fmod(x1, x2, /):
-    """The rest of x1 / x2 rounded towards zero, elementwise; it has the sign of x1.
+    """The remainder of x1 / x2 rounded towards zero, elementwise, with the sign of x1.
 
     Raises:
       TypeError: an argument is complex.
@@ -286,7 +286,7 @@ def fmod(x1, x2, /):
 
 
 def _known_int(x):
-    """The exponent as a Python int if it is an integer known now, else None."""
+    """The exponent as a Python int if it is an integer known while tracing, else None."""
     if isinstance(x, Tracer):
         x = x.concrete()
     try:
@@ -298,8 +298,8 @@ def _known_int(x):
 def power(x1, x2, /):
     """x1 ** x2, elementwise.
 
-    An exponent that is a Python int (or another integer known now) becomes repeated multiplication. Integers
-    to the power of an integer array wrap around; a negative exponent gives 0 there.
+    A known integer exponent (such as a Python int) becomes repeated multiplication. Integers
+    to the power of an integer array wrap around on overflow, and give 0 for a negative exponent.
 
     >>> jnp.power(jnp.array([2, 3, 4]), jnp.array([3, 2, 1]))
     Array([8, 9, 4], dtype=int32)
@@ -338,7 +338,7 @@ def _power(x1, x2):
 
 
 def _integer_power(x, exponent):
-    """x ** exponent by squaring: any base beyond +-1 overflows before the exponent needs more than 6 bits."""
+    """x ** exponent by squaring. It uses 6 bits of the exponent: with more, any base except 0 and +-1 overflows."""
     zero, one = strong_like(exponent, 0), strong_like(exponent, 1)
     result = _where(lax.bitwise_and(lax.eq(x, zero), lax.ne(exponent, zero)), zero, one)
     for _ in range(6):
@@ -351,7 +351,7 @@ def _integer_power(x, exponent):
 def float_power(x, y, /):
     """x ** y, elementwise, in floating point.
 
-    Integers become floats first; of negative numbers to a power that is no integer, NaN.
+    Integers become floats first. A negative number to a power that is not an integer gives NaN.
 
     >>> jnp.float_power(jnp.array([2, 4]), -2)
     Array([0.25  , 0.0625], dtype=float32)
@@ -363,7 +363,7 @@ def float_power(x, y, /):
 def gcd(x1, x2):
     """Greatest common divisor of the absolute values of integers, elementwise.
 
-    The one that its dtype cannot hold, of the most negative integer with itself or 0, is that integer, as in NumPy.
+    The result for the most negative integer with itself or 0 overflows to that integer, as in NumPy.
 
     Raises:
       ValueError: an argument is not of an integer dtype.
@@ -391,8 +391,8 @@ def _gcd_unfinished(pair):
 
 
 def _gcd_step(pair):
-    """One step of Euclid's algorithm where it has not ended. JAX's also puts the larger number first, which it is but
-    for its sign, and so does not end where there is a sign."""
+    """One step of Euclid's algorithm where it has not ended. JAX's step also puts the larger number first, which it is
+    but for its sign, and so does not end where there is a sign."""
     x1, x2 = pair
     going = not_equal(x2, 0)
     return _where(going, x2, x1), _where(going, lax.rem(x1, x2), scalar_like(x2, 0))

@@ -1,4 +1,5 @@
-"""The methods of arrays, for concrete arrays and tracers alike; with the operators they are put on the classes here."""
+"""The methods of arrays, for concrete arrays and tracers alike. This file adds them, and the operators, to the
+classes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def _astype(self, dtype, copy: bool = False, device=None) -> Any:
 
 
 def _clip(self, min=None, max=None) -> Any:
-    """The array with its elements brought into [min, max]; see `mpijax.numpy.clip`.
+    """The array with its elements limited to [min, max]; see `mpijax.numpy.clip`.
 
     >>> jnp.array([-4, 1, 9]).clip(0, 5)
     Array([0, 1, 5], dtype=int32)
@@ -69,7 +70,7 @@ def _ravel(self, order: str = "C", *, out_sharding=None) -> Any:
 
 @takes_out_sharding
 def _reshape(self, *args, order: str = "C", out_sharding=None) -> Any:
-    """The elements in another shape; one size may be -1, to be worked out.
+    """The elements in another shape. One size may be -1; it follows from the others.
 
     Args:
       args: the sizes, or one sequence of them.
@@ -117,7 +118,7 @@ def _new_shape(x: Any, given: Any) -> tuple[int, ...]:
 
 
 def _symbolic_shape(x: Any, sizes: tuple) -> tuple:
-    """`sizes`, one of which is unknown, where some have names."""
+    """`sizes`, one of which is unknown, for symbolic sizes."""
     negative, remainder = divmod(x.size, math.prod(sizes))
     if not isinstance(remainder, int) or remainder:
         raise errors.InconclusiveDimensionOperation(
@@ -136,7 +137,7 @@ def _canonical_sizes(sizes: tuple) -> tuple[int, ...]:
 
 
 def _transpose(self, *args) -> Any:
-    """The array with its axes permuted: reversed, or in the order given as ints or as one tuple.
+    """The array with its axes permuted: in reverse order, or in the order of `axes` (ints, or one tuple).
 
     >>> jnp.ones((2, 3, 4)).transpose(2, 0, 1).shape
     (4, 2, 3)
@@ -172,10 +173,11 @@ def _byteswap(self) -> Any:
 
 
 def _view(self, dtype=None, type=None) -> Any:
-    """The bits of the array as another dtype; the last axis grows or shrinks with its size.
+    """The bits of the array as another dtype. The size of the last axis changes with the size of an element.
 
     Raises:
-      ValueError: the size of the last axis does not divide, or there is no axis and the size of an element changes.
+      ValueError: the bytes of the last axis are not a multiple of the new element size, or an array without axes
+        changes it.
 
     >>> jnp.array([1.0, -2.0]).view(jnp.uint32)
     Array([1065353216, 3221225472], dtype=uint32)
@@ -229,7 +231,7 @@ def _reversed_axes(self) -> Any:
 
 
 def _transposed_matrices(self) -> Any:
-    """The matrices in the last two axes transposed; a ValueError for fewer axes.
+    """The matrices in the last two axes transposed. Raises ValueError for fewer than two axes.
 
     >>> jnp.ones((5, 2, 3)).mT.shape
     (5, 3, 2)
@@ -256,7 +258,7 @@ def _real(self) -> Any:
 
 
 def _flat(self):
-    """Not there: arrays are immutable, so nothing can be assigned through it.
+    """Raises NotImplementedError: arrays are immutable, so nothing can be assigned through it.
 
     >>> jnp.ones((2, 2)).flat
     Traceback (most recent call last):
@@ -267,7 +269,7 @@ def _flat(self):
 
 
 def _array_namespace(self, *, api_version: str | None = None) -> Any:
-    """The module of functions for this array, as the array API standard has it."""
+    """The module with the functions for this array, as the array API standard requires."""
     if api_version not in (None, __array_api_version__):
         raise ValueError(
             f"api_version={api_version!r} is not available; available versions are: {[__array_api_version__]}"

@@ -16,12 +16,12 @@ from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul
 
 _SCALARS = (int, float, complex, np.generic, np.ndarray, Array)
-# Types whose values need no look: filled as they come.
+# Types whose values need no check; filled when they first occur.
 _operand_types: set[type] = {bool, int, float, complex, np.ndarray}
 
 
 def _operand(x: Any) -> Any:
-    """What an operator makes of its other side: an array or scalar, or NotImplemented."""
+    """The other operand as an array or scalar, or NotImplemented."""
     method = getattr(x, "__jax_array__", None)
     if method is not None:
         x = method()
@@ -33,7 +33,7 @@ def _operand(x: Any) -> Any:
 
 
 def _binary(symbol: str, fun: Callable, *, swapped: bool = False, refused: tuple[type, ...] = ()) -> Callable:
-    """The operator `symbol`. Values of the types `refused` raise at once, rather than let Python try other
+    """The operator `symbol`. Values of the types `refused` raise TypeError at once, so that Python does not try other
     ways."""
 
     def apply(self, other):

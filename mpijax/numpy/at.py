@@ -1,4 +1,4 @@
-"""`x.at[index].set(values)` and its kin: updated copies of immutable arrays."""
+"""`x.at[index].set(values)` and related methods: updated copies of immutable arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mpijax.transforms.jit import jit
 
 
 class IndexUpdateHelper:
-    """`x.at`: index it, then say what happens to the elements.
+    """`x.at`: index it, then call a method that reads or updates the elements.
 
     ==============================  ================================
     ``x.at[idx].set(y)``            ``x[idx] = y``
@@ -39,16 +39,16 @@ class IndexUpdateHelper:
     ``x.at[idx].get()``             ``x[idx]``
     ==============================  ================================
 
-    All return a new array; under `jit` the update happens in place where `x` is not used
-    afterwards. An element named twice is updated twice, in no particular order.
+    All return a new array. Under `jit`, the update happens in place if `x` is not used afterwards.
+    An element whose index occurs twice is updated twice, in no particular order.
 
     Keyword arguments of all methods:
       mode: what happens out of bounds. "promise_in_bounds" (default): updates are dropped, reads clipped;
         "clip": the nearest element; "drop" or "fill": updates are dropped, reads give `fill_value`.
       wrap_negative_indices: whether negative indices count from the end (default), or are out of bounds.
-      indices_are_sorted, unique_indices: promises that allow faster code.
-      fill_value: of `get` with mode "fill": NaN unless given; for integers the least, for unsigned ones the
-        greatest number, True for bool.
+      indices_are_sorted, unique_indices: promises about the indices that allow faster code.
+      fill_value: of `get` with mode "fill". Default: NaN for floats, the smallest number for signed integers, the
+        largest for unsigned integers, True for bool.
 
     >>> x = jnp.arange(4)
     >>> x.at[1].set(10), x.at[2:].add(100)
@@ -68,7 +68,7 @@ class IndexUpdateHelper:
 
 
 def _takes_out_sharding(method: F) -> F:
-    """A method whose result is laid out as `out_sharding` says; see `core.out_sharding`."""
+    """A method whose result has the sharding `out_sharding`; see `core.out_sharding`."""
 
     @wraps(method)
     def call(self, *args, out_sharding=None, **how):
@@ -117,7 +117,7 @@ class IndexUpdateRef:
 
     @_takes_out_sharding
     def apply(self, func: Callable, *, out_sharding: Any = None, **how: Any) -> Any:
-        """Copy of x in which `func` was applied to each element named, once for each time it is named.
+        """Copy of x with `func` applied to each indexed element, once for each time that its index occurs.
 
         >>> jnp.array([1.0, 4.0, 9.0]).at[1:].apply(jnp.sqrt)
         Array([1., 2., 3.], dtype=float32)
@@ -176,7 +176,7 @@ class IndexUpdateRef:
         return power(self.array, self._factors(values, how))
 
     def _factors(self, values: Any, how: dict[str, Any]) -> Any:
-        """`values` where the index points (their product where it points twice), 1 elsewhere."""
+        """`values` at the indexed positions (their product if an index occurs twice), 1 elsewhere."""
         return scatter_update(ones_like(self.array), self.index, values, lax.scatter_mul, **how)
 
     @_takes_out_sharding
@@ -270,13 +270,13 @@ def _fits(value: int, dtype: np.dtype) -> bool:
 def put_along_axis(
     arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *, mode: str | None = None
 ) -> Any:
-    """Copy of `arr` with `values` at `indices` along `axis`, where each line has positions of its own.
+    """Copy of `arr` with `values` at `indices` along `axis`. Each line along the axis has its own positions.
 
     Args:
       arr: array.
       indices: integers, with as many axes as `arr`.
       values: broadcast to the shape of `indices`.
-      axis: axis to index; None for `arr` flattened.
+      axis: axis to index; None flattens `arr` first.
       inplace: must be False: arrays are immutable.
       mode: as in `arr.at[...].set`.
 

@@ -1,4 +1,4 @@
-"""Bits as elements, and eight of them packed into a byte."""
+"""Bits as elements of an array, and packed into bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDERS = ("little", "big")
 
 
 def _lines(a: Any, axis: int | None, bitorder: str) -> tuple[Any, int, Any]:
-    """(the array with the axis of the bits last, that axis, by how much each of eight bits is shifted)."""
+    """(the array with the axis of the bits last, that axis, the shifts of the eight bits of a byte)."""
     if bitorder not in _ORDERS:
         raise ValueError(f"'order' must be either 'little' or 'big'; got {bitorder!r}")
     if axis is None:
@@ -26,14 +26,14 @@ def _lines(a: Any, axis: int | None, bitorder: str) -> tuple[Any, int, Any]:
 
 @jit(static_argnames=("axis", "bitorder"))
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight elements along an axis as the bits of a byte; without an axis, of the flattened array.
+    """Pack eight elements along an axis into a byte. Without an axis, pack the flattened array.
 
     Args:
-      a: bools or integers, which count as 1 unless 0.
-      bitorder: whether the first one is the highest bit ("big") or the lowest ("little").
+      a: bools or integers; each integer except 0 is a 1 bit.
+      bitorder: "big" if the first element is the highest bit, "little" if it is the lowest.
 
     Returns:
-      uint8 array, the axis of length ceil(n / 8): missing bits are 0.
+      uint8 array; the axis has size ceil(n / 8), and missing bits are 0.
 
     Raises:
       TypeError: `a` holds floats or complex numbers.
@@ -55,14 +55,14 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
 @jit(static_argnames=("axis", "count", "bitorder"))
 def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
-    """The bits of bytes as elements 0 and 1 along an axis, eight times as long: the inverse of `packbits`.
+    """The bits of bytes as elements 0 and 1 along an axis, which is eight times as long. The inverse of `packbits`.
 
     Args:
       a: uint8 array.
-      count: how many bits to return, the first ones if positive, without the last ones if negative.
+      count: number of bits to return, from the first; if negative, number of bits to drop at the end.
 
     Raises:
-      TypeError: `a` is not of uint8.
+      TypeError: the dtype of `a` is not uint8.
 
     >>> jnp.unpackbits(jnp.array([131], dtype=jnp.uint8))
     Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)

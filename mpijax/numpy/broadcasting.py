@@ -56,7 +56,7 @@ def broadcast_together(*args: Any) -> list[Any]:
 
 @jit
 def _where(condition, x, y):
-    """Elements of x where the condition holds, else of y. A program of its own: scalars stay scalars."""
+    """Elements of x where the condition holds, else of y, as a separate program. Scalars stay scalars."""
     condition, x, y = ensure_arraylike("where", condition, x, y)
     if condition.dtype != np.bool_:
         condition = lax.ne(condition, zero_like(condition))
@@ -111,7 +111,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
 
 
 def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
-    """The placement asked for by the `device` or `out_sharding` argument of a creation function, or None."""
+    """The sharding that the `device` or `out_sharding` argument of a creation function names, or None."""
     if device is not None and out_sharding is not None:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set in {name}. Got {device=} and {out_sharding=}"
@@ -123,7 +123,7 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
 
 
 def place(x: Any, sharding: Any) -> Any:
-    """Put an array where `device_sharding` says; None leaves it where it is."""
+    """Put an array onto the sharding that `device_sharding` returned; None leaves it unchanged."""
     if hasattr(sharding, "axes_of"):
         return laid_out(x, sharding, "out_sharding")
     if sharding is None:

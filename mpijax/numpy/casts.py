@@ -1,4 +1,4 @@
-"""Dtypes of operands: converting them, and constants to stand beside them."""
+"""Conversion of dtypes, and constants with the dtype of an operand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> Any:
-    """`x` with a dtype and weak type, itself if it has them. Scalars stay scalars, to become literals.
+    """`x` with a dtype and weak type; `x` itself if it has them. Scalars stay scalars, and become literals.
 
     Complex numbers lose their imaginary part, with a warning if `warn`.
     """
@@ -72,13 +72,14 @@ def _convert_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
         return number_of(value, dtype)
     of = dtypes.python_type(dtype)
     if of is not None and dtypes.dtype(of) == dtype:
-        # A number that is of the type already is not rounded: it is rounded where it is used.
+        # A number that already has the type is not rounded here, but at its use.
         return x if type(x) is of else of(value)
     return lax.convert_element_type_p.bind(value[()], new_dtype=dtype, weak_type=True, sharding=None)
 
 
 def scalar_like(x: Any, value: Any) -> Any:
-    """A constant with the dtype of x, to use beside it: weakly typed only if x is a weakly typed scalar."""
+    """A constant with the dtype of x, for an operation with x. It is weakly typed only if x is a weakly typed
+    scalar."""
     aval = getattr(x, "aval", None)
     if aval is None:
         dtype = dtypes.dtype(x)
@@ -101,7 +102,7 @@ def strong_like(x: Any, value: Any) -> Any:
 
 
 def constant(value: Any, dtype: Any) -> Any:
-    """A number, or a size that is not known, with a dtype."""
+    """A number, or a symbolic size, with a dtype."""
     return convert(value, dtype) if isinstance(value, DimExpr) else number_of(value, dtype)
 
 
@@ -111,7 +112,7 @@ def zero_like(x: Any) -> Any:
 
 
 def number_beside(x: Any, value: Any) -> Any:
-    """A Python number as an operand beside the array x, with x's dtype and weak type."""
+    """A Python number as an operand for an operation with x: it has x's dtype and weak type."""
     return convert(value, x.dtype, typeof(x).weak_type)
 
 

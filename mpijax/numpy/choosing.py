@@ -1,4 +1,4 @@
-"""Choosing elements: by number, by mask, and functions by condition."""
+"""Choice of elements by number or by mask, and of functions by condition."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mpijax.transforms.jit import jit
 
 
 def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
-    """For each element of `a`, the element at its place of the choice with that number.
+    """For each element of `a`, the element at the same position of the choice with that number.
 
     Args:
       a: integers.
       choices: sequence of arrays, or an array of them; all broadcast against `a`.
-      mode: of numbers out of bounds: "raise", which `jit` cannot, "wrap" around, or "clip" to the ends.
+      mode: for numbers out of bounds: "raise" (not under `jit`), "wrap" around, or "clip" to the ends.
 
     Raises:
-      ValueError: an element of `a` names no choice, with the mode "raise".
+      ValueError: an element of `a` is out of bounds, with the mode "raise".
 
     >>> jnp.choose(jnp.array([2, 0, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30]), jnp.array([100, 200, 300])])
     Array([100,   2,  30], dtype=int32)
@@ -65,12 +65,12 @@ def compress(
     fill_value: Any = 0,
     out: None = None,
 ) -> Any:
-    """The slices of `a` along an axis where `condition` holds; without one, elements of the flattened array.
+    """The slices of `a` along an axis where `condition` holds. Without an axis, the elements of the flattened array.
 
     Args:
-      condition: bool array of one axis; where it is shorter than that of `a`, the rest is left out.
-      size: the length of the result, which must be known where `condition` is traced.
-      fill_value: what to fill up with.
+      condition: bool array with one axis. If it is shorter than the axis of `a`, the remaining slices are dropped.
+      size: the length of the result; required if `condition` is traced.
+      fill_value: value of the elements beyond the selected ones.
 
     >>> jnp.compress(jnp.array([True, False, True]), jnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
     Array([[1, 3],
@@ -115,13 +115,13 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """A function that has different forms in different places.
+    """A function that has different definitions under different conditions.
 
     Args:
       x: array.
-      condlist: conditions, of the shape of `x`; the last one that holds counts.
-      funclist: for each condition, and one more for where none holds (default 0): a number, or a function of
-        elements, which gets `args` and `kw` too.
+      condlist: conditions with the shape of `x`; if several hold, the last one counts.
+      funclist: a number or a function for each condition, and optionally one more for elements where no condition holds
+        (default 0). Functions also get `args` and `kw`.
 
     Returns:
       Array of the shape and dtype of `x`.

@@ -15,9 +15,9 @@ from mpijax.transforms.jit import jit
 
 
 def real(val, /):
-    """Real part, elementwise; of real numbers the array itself.
+    """Real part, elementwise; for real numbers the array itself.
 
-    Complex64 gives float32, complex128 float64.
+    complex64 gives float32, and complex128 gives float64.
 
     >>> jnp.real(jnp.array([1 + 2j, 3]))
     Array([1., 3.], dtype=float32)
@@ -27,9 +27,9 @@ def real(val, /):
 
 
 def imag(val, /):
-    """Imaginary part, elementwise; of real numbers 0.
+    """Imaginary part, elementwise; 0 for real numbers.
 
-    Complex64 gives float32, complex128 float64; other dtypes are kept.
+    complex64 gives float32, and complex128 gives float64; other dtypes do not change.
 
     >>> jnp.imag(jnp.array([1 + 2j, 3]))
     Array([2., 0.], dtype=float32)
@@ -41,7 +41,7 @@ def imag(val, /):
 def conjugate(x, /):
     """Complex conjugate, elementwise.
 
-    The dtype is kept; real numbers stay as they are.
+    The dtype does not change; real numbers do not change.
 
     >>> jnp.conjugate(jnp.array([1 - 4j, 2j]))
     Array([1.+4.j, 0.-2.j], dtype=complex64)
@@ -63,7 +63,7 @@ def conj(x, /):
 def angle(z, deg=False):
     """The angle of z in the complex plane in (-pi, pi], elementwise, in radians (degrees if `deg`).
 
-    Complex64 gives float32, complex128 float64; real numbers are 0 or pi.
+    complex64 gives float32, and complex128 gives float64. The angle of a real number is 0 or pi.
 
     >>> jnp.angle(jnp.array([1j, -1, 1 + 1j]), deg=True)
     Array([ 90., 180.,  45.], dtype=float32)
@@ -78,7 +78,7 @@ def angle(z, deg=False):
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether x is a complex number or an array of them.
+    """Whether x is a complex number or an array of complex numbers.
 
     >>> jnp.iscomplexobj(jnp.zeros(2, jnp.complex64)), jnp.iscomplexobj(0.0)
     (True, False)
@@ -94,7 +94,7 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether x is no complex number or array of them.
+    """Whether x is neither a complex number nor an array of complex numbers.
 
     >>> jnp.isrealobj(jnp.zeros(2, jnp.complex64)), jnp.isrealobj(0.0)
     (False, True)

@@ -1,4 +1,4 @@
-"""Choosing elements by a condition, and finding where a condition holds."""
+"""Choice of elements by a condition, and positions where a condition holds."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mpijax.numpy.index_parse import known_value
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """Elements of `x` where `condition` holds and of `y` elsewhere; or, without them, `nonzero(condition)`.
+    """Elements of `x` where `condition` holds and of `y` elsewhere. Without `x` and `y`, `nonzero(condition)`.
 
     Args:
-      condition: bool array (numbers count as true unless 0).
+      condition: bool array, or numbers, which are true unless 0.
       x, y: arrays; the three broadcast against each other.
       size, fill_value: of `nonzero`.
 
     Returns:
-      Array of the broadcast shape; or a tuple of arrays of positions.
+      Array of the broadcast shape and the promoted dtype of `x` and `y`; or a tuple of arrays of positions.
 
     >>> x = jnp.array([-2, 3, -1])
     >>> jnp.where(x > 0, x, 0)
@@ -58,16 +58,16 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     """Positions of the elements that are not 0, in order.
 
     Args:
-      a: array of one axis or more.
-      size: how many positions to return, which must be known where `a` is traced: surplus ones are left out,
-        missing ones filled up. Default: as many as there are.
-      fill_value: what to fill up with, or a tuple with a value for each axis. Default 0.
+      a: array with at least one axis.
+      size: the number of positions to return; required if `a` is traced. Further positions are dropped, and missing
+        ones get `fill_value`. Default: the number of positions found.
+      fill_value: value for missing positions, or a tuple with a value for each axis. Default 0.
 
     Returns:
       For each axis an int array [size] of positions along it.
 
     Raises:
-      ConcretizationTypeError: `a` is traced, and there is no `size`.
+      ConcretizationTypeError: `a` is traced and `size` is not given.
 
     >>> jnp.nonzero(jnp.array([0, 5, 0, 7]), size=3, fill_value=-1)
     (Array([ 1,  3, -1], dtype=int32),)
@@ -90,8 +90,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 def _flat_positions(mask: Any, count: int) -> Any:
     """int array [count]: positions of the true elements of the flattened mask.
 
-    The running number of true elements tells where each lies: as many elements as have a running number
-    of at most k come before the k-th true one.
+    The position of a true element follows from running counts: the number of elements with a running count of at most
+    k is the position of the k-th true element.
     """
     running = cumsum(mask)
     hits = zeros(count, running.dtype).at[clip(running, 0)].add(np.array(1, running.dtype), mode="drop")

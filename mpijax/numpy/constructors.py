@@ -1,4 +1,4 @@
-"""`array` and `asarray`: arrays from numbers, nested lists, NumPy arrays and anything with a buffer."""
+"""`array` and `asarray`: arrays from numbers, nested lists, NumPy arrays and objects with a buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.core.trace import EVAL, Tracer, state
 from mpijax.core.warn import warn_user
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 
-# So many arrays are concatenated at once.
+# The number of arrays that are concatenated at once.
 _CONCATENATE_AT_ONCE = 16
 
 
@@ -29,19 +29,19 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ):
-    """An array of the numbers in `object`: a number, nested lists of numbers and arrays, an array, a buffer.
+    """An array of the numbers in `object`: a number, nested lists of numbers and arrays, an array, or a buffer.
 
     Args:
-      object: what to convert. Lists are promoted to one dtype.
-      dtype: element type; by default that of the input, with 64-bit types narrowed unless jax_enable_x64 is on.
-      copy: whether the result may not share memory with the input.
+      object: the object to convert. The elements of lists are promoted to one dtype.
+      dtype: element type; by default that of the input. Without jax_enable_x64, 64-bit types become 32-bit types.
+      copy: True if the result must not share memory with the input.
       order: None or "K".
-      ndmin: leading axes of size 1 are added up to so many axes.
-      device, out_sharding: where to put it, one of the two.
+      ndmin: the least number of axes; missing axes are added in front, with size 1.
+      device, out_sharding: where to put the array; give at most one of the two.
 
     Raises:
-      TypeError: something in `object` is not a number.
-      ValueError: lists of uneven length, or None among them.
+      TypeError: an element of `object` is not a number.
+      ValueError: nested lists of different lengths, or None as an element.
 
     >>> jnp.array([[1, 2.5], [3, 4]])
     Array([[1. , 2.5],
@@ -87,7 +87,7 @@ def _positional(args, copy, order, ndmin):
 
 
 def _staged_ndarray(x: np.ndarray, copy: bool):
-    # NumPy arrays can change later; a program that is being written holds on to its constants.
+    # NumPy arrays can change later, but a program that is being traced keeps its constants.
     return lax.stage(x.copy() if copy and state.trace is not EVAL else x)
 
 
@@ -110,7 +110,7 @@ def _map_leaves(fun, x: Any) -> Any:
 
 
 def _promoted(leaves: list[Any]) -> Any:
-    """The dtype of a list of values. Python numbers of one type and arrays of one type count once."""
+    """The promoted dtype of a list of values."""
     if not leaves:
         return dtypes.default_float_dtype()
     distinct: dict[Any, Any] = {}
@@ -167,7 +167,7 @@ def _target(x: Any, dtype: Any, weak_type: bool) -> tuple[Any, bool]:
 
 
 def _collect(x: Any, dtype: Any, copy: bool) -> Any:
-    """`x` as one array, or one NumPy array of the dtype if no part of it is an array already."""
+    """`x` as one array, or as one NumPy array of the dtype if no part of it is already an array."""
     x = unwrap(x)
     if _is_array(x):
         return lax.copy_p.bind(x) if copy else x
@@ -180,7 +180,7 @@ def _collect(x: Any, dtype: Any, copy: bool) -> Any:
     if not any(map(_is_array, unwrapped)):
         return _from_numpy(x, dtype)
     if state.trace is EVAL and not any(_is_elsewhere(leaf) for leaf in unwrapped):
-        # All values are here: one copy each instead of a program for each level.
+        # All values are in this process: copy each once instead of running a program for each level.
         return np.asarray(_map_leaves(lambda leaf: np.asarray(unwrap(leaf)), x)).astype(dtype)
     return _concatenated(x, dtype)
 
@@ -222,7 +222,7 @@ def _concatenated(x: Any, dtype: Any) -> Any:
 def asarray(
     a: Any, dtype: Any = None, order: str | None = None, *, copy=None, device=None, out_sharding=None
 ):
-    """An array of the numbers in `a`; an array of the right dtype is returned as it is unless `copy` is true.
+    """An array of the numbers in `a`. An array of the right dtype is returned unchanged unless `copy` is true.
 
     See `array` for the arguments.
 

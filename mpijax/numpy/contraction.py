@@ -1,7 +1,7 @@
 """Sums of products in Einstein's notation, as a sequence of `dot_general`, sums and transposes.
 
-A contraction takes one or two operands. Two operands and fewer need no plan; for more, the
-order in which to contract them is opt_einsum's, which is imported only then.
+A contraction takes one or two operands. For more than two operands, opt_einsum chooses the order; it is imported only
+then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
 
-# What a size with a name is taken to be where the order of contractions is chosen.
+# The number that stands for a symbolic size in the choice of the order of contractions.
 _USUAL_SIZE = 8
 # Positions of the operands to contract, names summed over, "names,names->names".
 Contraction = tuple[tuple[int, ...], frozenset[str], str]
@@ -42,17 +42,17 @@ def einsum(
     """Sum of products of arrays whose axes are named by letters: `einsum("ij,jk->ik", a, b)` is `a @ b`.
 
     Args:
-      subscripts: names of the axes of each operand, and after "->" those of the result. "..." stands for
-        axes that broadcast. Without "->", the result has the names that occur once, in alphabetical order.
-      operands: arrays. `einsum(a, (0, 1), b, (1, 2), (0, 2))` names axes by numbers instead.
-      optimize: how to find the order of contraction of three operands or more: see opt_einsum.contract_path.
+      subscripts: names of the axes of each operand, and after "->" those of the result. "..." stands for axes that
+        broadcast. Without "->", the result has the names that occur once, in alphabetical order.
+      operands: arrays. `einsum(a, (0, 1), b, (1, 2), (0, 2))` names the axes by numbers instead.
+      optimize: how to choose the order of contraction of three or more operands: see opt_einsum.contract_path.
       precision, preferred_element_type: as in `dot`.
 
     Returns:
       Array with the axes named after "->".
 
     Raises:
-      ValueError: sizes of one name that differ, or a name of the result that no operand has.
+      ValueError: axes with one name have different sizes, or no operand has a name of the result.
 
     >>> jnp.einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
     Array([21, 43], dtype=int32)
@@ -68,11 +68,10 @@ def einsum(
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | list[tuple[int, ...]] = "auto"
 ) -> tuple[list[tuple[int, ...]], Any]:
-    """The order in which `einsum` would contract its operands, and what it costs; see
-    opt_einsum.contract_path.
+    """The order in which `einsum` would contract its operands, and its cost; see opt_einsum.contract_path.
 
     Returns:
-      (pairs of positions of the operands to contract, one after the other; a report).
+      (list of the positions of the operands to contract in each step; a report).
 
     >>> a, b, c = jnp.ones((50, 2)), jnp.ones((2, 50)), jnp.ones((50, 3))
     >>> jnp.einsum_path("ij,jk,kl->il", a, b, c)[0]
@@ -121,7 +120,7 @@ def _plan_many(inputs, output, arrays, optimize):
 
 
 def _with_numbers(x: Any) -> Any:
-    """x, or where sizes have names something of a like shape: costs are compared for these sizes."""
+    """x; for symbolic sizes, a value with numbers as sizes, for which opt_einsum compares costs."""
     shape = shape_of(x)
     if not any(isinstance(d, DimExpr) for d in shape):
         return x

@@ -16,7 +16,7 @@ from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_com
 def astype(x, dtype, /, *, copy=False, device=None):
     """The array with another dtype.
 
-    Floats are cut to integers, clamped to their range (NaN becomes 0); complex numbers lose their imaginary
+    Floats are truncated to integers and limited to their range; NaN becomes 0. Complex numbers lose their imaginary
     part, with a warning.
 
     >>> jnp.astype(jnp.array([1.7, -2.2, 300.0]), jnp.uint8)
@@ -52,7 +52,7 @@ def copy(a, order=None):
 
 
 def ascontiguousarray(a, dtype=None):
-    """The array with at least one axis; all arrays are contiguous.
+    """The array with at least one axis. (All arrays are contiguous.)
 
     >>> jnp.ascontiguousarray(3.0).shape
     (1,)
@@ -61,12 +61,12 @@ def ascontiguousarray(a, dtype=None):
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0):
-    """A 1-d array of the numbers that lie in a buffer.
+    """A 1-d array of the numbers in a buffer.
 
     Args:
-      buffer: bytes, or what has their interface.
-      count: how many numbers to read; -1 for all.
-      offset: the byte to start at.
+      buffer: bytes, or an object with the buffer interface.
+      count: number of numbers to read; -1 for all.
+      offset: position of the first byte.
 
     >>> jnp.frombuffer(b"abc", dtype=jnp.uint8, offset=1)
     Array([98, 99], dtype=uint8)
@@ -78,11 +78,11 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str):
     """A 1-d array of the numbers in a text, separated by `sep`.
 
     Args:
-      dtype: of the numbers; default float.
-      count: how many numbers to read; -1 for all.
+      dtype: dtype of the numbers; default float.
+      count: number of numbers to read; -1 for all.
 
     Raises:
-      ValueError: the text has something else in it.
+      ValueError: the text has something that is not a number.
 
     >>> jnp.fromstring("1 2 5", dtype=int, sep=" ")
     Array([1, 2, 5], dtype=int32)
@@ -95,7 +95,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
 
     Args:
       x: an array with `__dlpack__`, or a capsule of one.
-      copy: True for memory of its own; False to refuse what cannot be shared.
+      copy: True copies the memory; False raises an error if the memory cannot be shared.
 
     >>> jnp.from_dlpack(np.arange(3.0, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)

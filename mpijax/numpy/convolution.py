@@ -1,4 +1,4 @@
-"""convolve and correlate, of one-dimensional arrays."""
+"""`convolve` and `correlate` for one-dimensional arrays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mpijax.transforms.jit import jit
 
 @jit(static_argnames=("mode", "precision", "preferred_element_type"))
 def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sums of products of an array with another one that is reversed and moves over it.
+    """The convolution of two arrays: sums of products of `a` with the reversed `v`, at each offset.
 
     Args:
-      a, v: one-dimensional, not empty.
-      mode: "full", wherever they overlap; "valid", where the shorter one lies in the longer; "same", as many as the
-        longer one has, in the middle of "full".
-      preferred_element_type: dtype of sums and result, a float or complex one if None.
+      a, v: one-dimensional arrays, not empty.
+      mode: "full": all offsets at which they overlap. "valid": offsets at which the shorter array lies inside the
+        longer one. "same": the middle of "full", with the size of the longer array.
+      preferred_element_type: dtype of the sums and the result; None: the promoted dtype, at least a float.
 
     Raises:
-      ValueError: another number of axes, empty arrays, an unknown mode.
+      ValueError: an array does not have one axis or is empty, or the mode is unknown.
 
     >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 10]))
     Array([ 1., 12., 23., 30.], dtype=float32)
@@ -35,7 +35,8 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 @jit(static_argnames=("mode", "precision", "preferred_element_type"))
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sums of products of an array with the conjugates of one that moves over it; arguments as of `convolve`.
+    """The correlation of two arrays: sums of products of `a` with the conjugate of `v`, at each offset. Arguments and
+    errors are those of `convolve`.
 
     >>> jnp.correlate(jnp.array([1, 2, 3, 4]), jnp.array([1, 10]))
     Array([21., 32., 43.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Covariances and correlations of variables."""
+"""Covariance and correlation of variables."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def cov(
     """Covariance matrix of variables.
 
     Args:
-      m: observations, [variables, n], or [n] of a single variable.
-      y: more variables.
-      rowvar: whether the rows are the variables; else the columns.
-      bias: divide by n, rather than by n - 1.
-      ddof: divide by n - ddof instead.
-      fweights: how often each observation counts: integers [n].
-      aweights: how much each observation weighs: [n].
-      dtype: of the computation and the result.
+      m: observations, of shape [variables, n], or [n] for a single variable.
+      y: observations of more variables, in the same form.
+      rowvar: True if rows are variables, False if columns are.
+      bias: divide by n instead of n - 1.
+      ddof: divide by n - ddof; overrides `bias`.
+      fweights: how often each observation occurs: integers, of shape [n].
+      aweights: weight of each observation, of shape [n].
+      dtype: dtype of the computation and the result.
 
     Returns:
-      Array [variables, variables], without axes of size 1.
+      Array of shape [variables, variables], without axes of size 1.
 
     >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
     Array([[ 1., -2.],
@@ -91,7 +91,7 @@ def _observations(m: Any, y: Any, rowvar: bool) -> Any:
 
 
 def _weights(fweights: Any, aweights: Any, n: int) -> tuple[Any, Any]:
-    """(weights of the observations or None, those of them that are not numbers of times or None)."""
+    """(all weights of the observations or None, `aweights` or None)."""
     weights = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:

@@ -96,11 +96,11 @@ def _array_api(name: str, run, first: int, x, axis, dtype, include_initial):
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Running sums along an axis, left out only for 1-d arrays; starting with 0 if asked for.
+    """Running sums along an axis.
 
     Args:
-      x: array; of more than one axis only with `axis`.
-      include_initial: put the 0 of no elements in front; the axis is longer by 1.
+      x: array. If it has more than one axis, `axis` is required.
+      include_initial: put a 0 in front of the sums; the axis is longer by 1.
 
     >>> jnp.cumulative_sum(jnp.array([2, 3, 4]), include_initial=True)
     Array([0, 2, 5, 9], dtype=int32)
@@ -109,11 +109,11 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """Running products along an axis, left out only for 1-d arrays; starting with 1 if asked for.
+    """Running products along an axis.
 
     Args:
-      x: array; of more than one axis only with `axis`.
-      include_initial: put the 1 of no elements in front; the axis is longer by 1.
+      x: array. If it has more than one axis, `axis` is required.
+      include_initial: put a 1 in front of the products; the axis is longer by 1.
 
     >>> jnp.cumulative_prod(jnp.array([2, 3, 4]), include_initial=True)
     Array([ 1,  2,  6, 24], dtype=int32)

@@ -35,7 +35,7 @@ from mpijax.transforms.jit import jit
 
 
 class SlogdetResult(NamedTuple):
-    """The sign (or phase) of determinants, and the logarithm of their sizes."""
+    """The sign (or phase) of determinants, and the logarithm of their absolute values."""
 
     sign: Any
     logabsdet: Any
@@ -46,18 +46,18 @@ class SlogdetResult(NamedTuple):
 
 @jit(static_argnames=("method",))
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
-    """Signs and logarithms of determinants, which may be too large or small for a float.
+    """Signs of determinants, and logarithms of their absolute values. They do not overflow if the determinant does.
 
     Args:
-      a: matrices [..., n, n].
+      a: matrices of shape [..., n, n].
       method: "lu" (the default), or "qr" for real matrices.
 
     Returns:
-      SlogdetResult(sign, logabsdet): arrays [...]; 0 and -inf for singular matrices.
+      SlogdetResult(sign, logabsdet): arrays of shape [...]; 0 and -inf for singular matrices.
 
     Raises:
-      ValueError: a is not [..., n, n], or another method.
-      NotImplementedError: "qr" of complex matrices.
+      ValueError: the shape of a is not [..., n, n], or `method` is unknown.
+      NotImplementedError: the method "qr" with complex matrices.
 
     >>> [float(x) for x in jnp.linalg.slogdet(np.diag([-1.0, 1.0]))]
     [-1.0, 0.0]
@@ -102,14 +102,14 @@ def _slogdet_small_jvp(primals, tangents):
 
 
 def _with_tangents(sign, size, ratio):
-    """From d(det) / det: its real part moves the logarithm, its imaginary part the phase."""
+    """The tangents, from d(det) / det: the real part is that of the logarithm, the imaginary part that of the phase."""
     if not is_complex(sign.dtype):
         return (sign, size), (zeros_like(sign), ratio)
     return (sign, size), ((ratio - real(ratio).astype(ratio.dtype)) * sign, real(ratio))
 
 
 def _exchanges(pivots):
-    """How many rows were exchanged, for each matrix."""
+    """The number of row exchanges of each matrix."""
     unmoved = lax.expand_dims(arange(pivots.shape[-1], dtype=pivots.dtype), range(pivots.ndim - 1))
     return count_nonzero(pivots != unmoved, axis=-1)
 
@@ -133,7 +133,7 @@ def _slogdet_lu(a):
 
 @custom_jvp
 def _slogdet_qr(a):
-    """By Householder reflections, each of determinant -1 unless its factor is 0."""
+    """By Householder reflections. Each has the determinant -1, unless its factor is 0."""
     if is_complex(a.dtype):
         raise NotImplementedError("slogdet method='qr' not implemented for complex inputs")
     n = a.shape[-1]
@@ -159,7 +159,7 @@ _slogdet_qr.defjvp(_slogdet_jvp)
 
 @jit
 def det(a: Any) -> Any:
-    """Determinants of matrices [..., n, n]: [...].
+    """Determinants of matrices of shape [..., n, n]; the result has the shape [...].
 
     Raises:
       ValueError: a is not [..., n, n].
@@ -202,9 +202,9 @@ def _det_jvp(primals, tangents):
 def _cofactor_solve(a, b):
     """The determinants of a, and det(a) a^-1 b without dividing by the last pivot.
 
-    With P A = L U the last row of U is not divided by its diagonal, and the rows above take the whole determinant:
-    so a zero as last pivot, where LU factorization leaves it, does no harm. Where another pivot is 0 the rank is at
-    most n - 2 and all cofactors are 0.
+    With P A = L U, the last row of U is not divided by its diagonal, and the rows above are multiplied by the whole
+    determinant. So a zero as the last pivot is harmless. If another pivot is 0, the rank is at most n - 2, and all
+    cofactors are 0.
     """
     if a.shape[-1] == 1:
         return a[..., 0, 0], b

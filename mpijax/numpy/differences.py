@@ -1,4 +1,4 @@
-"""Differences of neighbours: finite differences, gradients, integrals by trapezoids, unwrapped angles."""
+"""Differences of neighbouring elements: finite differences, gradients, integrals by trapezoids, unwrapped angles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mpijax.transforms.jit import jit
 
 @jit(static_argnames=("n", "axis"))
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along an axis, taken `n` times; of bools whether they differ.
+    """Differences of neighbouring elements along an axis, taken `n` times. For bools, whether neighbours differ.
 
     Args:
-      a: array of one axis or more.
-      n: how many times; each makes the axis shorter by 1.
+      a: array with at least one axis.
+      n: number of times; each time makes the axis shorter by 1.
       axis: axis to take differences along.
-      prepend, append: values to put before and after `a` first; scalars stand for one along the axis.
+      prepend, append: values to put before and after `a` first. A scalar is one element along the axis.
 
     Raises:
       ValueError: `a` has no axis, or `n` is negative.
@@ -62,7 +62,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def _beside(value: Any, arr: Any, axis: int) -> Any:
-    """What is put before or after `arr` along an axis, None for nothing."""
+    """The array to put before or after `arr` along an axis; None if there is none."""
     if value is None:
         return None
     value = ensure_arraylike("diff", value)
@@ -73,7 +73,7 @@ def _beside(value: Any, arr: Any, axis: int) -> Any:
 
 @jit
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours of the flattened array, between what `to_begin` and `to_end` hold.
+    """Differences of neighbouring elements of the flattened array, with `to_begin` before and `to_end` after them.
 
     >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_begin=0)
     Array([0, 3, 5], dtype=int32)
@@ -91,17 +91,17 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @jit(static_argnames=("axis", "edge_order"))
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
-    """Slopes of sampled values: central differences inside, one-sided ones at the ends.
+    """Gradient of sampled values: central differences inside, one-sided differences at the ends.
 
     Args:
-      f: array of samples, at least 2 along each axis taken.
-      varargs: the spacing of the samples: nothing for 1, one for all axes or one for each; a number, or an array
-        of the positions of the samples.
+      f: array of samples, with at least 2 along each axis in `axis`.
+      varargs: the spacing of the samples: none (a spacing of 1), one for all axes, or one for each axis. A spacing is a
+        number, or an array of the positions of the samples.
       axis: axis or axes; default all.
       edge_order: not supported.
 
     Returns:
-      An array of the shape of `f` for one axis, else a list of one for each.
+      An array with the shape of `f` for one axis, else a list with an array for each axis.
 
     Raises:
       ValueError: fewer than two samples along an axis.
@@ -156,12 +156,12 @@ def _slopes(a: Any, h: Any, axis: int) -> Any:
 
 @jit(static_argnames=("axis",))
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Integral along an axis of the polygon through sampled values.
+    """Integral of sampled values along an axis, by the trapezoidal rule.
 
     Args:
       y: samples.
-      x: their positions: of the shape of `y`, or of one axis.
-      dx: the distances of the positions instead: a number or an array.
+      x: positions of the samples: with the shape of `y`, or with one axis.
+      dx: distances of the positions, if `x` is not given: a number or an array.
       axis: axis to integrate along.
 
     >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]), x=jnp.array([0.0, 1.0, 3.0]))
@@ -184,11 +184,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @jit(static_argnames=("axis",))
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
-    """Angles without jumps: multiples of `period` are added so that neighbours along an axis lie close.
+    """Angles without jumps: adds multiples of `period` such that neighbours along an axis are close.
 
     Args:
-      p: array of angles, or of other real numbers that count up to a multiple of `period`.
-      discont: the least step that counts as a jump; default half a period.
+      p: array of angles, or of other real numbers with the period `period`.
+      discont: the smallest step that is a jump; default half a period.
 
     >>> jnp.unwrap(jnp.array([350.0, 358.0, 5.0, 12.0]), period=360)
     Array([350., 358., 365., 372.], dtype=float32)

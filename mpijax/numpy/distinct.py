@@ -1,4 +1,4 @@
-"""The distinct elements of an array, where they come first, how often they occur."""
+"""The distinct elements of an array, their first positions, and their counts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SIZE_HINT = (
 
 @jit(static_argnames=["axis", "equal_nan"])
 def _unique_sorted_mask(ar, axis, equal_nan):
-    """(slices in order, which of them differ from the one before, the positions that sort)."""
+    """(sorted slices, which of them differ from the previous one, the positions that sort)."""
     slices = jnp.moveaxis(ar, axis, 0)
     if is_complex(slices.dtype):
-        # NaNs of all kinds alike.
+        # All kinds of NaN are equal.
         slices = _where(jnp.isnan(slices), np.nan, slices)
     n, width = slices.shape[0], math.prod(slices.shape[1:])
     if width:
@@ -44,13 +44,13 @@ def _unique_sorted_mask(ar, axis, equal_nan):
 
 
 class Distinct(NamedTuple):
-    """What is known of the distinct slices of an array along an axis."""
+    """The distinct slices of an array along an axis."""
 
     values: Any
     indices: Any
     inverse: Any
     counts: Any
-    # How many there are, where `values` has been filled up to a given size.
+    # The number of distinct elements, if `values` is padded to a given size.
     true_size: Any
 
 
@@ -65,7 +65,7 @@ def distinct(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Distinct:
-    """The distinct slices of an array, in order; what is not asked for is None."""
+    """The distinct slices of an array, in order. Results that the caller does not ask for are None."""
     if ar.shape[axis] == 0 and size and fill_value is None:
         raise ValueError("jnp.unique: for zero-sized input with nonzero size argument, fill_value must be specified")
     slices, mask, order = _unique_sorted_mask(ar, axis, equal_nan)
@@ -105,7 +105,7 @@ def _counts(slices: Any, mask: Any, size: int | None, length: int) -> Any:
     if size is None:
         return jnp.diff(jnp.append(jnp.nonzero(mask)[0], mask.size))
     starts = jnp.nonzero(mask, size=size + 1)[0]
-    # Positions that are filled up are 0, as only the first one is of itself.
+    # Padded positions are 0.
     return jnp.diff(starts.at[1:].set(jnp.where(starts[1:], starts[1:], mask.size)))
 
 
@@ -124,16 +124,16 @@ def unique(
     """The distinct elements of an array, sorted.
 
     Args:
-      ar: array, flattened unless `axis` says along which axis slices are compared.
-      return_index, return_inverse, return_counts: return also where each comes first; for each element of `ar`
-        the position of its equal in the result; how often each occurs.
-      equal_nan: whether NaNs count as one.
-      size: the length of the result, which must be known where `ar` is traced: surplus elements are left out.
-      fill_value: what to fill up with; default the least element.
+      ar: array, flattened unless `axis` names the axis along which slices are compared.
+      return_index, return_inverse, return_counts: also return the first position of each distinct element; for each
+        element of `ar`, the position of its value in the result; the number of times that each occurs.
+      equal_nan: whether all NaNs are one element.
+      size: the length of the result; required if `ar` is traced. Further elements are dropped.
+      fill_value: value of missing elements; default the smallest element.
       sorted: no effect; the result is sorted.
 
     Returns:
-      Array [size], or a tuple of it and of int arrays.
+      Array of shape [size], or a tuple of it and of int arrays.
 
     >>> jnp.unique(jnp.array([3, 1, 3, 2, 1]), return_counts=True)
     (Array([1, 2, 3], dtype=int32), Array([2, 1, 2], dtype=int32))
@@ -182,7 +182,7 @@ class _UniqueInverseResult(NamedTuple):
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
-    """(values, indices, inverse_indices, counts): see `unique`; each NaN counts as one of its own.
+    """(values, indices, inverse_indices, counts): see `unique`; each NaN is an element of its own.
 
     >>> result = jnp.unique_all(jnp.array([5, 2, 5]))
     >>> result.values, result.indices
@@ -194,7 +194,7 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
-    """(values, counts): see `unique`; each NaN counts as one of its own.
+    """(values, counts): see `unique`; each NaN is an element of its own.
 
     >>> jnp.unique_counts(jnp.array([5, 2, 5]))
     _UniqueCountsResult(values=Array([2, 5], dtype=int32), counts=Array([1, 2], dtype=int32))
@@ -204,7 +204,7 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
-    """(values, inverse_indices): see `unique`; each NaN counts as one of its own.
+    """(values, inverse_indices): see `unique`; each NaN is an element of its own.
 
     >>> values, inverse = jnp.unique_inverse(jnp.array([5, 2, 5]))
     >>> values[inverse]
@@ -215,7 +215,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements: see `unique`; each NaN counts as one of its own.
+    """The distinct elements: see `unique`; each NaN is an element of its own.
 
     >>> jnp.unique_values(jnp.array([5, 2, 5]))
     Array([2, 5], dtype=int32)

@@ -1,4 +1,4 @@
-"""Indices with `ds` in them, in terms of other indices."""
+"""Indices that contain a `ds`, in terms of other indices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from mpijax.numpy.index_parse import parse
 
 
 def has_slices(index: Any) -> bool:
-    """Whether there is a `ds` in an index."""
+    """Whether an index contains a `ds`."""
     return isinstance(index, Slice) or (isinstance(index, tuple) and any(isinstance(i, Slice) for i in index))
 
 
 def _split(index: Any, shape: tuple[int, ...]) -> tuple[tuple, list[tuple[int, int, Slice]]]:
-    """The index with all of an axis in place of each `ds`; and for each its place in the index, its axis, and itself.
+    """The index with a full slice instead of each `ds`; and for each `ds` its position in the index, its axis, and
+    itself.
 
-    Raises IndexError for one of more elements than the axis has.
+    Raises IndexError if a `ds` has more elements than its axis.
     """
     given = index if isinstance(index, tuple) else (index,)
     plain = tuple(slice(None) if isinstance(i, Slice) else i for i in given)
@@ -33,10 +34,10 @@ def _split(index: Any, shape: tuple[int, ...]) -> tuple[tuple, list[tuple[int, i
 
 
 def read_slices(x: Any, index: Any) -> tuple[Any, tuple]:
-    """The parts of x along the axes with a `ds`, and the index without any.
+    """The parts of x along the axes with a `ds`, and the index without them.
 
-    As in JAX, negative starts count from the end only where all elements between are taken, and by no array beside;
-    with a stride each position is moved inside by itself.
+    As in JAX, a negative start counts from the end only if the stride is 1 and the index has no array. With a stride,
+    each position is clipped separately.
     """
     shape = typeof(x).shape
     plain, found = _split(index, shape)
@@ -60,10 +61,11 @@ def _places(start: Any, s: Slice) -> Any:
 
 
 def positions_of_slices(shape: tuple[int, ...], index: Any, mode: Any) -> tuple:
-    """The index with positions in place of a `ds`; outside for a slice that is not inside, unless mode "clip" moves it.
+    """The index with positions instead of a `ds`. A slice that is not inside the axis gets positions outside of it,
+    unless the mode "clip" moves it.
 
     Raises:
-      NotImplementedError: beside another `ds`, or integers or arrays, which positions would be combined with.
+      NotImplementedError: the index has another `ds`, or integers or arrays, with which the positions would combine.
     """
     plain, found = _split(index, shape)
     [(place, axis, s), *more] = found

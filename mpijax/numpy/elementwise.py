@@ -81,7 +81,7 @@ atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent", "[0, 1]", "[ 0.
 
 @jit
 def arccosh(x, /):
-    """Inverse hyperbolic cosine, elementwise; of complex numbers the branch with a real part >= 0.
+    """Inverse hyperbolic cosine, elementwise; for complex numbers the branch with a real part >= 0.
 
     Real x below 1 gives NaN.
 
@@ -146,7 +146,7 @@ def log10(x, /):
 def square(x, /):
     """x * x, elementwise.
 
-    The dtype is kept; bool becomes the default integer type.
+    The dtype is that of x; bool becomes the default integer type.
 
     >>> jnp.square(jnp.array([-3, 4]))
     Array([ 9, 16], dtype=int32)
@@ -207,7 +207,7 @@ def degrees(x, /):
 
 @jit
 def sinc(x, /):
-    """sin(pi x) / (pi x), elementwise, with all derivatives right at 0.
+    """sin(pi x) / (pi x), elementwise. All derivatives are correct at 0.
 
     Integers and bool become floats first.
 
@@ -239,7 +239,7 @@ def _sinc_maclaurin_jvp(order, primals, tangents):
 
 @jit(inline=True)
 def fabs(x, /):
-    """Absolute value as a float, elementwise; complex numbers are not allowed.
+    """Absolute value as a float, elementwise.
 
     Raises:
       TypeError: x is complex.
@@ -277,7 +277,7 @@ def atan2(x1, x2, /):
 
 @jit
 def hypot(x1, x2, /):
-    """sqrt(x1**2 + x2**2), elementwise, without overflow on the way.
+    """sqrt(x1**2 + x2**2), elementwise, without overflow of intermediate values.
 
     Raises:
       ValueError: an argument is complex.
@@ -345,7 +345,7 @@ def _log_sum(x1, x2, exponential, scale: float, turn: float, name: str):
         out = lax.add(larger, log1p_of(delta))
         return lax.complex(lax.real(out), _wrap(lax.imag(out), turn))
     delta = lax.sub(x1, x2)
-    # The difference is NaN for infinities of one sign, whose sum is right, and for NaNs.
+    # The difference is NaN for infinities of the same sign, whose sum is right, and for NaN.
     return lax.select(
         lax.ne(delta, delta), lax.add(x1, x2), lax.add(larger, log1p_of(lax.neg(lax.abs(delta))))
     )
@@ -376,7 +376,7 @@ def _zero_if_infinite(x):
 
 @jit(inline=True)
 def logaddexp(x1, x2, /):
-    """log(exp(x1) + exp(x2)), elementwise, without overflow on the way.
+    """log(exp(x1) + exp(x2)), elementwise, without overflow of intermediate values.
 
     Integers become floats first; complex numbers are allowed.
 
@@ -388,7 +388,7 @@ def logaddexp(x1, x2, /):
 
 @jit(inline=True)
 def logaddexp2(x1, x2, /):
-    """log2(2**x1 + 2**x2), elementwise, without overflow on the way.
+    """log2(2**x1 + 2**x2), elementwise, without overflow of intermediate values.
 
     Integers become floats first; complex numbers are allowed.
 
@@ -403,7 +403,7 @@ def bitwise_count(x, /):
     """Number of 1 bits of abs(x), elementwise, as uint8.
 
     Raises:
-      TypeError: x is neither of integers nor bools.
+      TypeError: the elements of x are neither integers nor bools.
 
     >>> jnp.bitwise_count(jnp.array([7, 8, -3]))
     Array([3, 1, 2], dtype=uint8)

@@ -51,24 +51,25 @@ def adjoint(x: Any) -> Any:
 
 
 def inexact(name: str, x: Any) -> Any:
-    """x as an Array of floats or complex numbers. Raises TypeError, naming the function, for what is not an array."""
+    """x as an Array of floats or complex numbers. Raises TypeError with the name of the function if x is not an
+    array."""
     (x,) = promote_dtypes_inexact(ensure_arraylike(f"jnp.linalg.{name}", x))
     return x
 
 
 @jit(static_argnames=("upper", "symmetrize_input"))
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with L L^H = a; with `upper` its conjugate transpose.
+    """The lower triangular L with L L^H = a, or its conjugate transpose if `upper`.
 
     Args:
-      a: Hermitian positive definite matrices [..., n, n].
-      symmetrize_input: take (a + a^H) / 2; else only the lower triangle of a is read.
+      a: Hermitian positive definite matrices of shape [..., n, n].
+      symmetrize_input: use (a + a^H) / 2; otherwise, only the lower triangle of a is read.
 
     Returns:
-      Matrices like a; NaN in place of those that are not positive definite.
+      Matrices with the shape of a. A matrix that is not positive definite gives NaN.
 
     Raises:
-      TypeError, ValueError: a is not [..., n, n].
+      TypeError, ValueError: the shape of a is not [..., n, n].
 
     >>> jnp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
@@ -88,19 +89,20 @@ def svd(
     """Singular value decomposition, a = U diag(s) Vh.
 
     Args:
-      a: matrices [..., m, n].
-      full_matrices: U is [..., m, m] and Vh [..., n, n]; else [..., m, k] and [..., k, n] with k = min(m, n).
+      a: matrices of shape [..., m, n].
+      full_matrices: U has the shape [..., m, m] and Vh [..., n, n]; otherwise [..., m, k] and [..., k, n] with k =
+        min(m, n).
       compute_uv: whether to return U and Vh.
-      hermitian: a is Hermitian, which `eigh` is used for.
-      subset_by_index: None, or (0, min(m, n)), which is all.
+      hermitian: whether a is Hermitian; then `svd` uses `eigh`.
+      subset_by_index: None, or (0, min(m, n)); both mean all singular values.
 
     Returns:
-      SVDResult(U, S, Vh), or S alone: [..., k], descending.
+      SVDResult(U, S, Vh), or only S, of shape [..., k], in descending order.
 
     Raises:
       TypeError: a has fewer than two axes.
       ValueError: a subset together with `full_matrices`.
-      NotImplementedError: a subset that is not all.
+      NotImplementedError: another subset.
 
     >>> jnp.linalg.svd(np.diag([3.0, 2.0]), compute_uv=False).round(4).tolist()
     [3.0, 2.0]
@@ -113,7 +115,7 @@ def svd(
 
 
 def _hermitian_svd(a, compute_uv, subset_by_index):
-    """Singular values are the sizes of the eigenvalues, whose signs go to Vh."""
+    """Singular values are the absolute values of the eigenvalues; Vh gets their signs."""
     vectors, values = linalg.eigh(a, subset_by_index=subset_by_index)
     s = lax.abs(values)
     last = s.ndim - 1
@@ -127,7 +129,8 @@ def _hermitian_svd(a, compute_uv, subset_by_index):
 
 
 def svdvals(x: Any, /) -> Any:
-    """The singular values of matrices [..., m, n], descending: [..., min(m, n)].
+    """The singular values of matrices of shape [..., m, n], in descending order; the result has the shape [..., min(m,
+    n)].
 
     Raises:
       TypeError: x has fewer than two axes.
@@ -144,16 +147,16 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     """QR factorization, a = Q R.
 
     Args:
-      a: matrices [..., m, n].
-      mode: "reduced": Q is [..., m, k] and R [..., k, n] with k = min(m, n); "complete": [..., m, m] and [..., m, n];
-        "r": R alone; "raw": LAPACK's matrices with reflections, transposed, and their factors.
+      a: matrices of shape [..., m, n].
+      mode: "reduced": Q has the shape [..., m, k] and R [..., k, n] with k = min(m, n). "complete": [..., m, m] and
+        [..., m, n]. "r": only R. "raw": LAPACK's matrices with reflectors, transposed, and their factors.
 
     Returns:
       QRResult(Q, R), or R.
 
     Raises:
       TypeError: a has fewer than two axes.
-      ValueError: another mode.
+      ValueError: an unknown mode.
 
     >>> abs(jnp.linalg.qr(np.array([[3.0], [4.0]])).R).tolist()
     [[5.0]]
@@ -175,8 +178,8 @@ def eig(a: Any) -> EigResult:
       a: matrices [..., n, n].
 
     Returns:
-      EigResult(eigenvalues, eigenvectors): complex [..., n] in no particular order, and [..., n, n], vectors of
-      length 1 in columns.
+      EigResult(eigenvalues, eigenvectors): complex, of shape [..., n], in no particular order; and of shape [..., n,
+      n], with vectors of length 1 in columns.
 
     Raises:
       TypeError: a has fewer than two axes.
@@ -191,10 +194,10 @@ def eig(a: Any) -> EigResult:
 
 @jit
 def eigvals(a: Any) -> Any:
-    """Eigenvalues of square matrices [..., n, n]: complex [..., n], in no particular order.
+    """Eigenvalues of square matrices of shape [..., n, n]: complex, of shape [..., n], in no particular order.
 
     Raises:
-      TypeError, ValueError: as of `eig`.
+      TypeError, ValueError: as for `eig`.
 
     >>> jnp.linalg.eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
@@ -209,15 +212,16 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
     Args:
       a: matrices [..., n, n].
-      UPLO: "L" or "U", the triangle that is read, if not `symmetrize_input`; "L" if None.
-      symmetrize_input: take (a + a^H) / 2.
+      UPLO: the triangle that is read unless `symmetrize_input`: "L" (also None) or "U".
+      symmetrize_input: use (a + a^H) / 2.
 
     Returns:
-      EighResult(eigenvalues, eigenvectors): real [..., n], ascending, and orthonormal columns [..., n, n].
+      EighResult(eigenvalues, eigenvectors): real, of shape [..., n], in ascending order; and orthonormal columns, of
+      shape [..., n, n].
 
     Raises:
-      ValueError: another UPLO.
-      TypeError, ValueError: a is not [..., n, n].
+      ValueError: an unknown `UPLO`.
+      TypeError, ValueError: the shape of a is not [..., n, n].
 
     >>> jnp.linalg.eigh(np.diag([2.0, 1.0])).eigenvalues.tolist()
     [1.0, 2.0]
@@ -231,10 +235,11 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 @jit(static_argnames=("UPLO", "symmetrize_input"))
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """Eigenvalues of Hermitian matrices [..., n, n]: real [..., n], ascending. The arguments are those of `eigh`.
+    """Eigenvalues of Hermitian matrices of shape [..., n, n]: real, of shape [..., n], in ascending order. The
+    arguments are those of `eigh`.
 
     Raises:
-      ValueError, TypeError: as of `eigh`.
+      ValueError, TypeError: as for `eigh`.
 
     >>> jnp.linalg.eigvalsh(np.diag([2.0, 1.0])).tolist()
     [1.0, 2.0]

@@ -1,7 +1,8 @@
-"""Discrete Fourier transforms, by NumPy's names.
+"""Discrete Fourier transforms, with NumPy's names.
 
-Of the `norm`s, "backward" (the default) divides inverse transforms by the number of elements, "forward" the others,
-"ortho" both by its root. Transforms of reals are in the precision of the input: float32 gives complex64.
+`norm`: "backward" (the default) divides inverse transforms by the number of elements, "forward" divides forward
+transforms by it, and "ortho" divides both by its square root. Transforms keep the precision of the input: float32
+gives complex64.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ __all__ = [
 
 
 def _transform(name: str, kind: FftType, a: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
-    """The transform over `axes`, which become the last ones meanwhile; lengths `s` cut off, or fill up with zeros."""
+    """The transform over `axes`, which are moved to the end meanwhile. Axes are cut, or filled with zeros, to the sizes
+    `s`."""
     full_name = f"jax.numpy.fft.{name}"
     x = ensure_arraylike(full_name, a)
     if s is not None:
@@ -67,7 +69,7 @@ def _resized(x: Any, axes: Sequence[int], s: Sequence[int], kind: FftType) -> An
 
 
 def _by_threes(x: Any, kind: FftType, s: tuple[int, ...]) -> Any:
-    """The primitive transforms up to three axes at once; of four axes two at a time."""
+    """The primitive transforms up to three axes at once; four axes are transformed two at a time."""
     if len(s) <= 3:
         return transform(x, kind, s)
     n = 2 if len(s) == 4 else 3
@@ -96,15 +98,15 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | 
 
     Args:
       a: array of any dtype.
-      s: sizes of the transformed axes of the result, which `a` is cut or filled up with zeros to (those of `a`).
-      axes: which axes to transform: all, or the last ones where `s` says how many.
-      norm: "backward" (None too), "ortho" or "forward".
+      s: sizes of the transformed axes. `a` is cut, or filled with zeros, to these sizes. Default: the sizes of `a`.
+      axes: axes to transform. Default: all axes, or the last `len(s)` axes if `s` is given.
+      norm: "backward" (also None), "ortho" or "forward".
 
     Returns:
       Complex array: complex64, or complex128 for inputs of double precision.
 
     Raises:
-      ValueError: sizes that are not positive or not as many as axes, repeated axes, an unknown norm.
+      ValueError: a size is not positive, `s` and `axes` differ in number, an axis is repeated, or the norm is unknown.
 
     >>> jnp.fft.fftn(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[(10+0j), (-2+0j)], [(-4+0j), 0j]]
@@ -122,10 +124,10 @@ def ifftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str |
 
 
 def rfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """`fftn` of reals; the last axis of the result has the first n // 2 + 1 of n elements.
+    """`fftn` of real numbers. The last axis of the result has the first n // 2 + 1 of n elements.
 
     Raises:
-      ValueError: `a` is complex, or what `fftn` refuses.
+      ValueError: `a` is complex, or as for `fftn`.
 
     >>> jnp.fft.rfftn(jnp.ones((4, 6))).shape
     (4, 4)
@@ -134,7 +136,8 @@ def rfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str |
 
 
 def irfftn(a: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
-    """The inverse of `rfftn`: real, the last axis of size 2 * (n - 1) unless `s` says another one. Errors as of `fftn`.
+    """The inverse of `rfftn`: real. The last axis has the size 2 * (n - 1) unless `s` gives another. Errors as for
+    `fftn`.
 
     >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.eye(2))).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -161,15 +164,15 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
     Args:
       a: array of any dtype.
-      n: the size of the axis in the result, which `a` is cut or filled up with zeros to (that of `a`).
-      axis: an integer.
-      norm: "backward" (None too), "ortho" or "forward".
+      n: the size of the axis. `a` is cut, or filled with zeros, to this size. Default: the size of `a`.
+      axis: axis to transform, an integer.
+      norm: "backward" (also None), "ortho" or "forward".
 
     Returns:
       Complex array: complex64, or complex128 for inputs of double precision.
 
     Raises:
-      ValueError: several axes, an n that is not positive, an unknown norm.
+      ValueError: `axis` is not one integer, n is not positive, or the norm is unknown.
 
     >>> jnp.fft.fft(jnp.array([1.0, 2.0, 3.0, 4.0]))
     Array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
@@ -187,10 +190,10 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """`fft` of reals: the first n // 2 + 1 of n elements, of which the others are the conjugates.
+    """`fft` of real numbers: the first n // 2 + 1 of n elements. The others are conjugates of these.
 
     Raises:
-      ValueError: `a` is complex, or what `fft` refuses.
+      ValueError: `a` is complex, or as for `fft`.
 
     >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0]))
     Array([10.+0.j, -2.+2.j, -2.+0.j], dtype=complex64)
@@ -199,7 +202,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `rfft`: real, of 2 * (m - 1) elements for m unless `n` says another number. Errors as of `fft`.
+    """The inverse of `rfft`: real. m elements give 2 * (m - 1) unless `n` gives another number. Errors as for `fft`.
 
     >>> jnp.fft.irfft(jnp.array([10, -2 + 2j, -2]))
     Array([1., 2., 3., 4.], dtype=float32)
@@ -208,14 +211,14 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The real spectrum of a signal of which half is given, the other half being its conjugates.
+    """The real spectrum of a Hermitian signal. `a` is its first half; the second half has the conjugates.
 
     Args:
       a: array of any dtype, with m elements along `axis`.
-      n: the size of the axis in the result (2 * (m - 1)).
+      n: the size of the axis in the result. Default: 2 * (m - 1).
 
     Returns:
-      Real array. Errors as of `fft`.
+      Real array. Errors as for `fft`.
 
     >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0]))
     Array([ 8., -2.,  0., -2.], dtype=float32)
@@ -227,10 +230,10 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`: complex, n // 2 + 1 elements of n real ones.
+    """The inverse of `hfft`: n real elements give n // 2 + 1 complex elements.
 
     Raises:
-      ValueError: `a` is complex, or what `fft` refuses.
+      ValueError: `a` is complex, or as for `fft`.
 
     >>> jnp.fft.ihfft(jnp.array([8.0, -2.0, 0.0, -2.0])).real
     Array([1., 2., 3.], dtype=float32)
@@ -254,7 +257,7 @@ def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
     """`fftn` over two axes, the last ones by default.
 
     Raises:
-      ValueError: not two axes, or what `fftn` refuses; so of the other transforms over two axes.
+      ValueError: not two axes, or as for `fftn`.
 
     >>> jnp.fft.fft2(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[(10+0j), (-2+0j)], [(-4+0j), 0j]]
@@ -300,7 +303,7 @@ def _check_counts(name: str, n: Any, d: Any) -> None:
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the elements of an FFT of n samples that are d apart: 0, 1 ..., and the negative ones.
+    """The frequencies of the elements of an FFT of n samples with distance d: 0, 1, ..., and then the negative ones.
 
     Args:
       n: an integer known while tracing.
@@ -308,7 +311,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
       dtype: the default float if None.
 
     Returns:
-      Array [n].
+      Array of shape [n].
 
     Raises:
       ValueError: n or d is a sequence.
@@ -325,7 +328,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the elements of an RFFT of n samples that are d apart: [n // 2 + 1]. As `fftfreq` else.
+    """The frequencies of the elements of an RFFT of n samples with distance d, of shape [n // 2 + 1]. Otherwise as
+    `fftfreq`.
 
     >>> jnp.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32)
@@ -341,7 +345,7 @@ def fftshift(x: Any, axes: int | Axes = None) -> Any:
 
     Args:
       x: array of any dtype.
-      axes: one axis or several; None: all.
+      axes: one axis or several; None for all axes.
 
     Returns:
       Array like x.

@@ -1,4 +1,4 @@
-"""Arrays of one value: zeros, ones, full, empty, and the same with the shape and dtype of another array."""
+"""Arrays of one value: zeros, ones, full, empty, and their `_like` forms with the shape and dtype of another array."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def zeros(shape, dtype=None, *, device=None, out_sharding=None):
 
     Args:
       shape: an int or a sequence of them, known while tracing.
-      device, out_sharding: where to put the array, one of the two.
+      device, out_sharding: where to put the array; give at most one of the two.
 
     >>> jnp.zeros((2, 3))
     Array([[0., 0., 0.],
@@ -57,7 +57,7 @@ def ones(shape, dtype=None, *, device=None, out_sharding=None):
 
     Args:
       shape: an int or a sequence of them, known while tracing.
-      device, out_sharding: where to put the array, one of the two.
+      device, out_sharding: where to put the array; give at most one of the two.
 
     >>> jnp.ones((2, 2), dtype=jnp.int32)
     Array([[1, 1],
@@ -67,9 +67,9 @@ def ones(shape, dtype=None, *, device=None, out_sharding=None):
 
 
 def empty(shape, dtype=None, *, device=None, out_sharding=None):
-    """An array of zeros: there are no uninitialised arrays.
+    """An array of zeros; mpijax has no uninitialised arrays.
 
-    Arguments as of `zeros`.
+    The arguments are those of `zeros`.
 
     >>> jnp.empty((2, 0)).shape
     (2, 0)
@@ -80,7 +80,7 @@ def empty(shape, dtype=None, *, device=None, out_sharding=None):
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of `fill_value`, which may be an array that broadcasts to the shape.
 
-    The dtype is that of `fill_value` unless given.
+    The default dtype is that of `fill_value`.
 
     >>> jnp.full((2, 3), jnp.array([1, 2, 3]))
     Array([[1, 2, 3],
@@ -95,7 +95,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
 
 
 def _like(name: str, a: Any) -> Any:
-    """What the new array is to resemble: anything with a shape and a dtype."""
+    """The object whose shape and dtype the new array gets."""
     if hasattr(a, "dtype") and hasattr(a, "shape"):
         known = isinstance(a, (Array, np.ndarray, np.generic, ShapeDtypeStruct))
         return a if known else ShapeDtypeStruct(a.shape, a.dtype, weak_type=getattr(a, "weak_type", False))
@@ -144,7 +144,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
 
     Args:
       a: array or number; only its shape and dtype count.
-      shape: in place of that of `a`.
+      shape: shape of the result; default that of `a`.
 
     >>> jnp.full_like(jnp.array([1.0, 2.0]), 7)
     Array([7., 7.], dtype=float32)

@@ -43,7 +43,7 @@ def _is_exact(dtype) -> bool:
 
 
 def floor(x, /):
-    """The largest integer <= x, elementwise, as a float; integers and bool stay as they are.
+    """The largest integer <= x, elementwise, as a float. Integers and bools do not change.
 
     Raises:
       TypeError: x is complex.
@@ -56,7 +56,7 @@ def floor(x, /):
 
 
 def ceil(x, /):
-    """The smallest integer >= x, elementwise, as a float; integers and bool stay as they are.
+    """The smallest integer >= x, elementwise, as a float. Integers and bools do not change.
 
     Raises:
       TypeError: x is complex.
@@ -72,7 +72,7 @@ def ceil(x, /):
 def trunc(x):
     """x rounded towards 0, elementwise.
 
-    Integers and bool stay as they are.
+    Integers and bools do not change.
 
     >>> jnp.trunc(jnp.array([1.7, -1.7]))
     Array([ 1., -1.], dtype=float32)
@@ -85,7 +85,7 @@ def trunc(x):
 
 @jit
 def rint(x, /):
-    """x rounded to the nearest integer, halves to even, elementwise, as a float.
+    """x rounded to the nearest integer, elementwise, as a float; halves are rounded to even.
 
     >>> jnp.rint(jnp.array([0.5, 1.5, -2.7]))
     Array([ 0.,  2., -3.], dtype=float32)
@@ -100,9 +100,9 @@ def rint(x, /):
 
 @jit(static_argnames=("decimals",))
 def round(a, decimals=0, out=None):
-    """x rounded to `decimals` decimal places, halves to even, elementwise.
+    """x rounded to `decimals` decimal places, elementwise; halves are rounded to even.
 
-    Integers stay as they are, with a negative number of places they are a NotImplementedError.
+    Integers do not change; with negative `decimals` they raise NotImplementedError.
 
     >>> jnp.round(jnp.array([1.25, 2.675, -3.14159]), 1)
     Array([ 1.2,  2.7, -3.1], dtype=float32)
@@ -134,7 +134,7 @@ def _round(x, decimals: int):
 
 @jit(static_argnames=("decimals",))
 def around(a, decimals=0, out=None):
-    """x rounded to `decimals` decimal places, see `round`.
+    """x rounded to `decimals` decimal places; see `round`.
 
     >>> jnp.around(jnp.array([1234.0, 5678.0]), -2)
     Array([1200., 5700.], dtype=float32)
@@ -144,7 +144,7 @@ def around(a, decimals=0, out=None):
 
 @jit
 def modf(x, /, out=None):
-    """(fractional part, integral part) of x, elementwise, both with its sign.
+    """(fractional part, integral part) of x, elementwise, both with the sign of x.
 
     Integers become floats first.
 
@@ -163,7 +163,7 @@ def modf(x, /, out=None):
 
 @jit
 def clip(arr=None, /, min=None, max=None):
-    """Values below `min` become `min`, those above `max` become `max`; either may be None.
+    """Values below `min` become `min`, and values above `max` become `max`. Either may be None.
 
     Raises:
       ValueError: an argument is complex.
@@ -189,7 +189,7 @@ def clip(arr=None, /, min=None, max=None):
 
 @jit
 def fmin(x1, x2):
-    """The smaller of x1 and x2, elementwise; the other one where either is NaN.
+    """The smaller of x1 and x2, elementwise. If one is NaN, the other one.
 
     The dtype is the promoted one.
 
@@ -201,7 +201,7 @@ def fmin(x1, x2):
 
 @jit
 def fmax(x1, x2):
-    """The larger of x1 and x2, elementwise; the other one where either is NaN.
+    """The larger of x1 and x2, elementwise. If one is NaN, the other one.
 
     The dtype is the promoted one.
 
@@ -213,7 +213,8 @@ def fmax(x1, x2):
 
 @jit
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """NaN replaced by `nan`, infinities by `posinf` and `neginf` (default: largest, smallest number).
+    """x with NaN replaced by `nan`, and infinities by `posinf` and `neginf` (default: the largest and the smallest
+    number).
 
     >>> jnp.nan_to_num(jnp.array([1.0, jnp.nan, -jnp.inf]), nan=-1.0, neginf=0.0)
     Array([ 1., -1.,  0.], dtype=float32)
@@ -239,7 +240,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 @jit
 def heaviside(x1, x2, /):
-    """0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0, elementwise.
+    """0 where x1 < 0, 1 where x1 > 0, and x2 where x1 is 0, elementwise.
 
     Integers become floats first.
 
@@ -257,9 +258,9 @@ def heaviside(x1, x2, /):
 
 @jit
 def signbit(x, /):
-    """Whether the sign bit is set, elementwise: true for -0.0, and for NaNs with it.
+    """Whether the sign bit is set, elementwise, also of -0.0 and of NaN.
 
-    Of integers whether they are negative. Complex numbers are a ValueError.
+    For integers, whether they are negative. Raises ValueError for complex numbers.
 
     >>> jnp.signbit(jnp.array([-1.5, -0.0, 0.0]))
     Array([ True,  True, False], dtype=bool)
@@ -282,7 +283,7 @@ def signbit(x, /):
 def copysign(x1, x2, /):
     """abs(x1) with the sign of x2, elementwise.
 
-    Integers become floats first; complex numbers are a TypeError.
+    Integers become floats first. Raises TypeError for complex numbers.
 
     >>> jnp.copysign(jnp.array([1.0, -2.0]), jnp.array([-0.0, 3.0]))
     Array([-1.,  2.], dtype=float32)
@@ -329,7 +330,7 @@ def spacing(x, /):
 def frexp(x, /):
     """(mantissa in [0.5, 1), int32 exponent) with x = mantissa * 2**exponent, elementwise.
 
-    Integers become floats first; complex numbers are a TypeError.
+    Integers become floats first. Raises TypeError for complex numbers.
 
     >>> jnp.frexp(jnp.array([6.0, 0.3125]))
     (Array([0.75 , 0.625], dtype=float32), Array([ 3, -1], dtype=int32))
@@ -359,7 +360,7 @@ def _frexp(x):
         lax.shift_right_arithmetic(bits, scalar_like(bits, info.nmant)), scalar_like(bits, mask)
     )
     exponent = lax.add(shift, lax.add(lax.sub(field, scalar_like(bits, bias)), scalar_like(bits, 1)))
-    # The exponent field of numbers in [0.5, 1) in place of x's.
+    # The exponent field of numbers in [0.5, 1) replaces that of x.
     bits = lax.bitwise_and(bits, _wrapped(bits, ~(mask << info.nmant)))
     bits = lax.bitwise_or(bits, scalar_like(bits, (bias - 1) << info.nmant))
     mantissa = lax.bitcast_convert_type(bits, x.dtype)
@@ -386,7 +387,7 @@ def ldexp(x1, x2, /):
     """x1 * 2**x2, elementwise; x2 holds integers.
 
     Raises:
-      ValueError: x2 is a float, or x1 complex.
+      ValueError: x2 is a float, or x1 is complex.
 
     >>> jnp.ldexp(jnp.array([0.75, 3.0]), jnp.array([3, -1]))
     Array([6. , 1.5], dtype=float32)

@@ -1,4 +1,5 @@
-"""Grids and rows by indexing: `mgrid[0:3, 0:2]`, `r_[1:4, 7]`, and open meshes of index arrays."""
+"""Objects that make arrays when they are indexed: `mgrid[0:3, 0:2]`, `r_[1:4, 7]`; and `ix_`, open meshes of
+indices."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ index_exp = np.index_exp
 
 
 def _points(name: str, piece: slice) -> Any:
-    """The numbers of a slice; with an imaginary step n·j, n of them with both ends."""
+    """The numbers of a slice. With an imaginary step n·j, n numbers, including both ends."""
     start = static(piece.start, f"slice start of jnp.{name}") or 0
     stop = static(piece.stop, f"slice stop of jnp.{name}")
     step = static(piece.step, f"slice step of jnp.{name}") or 1
@@ -27,7 +28,7 @@ def _points(name: str, piece: slice) -> Any:
 
 
 class _Grid:
-    """Coordinates of the points of a grid given by a slice for each axis."""
+    """Coordinates of the points of a grid, which is given by a slice for each axis."""
 
     def __init__(self, name: str, sparse: bool, doc: str):
         self._name, self._sparse, self.__doc__ = name, sparse, doc
@@ -77,10 +78,10 @@ ogrid = _Grid(
 
 
 class _Concatenator:
-    """Concatenates what it is indexed with: slices as ranges, arrays and numbers as they are.
+    """Concatenates the entries of its index: slices as ranges, arrays and numbers unchanged.
 
-    A string in front is a directive: "r" or "c" for a matrix of one row or column, or up to three integers: the
-    axis, the least number of axes, and where the axis of a one-dimensional entry goes.
+    A string as the first entry is a directive: "r" or "c" for a matrix of one row or column, or up to three integers:
+    the axis, the least number of axes, and the position of the axis of a one-dimensional entry.
     """
 
     def __init__(self, name: str, axis: int, ndmin: int, place: int, example: str):
@@ -123,7 +124,7 @@ class _Concatenator:
         array = jnp.array(array, copy=False, ndmin=ndmin)
         if place == -1 or ndmin <= ndim:
             return array
-        # The new axes of size 1 stand in front; `place` says which axis the old ones are to begin at.
+        # The new axes of size 1 are in front; `place` is the axis at which the old axes begin.
         shift = ndmin - abs(ndmin + place + 1) % ndmin
         axes = tuple(range(ndmin))
         return jnp.transpose(array, axes[shift:] + axes[:shift])
@@ -157,7 +158,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     """Arrays that index the points of a grid: the k-th argument along axis k, with the other axes of size 1.
 
     Raises:
-      ValueError: an argument has not one axis.
+      ValueError: an argument does not have one axis.
 
     >>> rows, columns = jnp.ix_(jnp.array([0, 2]), jnp.array([1, 3]))
     >>> jnp.arange(12).reshape(3, 4)[rows, columns]

@@ -1,4 +1,4 @@
-"""Counting: how often integers occur, and how many values lie in each bin."""
+"""Counts of integers, and of values in bins."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from mpijax.numpy.util import (
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None, out_sharding: Any = None
 ) -> Any:
-    """How often each of 0, 1, 2 ... occurs.
+    """The number of times that each of 0, 1, 2, ... occurs.
 
     Args:
-      x: integers, along one axis; negative ones count as 0.
-      weights: what each counts, of the shape of `x`; default 1.
-      minlength: the least length of the result.
-      length: the length of the result, which must be known where `x` is traced; larger numbers are not counted.
-        Default: as long as the largest number asks for.
+      x: integers, with one axis; negative integers count as 0.
+      weights: weight of each element, with the shape of `x`; default 1.
+      minlength: the smallest length of the result.
+      length: the length of the result; required if `x` is traced. Larger integers are not counted. Default: the largest
+        integer plus 1.
 
     Returns:
-      Array [length] of the dtype of the weights.
+      Array of shape [length] with the dtype of the weights, or of integers without weights.
 
     Raises:
-      TypeError: `x` is not of integers.
-      ValueError: `x` has not one axis.
+      TypeError: the elements of `x` are not integers.
+      ValueError: `x` does not have one axis.
 
     >>> jnp.bincount(jnp.array([1, 3, 1, 0]), length=5)
     Array([1, 2, 0, 1, 0], dtype=int32)
@@ -76,13 +76,13 @@ def bincount(
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
-    """The edges of the bins of a histogram: float [bins + 1].
+    """The edges of the bins of a histogram: floats of shape [bins + 1].
 
     Args:
       a: the values.
       bins: number of bins of equal width, or an array of their edges.
-      range: (least, largest) edge; default those of the values.
-      weights: not looked at.
+      range: (smallest edge, largest edge); default: the smallest and the largest value.
+      weights: has no effect.
 
     >>> jnp.histogram_bin_edges(jnp.array([1.0, 5.0, 2.0]), bins=4)
     Array([1., 2., 3., 4., 5.], dtype=float32)
@@ -110,13 +110,14 @@ def histogram(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, Any]:
-    """How many values lie in each bin: (counts [n], edges [n + 1]). The last bin includes its right edge.
+    """The number of values in each bin: (counts of shape [n], edges of shape [n + 1]). The last bin includes its right
+    edge.
 
     Args:
       a: array, flattened.
       bins, range: see `histogram_bin_edges`.
-      weights: what each value counts, of the shape of `a`.
-      density: divide so that the integral over all bins is 1.
+      weights: weight of each value, with the shape of `a`.
+      density: normalise such that the integral over all bins is 1.
 
     >>> jnp.histogram(jnp.array([1.0, 1.5, 4.0]), bins=3, range=(0, 6))
     (Array([2., 0., 1.], dtype=float32), Array([0., 2., 4., 6.], dtype=float32))
@@ -131,7 +132,7 @@ def histogram(
             raise ValueError("weights should have the same shape as a.")
         a, weights = promote_dtypes_inexact(a, weights)
     edges = histogram_bin_edges(a, bins, range, weights)
-    # Bin 0 holds what is too small; what is too large is dropped.
+    # Bin 0 counts values that are too small; values that are too large are dropped.
     position = jnp.searchsorted(edges, a, side="right")
     position = jnp.where(a == edges[-1], len(edges) - 1, position)
     counts = jnp.zeros(len(edges), weights.dtype).at[position].add(weights)[1:]
@@ -148,13 +149,13 @@ def histogram2d(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
-    """How many points (x, y) lie in each cell of a grid: (counts, edges of x, edges of y).
+    """The number of points (x, y) in each cell of a grid: (counts, edges of x, edges of y).
 
     Args:
-      x, y: coordinates, along one axis.
-      bins: of both, or a pair of those of each; as of `histogram`.
-      range: a pair of ranges.
-      weights, density: as of `histogram`.
+      x, y: coordinates, arrays with one axis.
+      bins: as for `histogram`, for both axes, or a pair with one for each axis.
+      range: a pair of ranges, one for each axis.
+      weights, density: as for `histogram`.
 
     >>> x, y = jnp.array([0.1, 0.9, 0.8]), jnp.array([0.2, 0.3, 0.9])
     >>> counts, _, _ = jnp.histogram2d(x, y, bins=2, range=[(0, 1), (0, 1)])
@@ -177,13 +178,13 @@ def histogramdd(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, list[Any]]:
-    """How many points lie in each cell of a grid: (counts, list of the edges along each axis).
+    """The number of points in each cell of a grid: (counts, list of the edges along each axis).
 
     Args:
-      sample: points, [n, axes].
-      bins, range: of all axes, or a sequence of those of each; as of `histogram`.
-      weights: what each point counts, [n].
-      density: divide so that the integral over all cells is 1.
+      sample: points, of shape [n, axes].
+      bins, range: as for `histogram`, for all axes, or a sequence with one for each axis.
+      weights: weight of each point, of shape [n].
+      density: normalise such that the integral over all cells is 1.
 
     >>> counts, edges = jnp.histogramdd(jnp.array([[0.1, 0.2], [0.9, 0.3], [0.8, 0.9]]), bins=2, range=[(0, 1), (0, 1)])
     >>> counts.shape, edges[0]
@@ -208,7 +209,7 @@ def histogramdd(
     ranges = [None] * axes if range is None else range
     edges = [histogram_bin_edges(x, b, r, weights) for x, b, r in zip(columns, bins, ranges, strict=True)]
     cells = tuple(_bin_of(x, e) for x, e in zip(columns, edges, strict=True))
-    # Cells for what lies outside surround the grid.
+    # Cells for points outside of the grid surround it.
     shape = tuple(len(e) + 1 for e in edges)
     counts = bincount(jnp.ravel_multi_index(cells, shape, mode="clip"), weights, length=math.prod(shape))
     counts = counts.reshape(shape)[(slice(1, -1),) * axes]

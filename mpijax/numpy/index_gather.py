@@ -1,4 +1,4 @@
-"""From a parsed index to a gather, which can carry out any index; a scatter is planned alike."""
+"""From a parsed index to a gather, which can do any index; a scatter is planned in the same way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mpijax.numpy.util import broadcast_together
 
 
 class GatherPlan(NamedTuple):
-    """What `lax.gather` needs, and what is to be done before and after it.
+    """The arguments of `lax.gather`, and the operations before and after it.
 
     Attributes:
       shape: of the result, and of the values of a scatter.
@@ -50,8 +50,7 @@ class GatherPlan(NamedTuple):
 
 
 def _arrays_adjacent(entries: Sequence[Entry]) -> bool:
-    """Whether index arrays and integers stand side by side: then their axes stay in place, otherwise they go
-    first."""
+    """Whether index arrays and integers are adjacent. If so, their axes stay in place; otherwise they go first."""
     positions = [i for i, e in enumerate(entries) if e.kind in (ARRAY, INT)]
     return all(b - a == 1 for a, b in zip(positions, positions[1:], strict=False))
 
@@ -72,7 +71,7 @@ def _expand_scalar_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> tu
 
 
 class _Traced:
-    """What is done with positions inside of a trace: operations."""
+    """Operations on positions inside a trace."""
 
     asarray = staticmethod(asarray)
     convert = staticmethod(lax.convert_element_type)
@@ -92,13 +91,13 @@ class _Traced:
 
     @staticmethod
     def columns(parts: Sequence[tuple[Any, int]], shape: Sequence[int]) -> Any:
-        """Parts whose axes begin at the given axes of `shape`, side by side along its last axis."""
+        """Parts whose axes begin at the given axes of `shape`, concatenated along its last axis."""
         spread = [lax.broadcast_in_dim(p, shape, tuple(range(at, at + p.ndim))) for p, at in parts]
         return lax.concatenate(spread, len(shape) - 1)
 
 
 class _Host:
-    """What is done with positions outside of traces: NumPy's functions, which cost next to nothing."""
+    """Operations on positions outside of traces: NumPy's functions, which cost very little."""
 
     asarray = staticmethod(np.asarray)
     convert = staticmethod(np.asarray)
@@ -162,7 +161,7 @@ class _GatherBuilder:
         self.gathered_axis += len(shape)
 
     def skip_array(self) -> None:
-        """An axis that `add_arrays` has dealt with."""
+        """Skip an axis that `add_arrays` has already added."""
         self.x_axis += 1
         self.slice_sizes.append(1)
 
@@ -242,7 +241,7 @@ def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) ->
 
     arrays, positions, axes = [], [], []
     if any(e.kind == ARRAY and np.ndim(e.value) > 0 for e in entries):
-        # Beside an index array, integers are index arrays too.
+        # If the index has an array, integers become index arrays, too.
         consuming = [(i, e) for i, e in enumerate(entries) if e.kind != NEWAXIS]
         for axis, (i, e) in enumerate(consuming):
             if e.kind in (ARRAY, INT):
@@ -283,7 +282,7 @@ def is_empty(shape: Sequence[int]) -> bool:
 
 
 def gather(x: Any, plan: GatherPlan, *, unique: bool, sorted_: bool, mode: Any, fill_value: Any) -> Any:
-    """Carry out a gather plan."""
+    """Execute a gather plan."""
     if plan.bool_axes:
         x = lax.expand_dims(x, plan.bool_axes)
     if is_empty(plan.shape):

@@ -1,4 +1,4 @@
-"""What a user may write between brackets, as a list of typed entries.
+"""An index, as users write it between brackets, as a list of typed entries.
 
 `parse` reads an index in the context of an array's shape. Nothing here touches array
 values, except that lists become arrays and concrete boolean masks become the positions
@@ -41,7 +41,7 @@ def _not_integer(dtype: Any) -> TypeError:
 
 
 def _read(index: Any) -> tuple[str, Any]:
-    """The kind of one entry, and its value with lists made arrays."""
+    """The kind of one entry, and its value; lists become arrays."""
     if index is None:
         return NEWAXIS, None
     if index is Ellipsis:
@@ -75,7 +75,7 @@ def _read_list(index: Sequence) -> tuple[str, Any]:
         if mask.dtype == np.bool_:
             return BOOL, mask
     array = asarray(index)
-    # An empty list has the default dtype, float; it selects nothing all the same.
+    # An empty list has the default dtype, float, but selects nothing.
     return (_array_kind(array), array) if len(index) else (ARRAY, array)
 
 
@@ -92,7 +92,7 @@ def _array_kind(array: Any) -> str:
 
 
 def _as_tuple(index: Any) -> tuple:
-    """The index as a tuple; a list, which NumPy once read as a tuple at times, is refused."""
+    """The index as a tuple. Raises TypeError for a list, which old versions of NumPy could read as a tuple."""
     if isinstance(index, tuple):
         return index
     if not isinstance(index, Sequence) or isinstance(index, (Array, np.ndarray, str)):
@@ -113,8 +113,8 @@ def parse(index: Any, shape: tuple[int, ...]) -> list[Entry]:
     """Read an index of an array of shape `shape`.
 
     Raises:
-      IndexError: too many indices, two ellipses, or something that is no index.
-      TypeError: an index of another type than integer or bool, a list in place of a tuple.
+      IndexError: too many indices, two ellipses, or an entry that is not an index.
+      TypeError: an index that is neither an integer nor a bool, or a list instead of a tuple.
     """
     read = [_read(i) for i in _as_tuple(index)]
     kinds = [kind for kind, _ in read]
@@ -140,7 +140,7 @@ def _consumes(kind: str, value: Any) -> int:
 
 
 def expand_ellipsis(entries: Sequence[Entry], ndim: int) -> list[Entry]:
-    """Full slices in place of the ellipsis and for the axes that the index does not mention."""
+    """The entries with full slices instead of the ellipsis, and for axes that the index does not mention."""
     expanded, used = [], 0
     for entry in entries:
         used += len(entry.axes)
@@ -152,17 +152,17 @@ def expand_ellipsis(entries: Sequence[Entry], ndim: int) -> list[Entry]:
 
 
 def known_value(x: Any) -> Any | None:
-    """The value of x if it is known now: x itself, or what its tracer knows. None if only its type is
+    """The value of x if it is known while tracing: x itself, or the value of its tracer. None if only the type is
     known."""
     return x.concrete() if isinstance(x, Tracer) else x
 
 
 def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry]:
-    """Integer arrays in place of boolean ones, one for each axis of the mask. Scalars become Python bools.
+    """The entries with integer arrays instead of masks, one for each axis of a mask. Scalar masks become Python bools.
 
     Raises:
-      NonConcreteBooleanIndexError: a mask is traced, so that the shape of the result would depend on data.
-      IndexError: the shape of a mask is not that of the axes it selects from.
+      NonConcreteBooleanIndexError: a mask is traced, so the shape of the result would depend on its values.
+      IndexError: the shape of a mask differs from the axes that it selects from.
     """
     expanded: list[Entry] = []
     for position, entry in enumerate(entries):

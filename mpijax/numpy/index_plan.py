@@ -1,8 +1,7 @@
 """From a parsed index to slices.
 
-An index is carried out in one of three ways, tried in this order: static slices (slice, rev,
-squeeze, expand_dims), one `dynamic_slice` where all indices are scalars, and a gather (see
-`index_gather`), which can do everything.
+There are three ways to execute an index, tried in this order: static slices (slice, rev, squeeze, expand_dims), one
+`dynamic_slice` if all indices are scalars, and a gather (see `index_gather`), which can do every index.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mpijax.numpy.index_parse import (
 
 
 class AxisChanges(NamedTuple):
-    """What is done with axes after slicing: some are reversed, then some dropped, then some inserted."""
+    """Changes of axes after slicing: some are reversed, then some dropped, then some inserted."""
 
     reversed: list[int]
     dropped: list[int]
@@ -51,7 +50,7 @@ class AxisChanges(NamedTuple):
 
 
 class StaticSlices(NamedTuple):
-    """A slice of each axis with bounds known now; `strides` is None where all are 1."""
+    """A slice of each axis with known bounds; `strides` is None if all are 1."""
 
     starts: list[int]
     limits: list[int]
@@ -66,7 +65,7 @@ class StaticSlices(NamedTuple):
 
 
 class DynamicSlices(NamedTuple):
-    """A slice of each axis, from a start that may be traced, of a size known now."""
+    """A slice of each axis, with a known size and a start that may be traced."""
 
     starts: list[Any]
     sizes: list[int]
@@ -90,7 +89,7 @@ class DynamicSlices(NamedTuple):
 
 
 def _allows_slices(mode: Any) -> bool:
-    """Whether indices are promised to be in bounds, or clipped: what slices do with them."""
+    """Whether the mode promises indices in bounds, or clips them, as slices do."""
     if mode is None:
         return True
     modes = lax.GatherScatterMode
@@ -117,7 +116,7 @@ def _surely_inside(position: Any, size: DimExpr) -> bool:
 
 
 def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
-    """The plan of an index known now; None if it needs another way."""
+    """The plan of an index that is known while tracing; None if it needs another way."""
     if any(e.kind in (ARRAY, BOOL) for e in entries):
         return None
     try:
@@ -126,7 +125,7 @@ def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mo
         check_slices(entries)
         return _static_plan(expand_ellipsis(entries, len(shape)), shape, wrap, mode)
     except (TypeError, ValueError, IndexError):
-        # What is wrong with the index is reported by the last way, which reads it once more.
+        # The last way reads the index again and reports its errors.
         return None
 
 

@@ -27,17 +27,17 @@ from mpijax.numpy.util import canonical_axis, ensure_arraylike
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.transforms.jit import jit
 
-# How to carry out an index known now, by (type of the array, stand-in for the index); see `_index_key`.
+# How to execute a known index, by (type of the array, key of the index); see `_index_key`.
 _known: dict[tuple, _Known] = {}
 _MAX_KNOWN = 4096
 
 
 class _Known(NamedTuple):
-    """How to carry out an index of ints, slices, None and Ellipsis.
+    """How to execute an index of ints, slices, None and Ellipsis.
 
     Attributes:
-      plan: as operations; None if it has no static plan: it is wrong, or out of bounds.
-      view: the index for NumPy, which then gives an array always; None if it is not to be used.
+      plan: the plan as operations; None if the index has no static plan: it is wrong, or out of bounds.
+      view: the index for NumPy, with which the result is always an array; None if NumPy cannot be used.
       aval: type of the result of `view`.
     """
 
@@ -65,7 +65,7 @@ def _index_key(index: Any) -> Any:
     if kind is int or index is None or index is Ellipsis:
         return index
     if kind is tuple:
-        # Marked, so that no tuple of ints is taken for a slice.
+        # Marked, so that a tuple of ints is not read as a slice.
         return (tuple, *map(_index_key, index))
     raise TypeError
 
@@ -87,7 +87,7 @@ def _read_known(aval: ShapedArray, index: Any) -> _Known:
         return _Known(plan, None, None)
     index = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in index:
-        # Without it NumPy gives a scalar rather than an array where no axis is left.
+        # Without it, NumPy returns a scalar instead of an array if no axis remains.
         index = (*index, Ellipsis)
     shape = np.broadcast_to(np.int8(0), aval.shape)[index].shape
     return _Known(plan, index, aval.update(shape=shape))
@@ -128,7 +128,7 @@ def get(
     fill_value: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """`x[index]`, with a say in what happens out of bounds; see `x.at[index].get`."""
+    """`x[index]`, with modes for indices out of bounds; see `x.at[index].get`."""
     if has_slices(index):
         x, index = read_slices(x, index)
     shape = x.shape
@@ -176,14 +176,14 @@ def take(
     Args:
       a: array.
       indices: integers of any shape.
-      axis: axis of `a` that they index; None for `a` flattened.
-      mode: out of bounds, "fill" (default) gives `fill_value`, "clip" the nearest element, "wrap" counts
-        round.
-      unique_indices, indices_are_sorted: promises that allow faster code.
-      fill_value: NaN, for integers the extreme that is not a usual value, unless given.
+      axis: axis of `a` to index; None flattens `a` first.
+      mode: for indices out of bounds: "fill" (default) gives `fill_value`, "clip" the nearest element, "wrap" wraps
+        around.
+      unique_indices, indices_are_sorted: promises about the indices that allow faster code.
+      fill_value: default NaN for floats, the smallest number for signed and the largest for unsigned integers.
 
     Returns:
-      `a` with the shape of `indices` in place of `axis`.
+      Array with the axes of `a`, in which the shape of `indices` replaces `axis`.
 
     Raises:
       ValueError: the indices are not integers.
@@ -272,19 +272,19 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """Elements of `arr` along `axis` at positions of their own for each line.
+    """Elements of `arr` along `axis`. Each line along the axis has its own positions.
 
     Args:
       arr: array.
       indices: integers, with as many axes as `arr`, broadcastable against it on all but `axis`.
-      axis: axis to index; None for `arr` flattened.
+      axis: axis to index; None flattens `arr` first.
       mode: as in `x.at[...].get`; default "fill". "one_hot" multiplies by a one-hot matrix.
       fill_value: value for positions out of bounds.
-      wrap_negative_indices: whether negative positions count from the end; default unless the mode promises
-        that positions are in bounds.
+      wrap_negative_indices: whether negative positions count from the end; default True, unless the mode promises that
+        positions are in bounds.
 
     Returns:
-      Array of the shape of `indices`, broadcast.
+      Array with the broadcast shape of `indices`.
 
     >>> x = jnp.array([[30, 10, 20], [5, 7, 6]])
     >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)

@@ -1,4 +1,4 @@
-"""Arrays with slices put in or taken out."""
+"""Arrays with slices inserted or removed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mpijax.numpy.util import (
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
-    """`arr` without some slices along an axis; without one, without some of its elements, flattened.
+    """`arr` without some slices along an axis. Without an axis, the flattened `arr` without some elements.
 
     Args:
-      obj: which slices: an integer, a slice, an array of integers or a mask. Masks, and integers that may be
-        the same, must be known while tracing.
-      assume_unique_indices: a promise that no two integers in `obj` are the same; they may be traced then.
+      obj: positions to delete: an integer, a slice, an array of integers or a mask. Masks, and integers that may be
+        equal, must be known while tracing.
+      assume_unique_indices: a promise that all integers in `obj` differ; they may then be traced.
 
     >>> jnp.delete(jnp.array([[1, 2, 3], [4, 5, 6]]), 1, axis=1)
     Array([[1, 3],
@@ -57,19 +57,19 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 
 def _without(n: int, obj: Any) -> Any:
-    """The positions 0 ... n - 1 except some, all of which differ."""
+    """The positions 0 ... n - 1 without some positions, which all differ."""
     gone = jnp.asarray(obj).ravel()
     gone = jnp.sort(jnp.clip(jnp.where(gone < 0, gone + n, gone), 0, n))
-    # A position that is kept moves up by the number of those before it that go.
+    # A kept position moves forward by the number of deleted positions before it.
     gone = gone - jnp.arange(len(gone), dtype=gone.dtype)
     kept = jnp.arange(n - gone.size, dtype=gone.dtype)
     return kept + (kept[None, :] >= gone[:, None]).sum(0, dtype=kept.dtype)
 
 
 def _kept(n: int, obj: Any) -> Any:
-    """What remains without the elements that `obj` names: a mask, bool [n].
+    """The elements that remain without those that `obj` names: a mask, bool [n].
 
-    Positions in place of a mask if `obj` is split over ranks: a mask over ranks cannot index.
+    If `obj` is split over ranks, positions instead of a mask: a mask over ranks cannot index.
     """
     if is_integer(obj.dtype):
         if not isinstance(obj, np.ndarray):
@@ -88,11 +88,12 @@ def _kept(n: int, obj: Any) -> Any:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """`arr` with slices put in before positions along an axis; without one, elements into the flattened array.
+    """`arr` with slices inserted before positions along an axis. Without an axis, elements inserted into the flattened
+    array.
 
     Args:
-      obj: positions in `arr`: an integer, a slice, or an array of integers along one axis.
-      values: what to put in; broadcast against the slices.
+      obj: positions in `arr`: an integer, a slice, or an array of integers with one axis.
+      values: values to insert; broadcast against the slices.
 
     >>> jnp.insert(jnp.array([1, 2, 3]), jnp.array([0, 2]), jnp.array([10, 20]))
     Array([10,  1,  2, 20,  3], dtype=int32)
@@ -111,7 +112,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     n = a.shape[axis]
     count = lax.broadcast_shapes(positions.shape, (values.shape[axis],))[0]
     positions = jnp.clip(jnp.where(positions < 0, positions + n, positions), 0, n)
-    # What is put in k-th lies k places further on than where it is put.
+    # The k-th inserted element ends up k positions after its insertion point.
     new = positions.at[jnp.argsort(positions)].add(jnp.arange(count, dtype=positions.dtype))
     is_old = jnp.ones(n + count, bool).at[new].set(False)
     old = jnp.where(is_old, size=n)[0]

@@ -14,17 +14,17 @@ from mpijax.transforms.jit import jit
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """The polygon through points (xp, fp), at x.
+    """Linear interpolation between the points (xp, fp), at x.
 
     Args:
       x: real array.
-      xp, fp: [n], positions in rising order and the values there.
-      left, right: values before the first and after the last position, default those there; or "extrapolate" for
-        the first and the last line.
-      period: of the function; `xp` needs no order then, and `left` and `right` do not count.
+      xp, fp: arrays of shape [n]: positions in increasing order, and the values there.
+      left, right: values before the first and after the last position. Default: the first and the last value.
+        "extrapolate" continues the first and the last line.
+      period: period of the function. `xp` then needs no order, and `left` and `right` have no effect.
 
     Raises:
-      ValueError: `x` is complex, or `xp` and `fp` are not of one axis and size.
+      ValueError: `x` is complex, or `xp` and `fp` do not have one axis of the same size.
 
     >>> jnp.interp(jnp.array([0.5, 2.0, 9.0]), jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 20.0]))
     Array([ 5., 15., 20.], dtype=float32)
@@ -72,7 +72,7 @@ def _interp(x, xp, fp, left=None, right=None, period=None):
     i = jnp.clip(jnp.searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
     rise, run = fp[i] - fp[i - 1], xp[i] - xp[i - 1]
     beyond = x - xp[i - 1]
-    # Where positions are (next to) equal there is a jump, and no slope.
+    # Where positions are equal, or nearly equal, the function jumps and has no slope.
     jumps = lax.abs(run) <= np.spacing(dtypes.finfo(xp.dtype).eps)
     f = jnp.where(jumps, fp[i - 1], fp[i - 1] + (beyond / jnp.where(jumps, 1, run)) * rise)
     if period is None and not before:

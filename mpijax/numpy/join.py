@@ -1,4 +1,4 @@
-"""Putting arrays together along an axis, and taking them apart."""
+"""Join arrays along an axis, and split them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from mpijax.transforms.vmap import vmap
 
 
 def _is_one_array(x: Any) -> bool:
-    """Whether a sequence of arrays is given as one array with a leading axis."""
+    """Whether the sequence of arrays is one array with a leading axis."""
     return getattr(x, "aval", None) is not None or isinstance(x, np.ndarray)
 
 
 def concatenate(arrays, axis=0, dtype=None):
-    """Arrays one after another along an existing axis; without an axis, their elements in row-major order.
+    """Arrays joined along an existing axis; without an axis, their elements in row-major order.
 
     Args:
-      arrays: at least one, of one shape except along `axis`; promoted to one dtype unless `dtype` is given.
+      arrays: at least one array. All have the same shape except along `axis`; they are promoted to one dtype unless
+        `dtype` is given.
 
     Raises:
       ValueError: no arrays.
@@ -77,7 +78,7 @@ def _merge_leading_axis(a, axis):
 
 
 def concat(arrays, /, *, axis=0):
-    """Arrays one after another along an existing axis, see `concatenate`.
+    """Arrays joined along an existing axis, see `concatenate`.
 
     Raises:
       ValueError: no arrays.
@@ -91,10 +92,10 @@ def concat(arrays, /, *, axis=0):
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
-    """Arrays of one shape along a new axis.
+    """Arrays of the same shape joined along a new axis.
 
     Raises:
-      ValueError: no arrays, or of different shapes.
+      ValueError: no arrays, or arrays of different shapes.
 
     >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
     Array([[1, 3],
@@ -129,7 +130,7 @@ def unstack(x, /, *, axis=0):
 
 
 def _with_axes(name: str, arrays, expand):
-    """The arrays to join with enough axes: a list, or one array whose leading axis numbers them."""
+    """The arrays to join, with enough axes: a list, or one array whose leading axis counts them."""
     if _is_one_array(arrays):
         return vmap(expand)(arrays)
     check_arraylike(name, *arrays)
@@ -137,9 +138,9 @@ def _with_axes(name: str, arrays, expand):
 
 
 def vstack(tup, dtype=None):
-    """Arrays on top of each other, along the first of at least two axes.
+    """Arrays joined along the first axis; each has at least two axes.
 
-    Vectors [n] count as rows [1, n]. The dtype is the promoted one unless given.
+    Vectors of shape [n] become rows [1, n]. The default dtype is the promoted one.
 
     >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
     Array([[1, 2],
@@ -149,9 +150,9 @@ def vstack(tup, dtype=None):
 
 
 def hstack(tup, dtype=None):
-    """Arrays beside each other, along the second axis (the first of 1-d arrays).
+    """Arrays joined along the second axis (1-d arrays along the first).
 
-    The dtype is the promoted one unless given.
+    The default dtype is the promoted one.
 
     >>> jnp.hstack([jnp.array([[1], [2]]), jnp.array([[3, 4], [5, 6]])])
     Array([[1, 3, 4],
@@ -163,7 +164,7 @@ def hstack(tup, dtype=None):
 
 
 def dstack(tup, dtype=None):
-    """Arrays behind each other, along the third of at least three axes.
+    """Arrays joined along the third axis; each has at least three axes.
 
     Vectors [n] become [1, n, count], matrices [n, m] become [n, m, count].
 
@@ -175,7 +176,7 @@ def dstack(tup, dtype=None):
 
 
 def column_stack(tup):
-    """1-d arrays as the columns of a matrix; 2-d arrays beside each other.
+    """1-d arrays as the columns of a matrix; 2-d arrays joined along the second axis.
 
     Returns:
       Array [n, columns] of the promoted dtype.
@@ -197,10 +198,10 @@ def column_stack(tup):
 def block(arrays):
     """An array from nested lists of blocks; the innermost lists are joined along the last axis.
 
-    The lists' depth says how many axes there are at least; dtypes are promoted.
+    The depth of the lists is the smallest number of axes; dtypes are promoted.
 
     Raises:
-      ValueError: an empty list, or lists of different depth beside each other.
+      ValueError: an empty list, or lists of different depths.
 
     >>> jnp.block([[jnp.eye(2), jnp.zeros((2, 1))], [jnp.ones((1, 3))]])
     Array([[1., 0., 0.],
@@ -248,13 +249,13 @@ def _split(name: str, ary, indices_or_sections, axis=0):
 
 
 def split(ary, indices_or_sections, axis=0):
-    """The array cut along an axis: into so many equal parts, or before each of the indices.
+    """The array split along an axis: into a number of equal parts, or before each of the indices.
 
     Returns:
       A list of arrays.
 
     Raises:
-      ValueError: the axis does not divide into so many equal parts.
+      ValueError: the size of the axis is not a multiple of the number of parts.
 
     >>> jnp.split(jnp.arange(6), [2, 3])
     [Array([0, 1], dtype=int32), Array([2], dtype=int32), Array([3, 4, 5], dtype=int32)]
@@ -263,7 +264,7 @@ def split(ary, indices_or_sections, axis=0):
 
 
 def array_split(ary, indices_or_sections, axis=0):
-    """As `split`; parts may differ in size by one.
+    """As `split`, but the sizes of the parts may differ by one.
 
     Returns:
       A list of arrays.
@@ -275,7 +276,7 @@ def array_split(ary, indices_or_sections, axis=0):
 
 
 def vsplit(ary, indices_or_sections):
-    """The array cut along its first axis, see `split`.
+    """The array split along its first axis; see `split`.
 
     >>> jnp.vsplit(jnp.array([[1, 2], [3, 4]]), 2)
     [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
@@ -284,7 +285,7 @@ def vsplit(ary, indices_or_sections):
 
 
 def hsplit(ary, indices_or_sections):
-    """The array cut along its second axis (the first of a 1-d array), see `split`.
+    """The array split along its second axis (a 1-d array along its first); see `split`.
 
     >>> jnp.hsplit(jnp.array([[1, 2, 3], [4, 5, 6]]), [1])
     [Array([[1],
@@ -296,7 +297,7 @@ def hsplit(ary, indices_or_sections):
 
 
 def dsplit(ary, indices_or_sections):
-    """The array cut along its third axis, see `split`.
+    """The array split along its third axis; see `split`.
 
     >>> left, right = jnp.dsplit(jnp.zeros((2, 3, 4)), 2)
     >>> left.shape

@@ -37,7 +37,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Cross products of vectors with three elements along an axis; the other axes broadcast.
 
     Raises:
-      ValueError: the axis has another size than 3.
+      ValueError: the size of the axis is not 3.
 
     >>> jnp.linalg.cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -52,10 +52,10 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
-    """All products of an element of one vector [m] and one of the other [n]: [m, n].
+    """Products of each element of x1, of shape [m], with each element of x2, of shape [n]: an array of shape [m, n].
 
     Raises:
-      ValueError: one of them is no vector.
+      ValueError: an argument is not a vector.
 
     >>> jnp.linalg.outer(np.array([1, 2]), np.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
@@ -67,7 +67,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The transpose of each matrix [..., m, n]: [..., n, m].
+    """The transpose of each matrix: from shape [..., m, n] to [..., n, m].
 
     Raises:
       ValueError: x has fewer than two axes.
@@ -82,11 +82,11 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Inner products of vectors along an axis, the first conjugated, as `jax.numpy.vecdot`.
+    """Inner products of vectors along an axis, with x1 conjugated, as `jax.numpy.vecdot`.
 
     Args:
       x1, x2: arrays; the other axes broadcast.
-      axis: where the elements of the vectors are, as many in one as in the other.
+      axis: axis of the vectors, of the same size in both.
 
     Raises:
       ValueError: vectors of different sizes.
@@ -99,11 +99,11 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
 
 
 def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Products of matrices [..., m, k] and [..., k, n], or vectors [k], as `jax.numpy.matmul`.
+    """Products of matrices of shapes [..., m, k] and [..., k, n], or of vectors of shape [k], as `jax.numpy.matmul`.
 
     Raises:
-      ValueError: scalars.
-      TypeError: sizes that do not fit.
+      ValueError: an argument is a scalar.
+      TypeError: the sizes k differ.
 
     >>> jnp.linalg.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
     Array([21, 43], dtype=int32)
@@ -126,13 +126,13 @@ def tensordot(
 
     Args:
       x1, x2: arrays.
-      axes: how many last axes of x1 meet the first ones of x2, or which of either: a pair of axes or of sequences.
+      axes: n, for the last n axes of x1 and the first n axes of x2; or a pair of axes, or a pair of sequences of axes.
 
     Returns:
-      Array whose axes are the others of x1, then those of x2.
+      Array with the other axes of x1, then the other axes of x2.
 
     Raises:
-      TypeError: axes that do not fit.
+      TypeError: the sizes of the axes differ.
 
     >>> jnp.linalg.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5))).shape
     (2, 5)
@@ -143,7 +143,8 @@ def tensordot(
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """The diagonal number `offset` of each matrix [..., m, n], above the main one if positive: [..., k].
+    """The diagonal number `offset` of each matrix, of shape [..., m, n]; above the main diagonal if positive. The
+    result has the shape [..., k].
 
     Raises:
       ValueError: x has fewer than two axes.
@@ -156,7 +157,8 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sum along the diagonal number `offset` of each matrix [..., m, n]: [...], in `dtype`, or in that of `sum`.
+    """The sum along the diagonal number `offset` of each matrix, of shape [..., m, n]. The result has the shape [...],
+    and the dtype `dtype`, by default that of `sum`.
 
     Raises:
       ValueError: x has fewer than two axes.
@@ -169,13 +171,13 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
-    """The product of several matrices, in the order that takes the fewest multiplications.
+    """The product of several matrices, in the order with the fewest multiplications.
 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.
 
     Raises:
-      ValueError: fewer than two arrays, other numbers of axes, sizes that do not fit.
+      ValueError: fewer than two arrays, a wrong number of axes, or sizes that do not match.
 
     >>> jnp.linalg.multi_dot([jnp.ones((2, 3)), jnp.ones((3, 4)), jnp.ones(4)])
     Array([12., 12.], dtype=float32)

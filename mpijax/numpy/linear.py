@@ -26,7 +26,7 @@ _STATIC = ("precision", "preferred_element_type", "out_sharding")
 
 
 def result_type(fun_name: str, preferred_element_type: Any, *operands: Any) -> tuple[Any, bool]:
-    """(dtype, weak_type) of a product: what was asked for, else what the operands promote to."""
+    """(dtype, weak_type) of a product: the requested dtype, else the promoted dtype of the operands."""
     if preferred_element_type is None:
         return dtypes.result_type(*operands, return_weak_type_flag=True)
     return dtypes.check_user_dtype_supported(preferred_element_type, fun_name), False
@@ -34,17 +34,16 @@ def result_type(fun_name: str, preferred_element_type: Any, *operands: Any) -> t
 
 @jit(static_argnames=_STATIC, inline=True)
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """Sum of products over the last axis of `a` and the last but one of `b` (its only one if `b` is a
-    vector).
+    """Sum of products over the last axis of `a` and the second-to-last axis of `b` (the only axis if `b` is a vector).
 
     Args:
       a: array [..., n], or a scalar.
       b: array [..., n, k] or [n], or a scalar.
       precision: None, "default", "high", "highest", or a pair of these for the two operands.
-      preferred_element_type: dtype to accumulate in and to return.
+      preferred_element_type: dtype of the accumulation and of the result.
 
     Returns:
-      Array with the other axes of `a`, then those of `b`; the product if either is a scalar.
+      Array with the other axes of `a`, then the other axes of `b`; the product if either is a scalar.
 
     Raises:
       TypeError: the sizes n differ.
@@ -74,15 +73,15 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 def matmul(
     a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
 ) -> Any:
-    """Matrix product, over stacks of matrices too: `a @ b`.
+    """Matrix product, also of stacks of matrices: `a @ b`.
 
     Args:
-      a: array [..., m, n] or [n].
-      b: array [..., n, k] or [n]; the leading axes of both broadcast.
+      a: array of shape [..., m, n] or [n].
+      b: array of shape [..., n, k] or [n]; the leading axes of both broadcast.
       precision, preferred_element_type: as in `dot`.
 
     Returns:
-      Array [..., m, k], without m or k where an operand is a vector.
+      Array of shape [..., m, k], without m or k if an operand is a vector.
 
     Raises:
       ValueError: an operand is a scalar.
@@ -114,10 +113,10 @@ def matmul(
 
 
 class _matmul_axes:
-    """Which axes a matrix product of stacks pairs.
+    """The pairs of axes of a matrix product of stacks.
 
-    A batch axis of size 1 in one operand only is dropped there and kept free in the other: nothing is copied
-    to broadcast it. Axes are named by their position among the broadcast batch axes, counted from the front;
+    A batch axis of size 1 in only one operand is dropped there and stays a free axis of the other, so nothing is
+    copied. Axes are named by their position among the broadcast batch axes, counted from the front;
     m and k follow them.
 
     Attributes:
@@ -175,7 +174,7 @@ class _matmul_axes:
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sum of products of all elements, `a` conjugated. Returns a scalar.
+    """Sum of products of all elements, with `a` conjugated. Returns a scalar.
 
     Raises:
       TypeError: the numbers of elements differ.
@@ -190,13 +189,13 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Sum of products over one axis, `x1` conjugated; the other axes broadcast.
+    """Sum of products over one axis, with `x1` conjugated; the other axes broadcast.
 
     Args:
       x1, x2: arrays of the same size along `axis`.
 
     Returns:
-      Array of the broadcast shape without `axis`.
+      Array with the broadcast shape, without `axis`.
 
     >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([10, 1]))
     Array([12, 34], dtype=int32)
@@ -214,7 +213,7 @@ def _axis_last(x: Any, axis: int) -> Any:
 
 
 def _over_stacks(fun: Callable, x: Any, x_core: int, y: Any, y_core: int) -> Any:
-    """`fun` of the last `x_core` and `y_core` axes, mapped over the axes before them, which broadcast."""
+    """`fun` of the last `x_core` and `y_core` axes, mapped over the leading axes, which broadcast."""
     depth = max(x.ndim - x_core, y.ndim - y_core)
     sizes = [(1,) * (depth - z.ndim + core) + z.shape[: z.ndim - core] for z, core in ((x, x_core), (y, y_core))]
     lax.broadcast_shapes(*sizes)
@@ -244,8 +243,7 @@ def tensordot(
 
     Args:
       a, b: arrays.
-      axes: n for the last n axes of `a` and the first n of `b`; or a pair of axes; or a pair of lists of
-        axes.
+      axes: n, for the last n axes of `a` and the first n axes of `b`; or a pair of axes; or a pair of lists of axes.
       precision, preferred_element_type: as in `dot`.
 
     Returns:
@@ -293,10 +291,10 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     """Sum of products over the last axes of both; the product if either is a scalar.
 
     Args:
-      a, b: arrays [..., n] and [..., n]; the leading axes need not match.
+      a, b: arrays of shape [..., n]; the leading axes may differ.
 
     Returns:
-      Array with the leading axes of `a`, then those of `b`.
+      Array with the leading axes of `a`, then the leading axes of `b`.
 
     >>> jnp.inner(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [1, 1], [0, 1]]))
     Array([[1, 3, 2],
@@ -312,7 +310,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 @jit(inline=True)
 def outer(a: Any, b: Any, out: None = None) -> Any:
-    """All products of an element of `a` and one of `b`: array [a.size, b.size].
+    """Products of each element of `a` with each element of `b`: an array of shape [a.size, b.size].
 
     Both are flattened; the dtype is the promoted one.
 
@@ -332,7 +330,7 @@ def kron(a: Any, b: Any) -> Any:
     """Kronecker product: blocks `a[i, j] * b`, for any number of axes.
 
     Returns:
-      Array with the products of the sizes of `a` and `b` along each axis, the last axes aligned.
+      Array whose size along each axis is the product of the sizes of `a` and `b`; the last axes are aligned.
 
     >>> jnp.kron(jnp.array([[1, 10]]), jnp.array([[1, 2], [3, 4]]))
     Array([[ 1,  2, 10, 20],

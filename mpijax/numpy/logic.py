@@ -1,4 +1,4 @@
-"""Comparisons, logical and bitwise functions, and tests of what values are: NaN, infinite, close."""
+"""Comparisons, logical and bitwise functions, and tests for NaN, infinite and close values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BOOL = np.dtype(bool)
 def equal(x, y, /):
     """x == y, elementwise.
 
-    NaN equals nothing.
+    NaN is not equal to any value.
 
     >>> jnp.equal(jnp.array([1.0, 2.0, jnp.nan]), jnp.array([1.0, 3.0, jnp.nan]))
     Array([ True, False, False], dtype=bool)
@@ -200,7 +200,7 @@ def invert(x, /):
 def left_shift(x, y, /):
     """x << y, elementwise, of integers.
 
-    Shifts by the number of bits or more give 0.
+    A shift by the number of bits or more gives 0.
 
     >>> jnp.left_shift(1, jnp.array([0, 3, 32]))
     Array([1, 8, 0], dtype=int32)
@@ -218,7 +218,7 @@ def bitwise_left_shift(x, y, /):
 
 
 def right_shift(x1, x2, /):
-    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept.
+    """x1 >> x2, elementwise, of integers. Signed integers keep their sign.
 
     >>> jnp.right_shift(jnp.array([20, -20]), 2)
     Array([ 5, -5], dtype=int32)
@@ -230,7 +230,7 @@ def right_shift(x1, x2, /):
 
 
 def bitwise_right_shift(x1, x2, /):
-    """x1 >> x2, elementwise, of integers; the sign of signed integers is kept.
+    """x1 >> x2, elementwise, of integers. Signed integers keep their sign.
 
     >>> jnp.bitwise_right_shift(jnp.array([20, -20]), 2)
     Array([ 5, -5], dtype=int32)
@@ -328,7 +328,7 @@ def _all(x):
 def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether abs(a - b) <= atol + rtol * abs(b), elementwise.
 
-    Infinities are close to themselves; NaNs are close if `equal_nan`.
+    An infinity is close to itself. NaN is close to NaN if `equal_nan`.
 
     >>> jnp.isclose(jnp.array([1.0, 1.1, jnp.nan]), jnp.array([1.000001, 1.0, jnp.nan]), equal_nan=True)
     Array([ True, False,  True], dtype=bool)
@@ -348,7 +348,7 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @jit(static_argnames=("equal_nan",))
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close, see `isclose`.
+    """Whether all elements are close; see `isclose`.
 
     Returns:
       A bool scalar; the arguments broadcast.
@@ -363,7 +363,7 @@ def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 def array_equal(a1, a2, equal_nan=False):
     """Whether two arrays have the same shape and equal elements.
 
-    The result is a scalar of dtype bool. NaNs are equal if `equal_nan`.
+    The result is a scalar of dtype bool. NaN equals NaN if `equal_nan`.
 
     >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([[1, 2]]))
     Array(False, dtype=bool)
@@ -378,7 +378,7 @@ def array_equal(a1, a2, equal_nan=False):
 
 
 def array_equiv(a1, a2):
-    """Whether two arrays are equal after broadcasting; False if they do not broadcast.
+    """Whether two arrays are equal after broadcasting. False if they do not broadcast.
 
     The result is a scalar of dtype bool.
 

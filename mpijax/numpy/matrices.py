@@ -38,7 +38,7 @@ _I32 = np.dtype(np.int32)
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):
-    """An N x M (default N x N) matrix with ones on the diagonal number k, zeros elsewhere.
+    """An N x M (default N x N) matrix with ones on the diagonal number k and zeros elsewhere.
 
     Raises:
       ValueError: a negative size.
@@ -70,7 +70,7 @@ def _eye(offset, shape, dtype):
 def identity(n, dtype=None):
     """The n x n identity matrix.
 
-    The dtype is float32 (float64 with jax_enable_x64) unless given.
+    The default dtype is float32 (float64 with jax_enable_x64).
 
     >>> jnp.identity(2, dtype=jnp.int32)
     Array([[1, 0],
@@ -82,7 +82,7 @@ def identity(n, dtype=None):
 def tri(N, M=None, k=0, dtype=None):
     """An N x M (default N x N) matrix with ones on and below the diagonal number k, zeros above.
 
-    The dtype is float32 (float64 with jax_enable_x64) unless given.
+    The default dtype is float32 (float64 with jax_enable_x64).
 
     >>> jnp.tri(2, 3, dtype=jnp.int32)
     Array([[1, 0, 0],
@@ -144,10 +144,10 @@ def triu(m, k=0):
 
 
 def diag(v, k=0):
-    """The diagonal number k of a matrix, or the matrix with that diagonal for a 1-d array.
+    """The diagonal number k of a matrix; for a 1-d array, the matrix with that diagonal.
 
     Raises:
-      ValueError: `v` has neither one axis nor two.
+      ValueError: `v` has neither one nor two axes.
 
     >>> jnp.diag(jnp.array([1, 2]), k=1)
     Array([[0, 1, 0],
@@ -171,7 +171,7 @@ def _diag(v, k):
 
 @jit(static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a, offset=0, axis1=0, axis2=1):
-    """The diagonal number `offset` of the matrices in two axes, as a last axis in place of those.
+    """The diagonal number `offset` of the matrices in two axes. The result has one last axis instead of these two.
 
     Raises:
       ValueError: `a` has fewer than two axes.
@@ -259,7 +259,7 @@ def diag_indices(n, ndim=2):
 
 
 def diag_indices_from(arr):
-    """The indices of the main diagonal of an array whose axes have one size.
+    """The indices of the main diagonal of an array whose axes all have the same size.
 
     Raises:
       ValueError: the axes differ in size, or there are fewer than two.
@@ -282,7 +282,7 @@ def _upper_count(n: Any, m: Any, k: Any) -> Any:
     longest = max_dim(m - max_dim(k, 0), 0)
     rows = min_dim(n - whole, longest)
     count = whole * m + rows * (rows + 1) // 2 + rows * (longest - rows)
-    return max_dim(count, 0)  # it is at least 0, but symbols do not show it
+    return max_dim(count, 0)  # the count is at least 0, but symbolic sizes do not show that
 
 
 def _triangle_indices(name: str, triangle, n, k, m):
@@ -330,7 +330,7 @@ def triu_indices_from(arr, k=0):
     """The indices of the upper triangle of a matrix.
 
     Raises:
-      ValueError: the array has not two axes.
+      ValueError: the array does not have two axes.
 
     >>> x = jnp.array([[1, 2], [3, 4]])
     >>> x[jnp.triu_indices_from(x)]
@@ -344,7 +344,7 @@ def tril_indices_from(arr, k=0):
     """The indices of the lower triangle of a matrix.
 
     Raises:
-      ValueError: the array has not two axes.
+      ValueError: the array does not have two axes.
 
     >>> x = jnp.array([[1, 2], [3, 4]])
     >>> x[jnp.tril_indices_from(x)]

@@ -1,4 +1,4 @@
-"""What the Python Array API standard asks a namespace about: dtypes, devices, capabilities."""
+"""Inspection of the namespace for the Python Array API standard: dtypes, devices, capabilities."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _X64 = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
 def __array_namespace_info__() -> ArrayNamespaceInfo:
-    """What this namespace supports, as the Array API standard has it."""
+    """The dtypes, devices and capabilities of this namespace, as the Array API standard requires."""
     return ArrayNamespaceInfo()
 
 
 class ArrayNamespaceInfo:
-    """Answers about the namespace; dtypes of 64 bits count while jax_enable_x64 is set."""
+    """Dtypes, devices and capabilities of the namespace. 64-bit dtypes are listed while jax_enable_x64 is set."""
 
     def capabilities(self) -> dict[str, Any]:
         """Whether shapes may depend on data (under `jit` they may not), and the largest number of axes."""
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     def default_device(self) -> None:
-        """None: the device that computes unless another one is asked for."""
+        """None, which stands for the default device."""
         return
 
     def devices(self) -> list[Any]:
@@ -57,10 +57,10 @@ class ArrayNamespaceInfo:
         }
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype]:
-        """The dtypes by name, of some kinds: as those of `isdtype`; default all.
+        """The dtypes of some kinds, by name. Kinds are those of `isdtype`; default all.
 
         Raises:
-          KeyError: there is no such kind.
+          KeyError: an unknown kind.
         """
         kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
         names = [name for k in kinds for part in _UNIONS.get(k, (k,)) for name in _KINDS[part]]

@@ -25,16 +25,16 @@ def _root_of_squares(x, axis, keepdims):
 
 @jit(static_argnames=("ord", "axis", "keepdims"))
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Norms of vectors along one axis, of matrices in two, or of all elements.
+    """Norms of vectors along one axis, of matrices in two axes, or of all elements.
 
     Args:
       x: an array.
-      ord: of matrices: "fro" (the default), "nuc", 1, -1, 2, -2, inf, -inf; of vectors: any number, 2 by default.
-      axis: one axis, a pair of axes, or None: all axes, of which there may be any number if `ord` is None too.
+      ord: for matrices "fro" (the default), "nuc", 1, -1, 2, -2, inf or -inf; for vectors any number, 2 by default.
+      axis: one axis, a pair of axes, or None for all axes. If `ord` is None, too, x may have any number of axes.
       keepdims: keep the axes, with size 1.
 
     Raises:
-      ValueError: more than two axes, axes that are not there, an order that is not listed.
+      ValueError: more than two axes, an axis that x does not have, or an order that is not listed.
 
     >>> float(jnp.linalg.norm(np.array([3.0, 4.0])))
     5.0
@@ -74,7 +74,7 @@ def _matrix_norm(x, ord, axis, keepdims):
 
 
 def _extreme_sum(x, largest, along, over, keepdims):
-    """The largest or smallest, over one axis, of the sums of sizes along the other."""
+    """The largest or the smallest, over one axis, of the sums of absolute values along the other."""
     sums = sum_of(magnitude(x), axis=along, keepdims=keepdims)
     over -= not keepdims and over > along
     if largest:
@@ -87,12 +87,13 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
     Args:
       x: an array.
-      axis: axes whose elements are one vector; None: all.
+      axis: axes whose elements form one vector; None for all axes.
       keepdims: keep these axes, with size 1.
-      ord: a number; inf and -inf are the largest and smallest size, 0 counts elements that are not 0.
+      ord: a number. inf and -inf give the largest and the smallest absolute value, and 0 counts elements that are not
+        0.
 
     Raises:
-      ValueError: a string as order, axes that are not there.
+      ValueError: the order is a string, or x does not have the axes.
 
     >>> float(jnp.linalg.vector_norm(np.array([3.0, 4.0])))
     5.0
@@ -118,10 +119,10 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """Norms of matrices [..., m, n]; the arguments are those of `norm`.
+    """Norms of matrices of shape [..., m, n]; the arguments are those of `norm`.
 
     Raises:
-      ValueError: fewer than two axes, an order that is not listed.
+      ValueError: fewer than two axes, or an order that is not listed.
 
     >>> float(jnp.linalg.matrix_norm(np.array([[3.0, 4.0]])))
     5.0

@@ -19,14 +19,14 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Any = -1
     """Vectors of zeros with a one at position `x`.
 
     Args:
-      x: integers of any shape; out of [0, num_classes) they give zeros only.
+      x: integers of any shape. An integer outside of [0, num_classes) gives zeros only.
       num_classes: length of the vectors.
-      dtype: of the result; default float.
-      axis: where the vectors lie in the result; or the name of a mapped axis of size `num_classes`,
-        whose place on that axis each caller gets.
+      dtype: dtype of the result; default float.
+      axis: axis of the vectors in the result. Or the name of a mapped axis of size `num_classes`: each position on that
+        axis then gets its element of the vectors.
 
     Returns:
-      Array of the shape of `x` with an axis of size `num_classes` inserted.
+      Array with the shape of `x` and one more axis, of size `num_classes`.
 
     >>> mpijax.nn.one_hot(jnp.array([1, 0, 5]), 3)
     Array([[0., 1., 0.],

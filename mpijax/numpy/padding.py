@@ -1,4 +1,4 @@
-"""`pad`: an array with a margin on each side of its axes, filled in one of many ways."""
+"""`pad`: an array with a margin on each side of its axes."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
     """The array with a margin on each side of its axes.
 
     Args:
-      pad_width: sizes of the margins: a number for all, a (before, after) pair, or a pair per axis.
-      mode: what the margin holds:
+      pad_width: sizes of the margins: a number for all, a (before, after) pair, or a pair for each axis.
+      mode: the elements of the margin:
         "constant": `constant_values`, default 0, in the forms of `pad_width`;
         "edge": the nearest element;
         "reflect", "symmetric": the mirror image without and with the edge; `reflect_type` "even" or "odd";
         "wrap": the elements of the other end;
         "linear_ramp": values from the edge to `end_values`;
-        "maximum", "minimum", "mean", "median": that of the nearest `stat_length` elements;
+        "maximum", "minimum", "mean", "median": the maximum (and so on) of the nearest `stat_length` elements;
         "empty": zeros;
-        a function of a line with its margins, in which there are zeros, the (before, after) widths, the axis and the
-        dict of keyword arguments: the line that it returns. It gets the lines of one axis after the other.
+        a function of a line whose margins are zeros, the (before, after) widths, the axis, and the dict of keyword
+        arguments. It returns the new line. `pad` calls it for the lines of one axis after the other.
 
     Raises:
       ValueError: a negative margin.

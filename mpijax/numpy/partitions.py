@@ -1,4 +1,4 @@
-"""Sorting in part: the k smallest elements first; and sorting by several keys, and of complex numbers."""
+"""Partial sorts, sorts by several keys, and sorts of complex numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _lines(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int]:
 def _smallest(a: Any, k: int) -> tuple[Any, Any]:
     """The k smallest elements along the last axis, in order, and their positions."""
     if dtypes.isdtype(a.dtype, "unsigned integer"):
-        # The negative of 0 is 0, which would come last: 1 more makes it the largest number.
+        # The negative of 0 is 0, which would come last. The negative of 0 + 1 is the largest number.
         values, positions = lax.top_k(-(a + 1), k)
         return -values - 1, positions
     values, positions = lax.top_k(-a, k)
@@ -36,9 +36,10 @@ def _smallest(a: Any, k: int) -> tuple[Any, Any]:
 
 @jit(static_argnames=("kth", "axis"))
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
-    """The elements along an axis with the one that sorting puts at `kth` there, smaller ones before it, others after.
+    """The elements along an axis, reordered: position `kth` has the element that sorting puts there, smaller ones are
+    before it, and others are after it.
 
-    Unlike NumPy's, NaNs do not come last in an order of their own, and `kth` is one position.
+    Unlike in NumPy, `kth` is one position, and NaNs with a set sign bit come first; other NaNs come last.
 
     >>> jnp.partition(jnp.array([5, 1, 4, 2]), 1)[:2]
     Array([1, 2], dtype=int32)
@@ -51,13 +52,13 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @jit(static_argnames=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Positions along an axis in the order into which `partition` brings the elements.
+    """Positions along an axis, in the order of the elements of `partition`.
 
     Returns:
-      Integers of the shape of `a`.
+      Integers with the shape of `a`.
 
     Raises:
-      ValueError: `kth` is no position along the axis.
+      ValueError: `kth` is not a position along the axis.
 
     >>> x = jnp.array([5, 1, 4, 2])
     >>> x[jnp.argpartition(x, 1)[:2]]
@@ -78,7 +79,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @jit
 def sort_complex(a: Any) -> Any:
-    """`a` sorted along its last axis, by the real and then by the imaginary part, as complex numbers.
+    """`a` sorted along its last axis, by the real part and then by the imaginary part. The result is complex.
 
     >>> jnp.sort_complex(jnp.array([2 + 1j, 1 + 5j, 2 - 1j]))
     Array([1.+5.j, 2.-1.j, 2.+1.j], dtype=complex64)
@@ -89,14 +90,14 @@ def sort_complex(a: Any) -> Any:
 
 @jit(static_argnames=("axis",))
 def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
-    """Positions that sort by the last of several keys, among equals by the one before it, and so on.
+    """Positions that sort by the last key; equal elements are sorted by the key before it, and so on.
 
     Args:
-      keys: arrays of one shape, or an array whose rows they are.
+      keys: arrays of the same shape, or an array with the keys as rows.
       axis: axis to sort along.
 
     Returns:
-      Integers of the shape of one key.
+      Integers with the shape of one key.
 
     >>> last, first = jnp.array([2, 1, 2]), jnp.array([1, 9, 0])
     >>> jnp.lexsort([first, last])

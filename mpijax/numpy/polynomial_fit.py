@@ -1,4 +1,4 @@
-"""Fitting a polynomial to points, by least squares."""
+"""Least-squares fits of a polynomial to points."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def polyfit(
     w: Any = None,
     cov: bool | str = False,
 ) -> Any:
-    """Coefficients of the polynomial of degree `deg` closest to points, the highest power first.
+    """Coefficients of the polynomial of degree `deg` that fits points best, the highest power first.
 
     Args:
-      x, y: points: [n], and [n] or [n, k] for k polynomials.
-      rcond: singular values below this share of the largest count as 0; default n times the precision.
-      w: weights of the points, [n].
-      full: return also (residuals, rank, singular values, rcond).
-      cov: return also the covariance matrix of the coefficients, scaled by the residuals unless "unscaled".
+      x, y: the points. x has the shape [n], and y the shape [n], or [n, k] for k polynomials.
+      rcond: singular values below this fraction of the largest one are 0; default n times the eps of the dtype.
+      w: weights of the points, of shape [n].
+      full: also return (residuals, rank, singular values, rcond).
+      cov: also return the covariance matrix of the coefficients, scaled by the residuals unless "unscaled".
 
     >>> x = jnp.array([0.0, 1.0, 2.0, 3.0])
     >>> jnp.polyfit(x, 2 * x + 1, 1).round(3)

@@ -24,10 +24,11 @@ from mpijax.transforms.jit import jit
 
 @jit(static_argnames=("N", "increasing"))
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """Powers of the elements of `x` along rows: [n, N], from the highest, N - 1 (default n - 1), to 0.
+    """The Vandermonde matrix, of shape [n, N]: each row has the powers of an element of `x`, from N - 1 to 0. Default
+    N: n.
 
     Raises:
-      ValueError: x has not one axis, or N is negative.
+      ValueError: x does not have one axis, or N is negative.
 
     >>> jnp.vander(jnp.array([2, 3]), 3)
     Array([[4, 2, 1],
@@ -50,9 +51,9 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """The value of a polynomial at `x`, by Horner's rule.
 
     Args:
-      p: coefficients, [n] or [n, *shape].
+      p: coefficients, of shape [n] or [n, *shape].
       x: array.
-      unroll: how many steps of the loop are written out.
+      unroll: number of steps in one turn of the loop.
 
     >>> jnp.polyval(jnp.array([1, 0, 2]), jnp.array([0, 3]))
     Array([ 2, 11], dtype=int32)
@@ -95,7 +96,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials.
 
     Args:
-      trim_leading_zeros: leave out coefficients 0 of the highest powers first, which `jit` cannot.
+      trim_leading_zeros: first remove zero coefficients of the highest powers; not possible under `jit`.
 
     >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
     Array([ 1.,  0., -1.], dtype=float32)
@@ -111,10 +112,10 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     """Quotient and remainder of two polynomials.
 
     Args:
-      trim_leading_zeros: leave out coefficients of the remainder that are 0 up to rounding, which `jit` cannot.
+      trim_leading_zeros: remove coefficients of the remainder that are 0 up to rounding; not possible under `jit`.
 
     Returns:
-      (quotient, remainder), the latter as long as `u`.
+      (quotient, remainder); the remainder has the size of `u`.
 
     >>> jnp.polydiv(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, -1.0]))
     (Array([1., 1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
@@ -140,7 +141,7 @@ def _falling(first: int, last: int, m: int, dtype: Any) -> Any:
 
 @jit(static_argnames=("m",))
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The `m`-th integral of a polynomial, with `k` as constants: one, or one for each integration.
+    """The `m`-th integral of a polynomial. `k`: the constant of integration, or one for each integration.
 
     Coefficients, the highest power first.
 
@@ -186,7 +187,7 @@ def poly(seq_of_zeros: Any) -> Any:
     """The polynomial with leading coefficient 1 that has the given roots, or the eigenvalues of a matrix as roots.
 
     Returns:
-      Coefficients [n + 1]; for no roots the number 1.
+      Coefficients of shape [n + 1]; without roots, the number 1.
 
     >>> jnp.poly(jnp.array([1.0, 2.0]))
     Array([ 1., -3.,  2.], dtype=float32)
@@ -207,12 +208,12 @@ def poly(seq_of_zeros: Any) -> Any:
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:
-    """The roots of a polynomial, as eigenvalues of its companion matrix: complex [n - 1].
+    """The roots of a polynomial, as eigenvalues of its companion matrix: complex, of shape [n - 1].
 
     Args:
-      p: coefficients [n].
-      strip_zeros: leave out coefficients 0 of the highest powers, which `jit` cannot; else the roots that they
-        take away are NaN.
+      p: coefficients of shape [n].
+      strip_zeros: remove zero coefficients of the highest powers; not possible under `jit`. Otherwise, each such
+        coefficient gives a root NaN.
 
     >>> jnp.sort(jnp.roots(jnp.array([1.0, -3.0, 2.0])).real)
     Array([1., 2.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Positions in flattened arrays and along each axis, from one another."""
+"""Conversion between positions in a flattened array and positions along each axis."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def ravel_multi_index(
     Args:
       multi_index: an integer array for each axis.
       dims: the shape.
-      mode: of positions out of bounds: "raise", which `jit` cannot, "wrap" around, "clip" to the ends, or "ignore".
+      mode: for positions out of bounds: "raise" (not under `jit`), "wrap" around, "clip" to the ends, or "ignore".
       order: "C" for row-major order, "F" for column-major order.
-      dtype: an integer dtype; default that of the positions and int.
+      dtype: an integer dtype; default: the promoted dtype of the positions and int.
 
     >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
     Array([2, 4], dtype=int32)
@@ -78,10 +78,10 @@ def _in_bounds(position: Any, size: int, mode: str) -> Any:
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Positions along each axis from positions in the flattened array; those out of bounds go to the ends.
+    """Positions along each axis from positions in the flattened array. Positions out of bounds are clipped to the ends.
 
     Returns:
-      An int array of the shape of `indices` for each axis of `shape`.
+      A tuple with an int array for each axis of `shape`, each with the shape of `indices`.
 
     >>> jnp.unravel_index(jnp.array([2, 4]), (2, 3))
     (Array([0, 1], dtype=int32), Array([2, 1], dtype=int32))
@@ -96,7 +96,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     positions: list[Any] = [0] * len(sizes)
     for k in reversed(range(len(sizes))):
         flat, positions[k] = jnp.divmod(flat, sizes[k])
-    # What is left is 0 for positions in bounds, and -1 for those counted from the end.
+    # The rest is 0 for positions in bounds, and -1 for positions that count from the end.
     above = flat > 0
     below = jnp.asarray(False) if dtypes.issubdtype(flat.dtype, np.unsignedinteger) else flat < -1
     return tuple(
@@ -107,10 +107,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 def mask_indices(
     n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None
 ) -> tuple[Any, Any]:
-    """Positions of the elements of an n x n array that `mask_func(ones, k)`, such as `triu`, leaves.
+    """Positions of the elements of an n x n array that are not 0 in `mask_func(ones, k)`; `mask_func` is for example
+    `triu`.
 
     Args:
-      size: how many positions to return, see `nonzero`.
+      size: number of positions to return; see `nonzero`.
 
     >>> rows, columns = jnp.mask_indices(3, jnp.triu, 1)
     >>> rows, columns

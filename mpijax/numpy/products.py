@@ -16,14 +16,14 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """Cross products of vectors with two or three elements; the other axes broadcast.
 
     Args:
-      a, b: arrays of vectors. One with two elements lies in the plane; of two such only the third element is
-        returned, without the axis.
-      axisa, axisb: the axes of the vectors' elements.
-      axisc: where that axis goes in the result.
+      a, b: arrays of vectors. A vector with two elements has 0 as its third. If all vectors have two elements, the
+        result is the third element of the product, without the axis.
+      axisa, axisb: the axes of the vectors.
+      axisc: the axis of the vectors in the result.
       axis: one number for all three.
 
     Raises:
-      ValueError: vectors of another number of elements.
+      ValueError: vectors that do not have two or three elements.
 
     >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)

@@ -1,7 +1,7 @@
-"""Bringing operands to one dtype and rank.
+"""Promotion of operands to one dtype and one number of axes.
 
-The eager path of `x + y` goes through `promote_pair`, so the usual cases (arrays of one type, an array and a
-Python number) leave after a few attribute reads; everything else takes the general way.
+The eager path of `x + y` calls `promote_pair`. The usual cases (arrays of one type, an array and a Python number)
+return after a few attribute reads; all others take the general path.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def _promote_to(args: Sequence[Any], raised: Callable[[Any], Any]) -> list[Any]:
     dtype, weak_type = dtypes.lattice_result_type(*args)
     dtype = raised(dtype)
     converted = [convert(x, dtype, weak_type) for x in args]
-    # NumPy's arrays beside Python numbers are promoted as NumPy does.
+    # NumPy arrays and Python numbers are promoted as in NumPy.
     return converted if len(args) > 1 else list(map(as_array, converted))
 
 
 def promote_dtypes(*args: Any) -> list[Any]:
-    """All arguments in the dtype they promote to."""
+    """All arguments in their promoted dtype."""
     if len(args) < 2:
         return list(map(as_array, args))
     dtype, weak_type = dtypes.lattice_result_type(*args)
@@ -45,22 +45,22 @@ def promote_dtypes(*args: Any) -> list[Any]:
 
 
 def promote_dtypes_inexact(*args: Any) -> list[Any]:
-    """As `promote_dtypes`, and bool and integers become floats."""
+    """As `promote_dtypes`; bool and integers also become floats."""
     return _promote_to(args, dtypes.to_inexact_dtype)
 
 
 def promote_dtypes_numeric(*args: Any) -> list[Any]:
-    """As `promote_dtypes`, and bool becomes int32."""
+    """As `promote_dtypes`; bool also becomes int32."""
     return _promote_to(args, dtypes.to_numeric_dtype)
 
 
 def promote_dtypes_complex(*args: Any) -> list[Any]:
-    """As `promote_dtypes`, and everything becomes complex."""
+    """As `promote_dtypes`; the result is always complex."""
     return _promote_to(args, dtypes.to_complex_dtype)
 
 
 def promote_shapes(fun_name: str, *args: Any) -> list[Any]:
-    """Give arrays of different ranks leading axes of size 1; lax takes scalars beside arrays as they are."""
+    """Give arrays with fewer axes leading axes of size 1. lax accepts scalars with arrays, so they do not change."""
     shapes = [shape_of(x) for x in args]
     ranks = {len(shape) for shape in shapes if shape}
     if len(ranks) < 2:
@@ -98,7 +98,7 @@ def _staged_if_python(x: Any) -> Any:
     return lax.stage(x) if type(x) in dtypes.python_scalar_dtypes else x
 
 
-# A Python number beside an array whose kind is at least as wide takes the array's dtype.
+# With an array whose kind is at least as wide, a Python number takes the dtype of the array.
 _KIND_ORDER: dict[type | None, int] = {bool: 0, int: 1, float: 2, complex: 3}
 _SCALAR_TYPES: dict[tuple[Any, type], type] = {
     (dtype, kind): dtype.type
@@ -110,7 +110,8 @@ _INT_LIMIT = 1 << 31
 
 
 def promote_args(fun_name: str, *args: Any) -> list[Any]:
-    """The operands of a function in their common dtype and rank; TypeError for what is not an array."""
+    """The operands of a function in their common dtype and with the same number of axes. Raises TypeError for a value
+    that is not an array."""
     return _promote(fun_name, args, promote_dtypes)
 
 
@@ -119,7 +120,7 @@ def _ranks_agree(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
-    """`promote_args` for two operands, quick in the usual cases."""
+    """`promote_args` for two operands, fast in the usual cases."""
     a = getattr(x, "aval", None)
     if a is None:
         return _promote(fun_name, (x, y), promote_dtypes)
@@ -143,15 +144,15 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
 
 
 def promote_args_inexact(fun_name: str, *args: Any) -> list[Any]:
-    """As `promote_args`, and bool and integers become floats."""
+    """As `promote_args`; bool and integers also become floats."""
     return _promote(fun_name, args, promote_dtypes_inexact)
 
 
 def promote_args_numeric(fun_name: str, *args: Any) -> list[Any]:
-    """As `promote_args`, and bool becomes int32."""
+    """As `promote_args`; bool also becomes int32."""
     return _promote(fun_name, args, promote_dtypes_numeric)
 
 
 def promote_args_complex(fun_name: str, *args: Any) -> list[Any]:
-    """As `promote_args`, and everything becomes complex."""
+    """As `promote_args`; the result is always complex."""
     return _promote(fun_name, args, promote_dtypes_complex)

@@ -40,23 +40,24 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """The values below which shares `q` of the elements along axes lie; NaN where an element is NaN.
+    """The quantiles `q` of the elements along axes: a fraction `q` of the elements is smaller. NaN if an element is
+    NaN.
 
     Args:
       a: array of real numbers.
-      q: a share in [0, 1], or an array of one axis of them.
+      q: a fraction in [0, 1], or an array of fractions with one axis.
       axis: axis or axes; default all.
-      method: what stands for a position between two elements: "linear" interpolation, the "lower", "higher" or
-        "nearest" one or the "midpoint" of both; or "inverted_cdf", the element at which the running sum of
-        weights reaches the share.
+      method: the value of a position between two elements: "linear" interpolation, the "lower", "higher" or "nearest"
+        element, or the "midpoint" of both. "inverted_cdf" takes the element at which the running sum of weights reaches
+        the fraction.
       keepdims: keep the reduced axes with size 1.
-      weights: for "inverted_cdf", of the shape of `a` or of its sizes along `axis`.
+      weights: for "inverted_cdf", with the shape of `a`, or its sizes along `axis`.
 
     Returns:
-      Array of the shape of `q` and then of what is left of that of `a`.
+      Array with the shape of `q`, then the remaining axes of `a`.
 
     Raises:
-      ValueError: `a` is complex. TypeError or IndexError: there are no elements, as in JAX.
+      ValueError: `a` is complex. TypeError or IndexError: `a` has no elements, as in JAX.
 
     >>> x = jnp.array([0.0, 10.0, 20.0])
     >>> jnp.quantile(x, 0.9), jnp.quantile(x, 0.9, method="lower")
@@ -78,7 +79,7 @@ def nanquantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """As `quantile`, of the elements that are not NaN; NaN where there are none.
+    """As `quantile`, for the elements that are not NaN. NaN if all elements are NaN.
 
     >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.25)
     Array(1.5, dtype=float32)
@@ -101,7 +102,7 @@ def percentile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """As `quantile`, with shares in percent.
+    """As `quantile`, with `q` in percent.
 
     >>> jnp.percentile(jnp.array([0.0, 10.0, 20.0]), jnp.array([5, 50]))
     Array([ 1., 10.], dtype=float32)
@@ -122,7 +123,7 @@ def nanpercentile(
     *,
     weights: Any = None,
 ) -> Any:
-    """As `nanquantile`, with shares in percent.
+    """As `nanquantile`, with `q` in percent.
 
     >>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)
     Array(2., dtype=float32)
@@ -135,7 +136,7 @@ def nanpercentile(
 def median(
     a: Any, axis: _Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
-    """The middle one of the elements along axes, or the mean of the middle two.
+    """The median of the elements along axes: the middle element, or the mean of the middle two.
 
     Arguments and result are those of `quantile`.
 
@@ -241,7 +242,7 @@ def _quantile(a, q, axis, method, keepdims, skip_nan, weights):
         error = IndexError if skip_nan and a.ndim == 1 else TypeError  # JAX's, which come of its indices
         raise error(f"No elements have no quantile or median: array of shape {given}, axis {axis}. Look at its size.")
     is_nan = lax.ne(a, a)
-    # All NaNs alike, and after the numbers; a line with one is all NaN unless they are skipped.
+    # All kinds of NaN are equal and come after the numbers. A line with a NaN is all NaN unless NaN is ignored.
     a = _where(is_nan if skip_nan else is_nan.any(-1, keepdims=True), np.nan, a)
     if weights is None:
         a = lax.sort(a, dimension=a.ndim - 1)

@@ -1,4 +1,4 @@
-"""Questions about dtypes and values that need no computation."""
+"""Queries about dtypes and values that need no computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ComplexWarning = np.exceptions.ComplexWarning
 
 
 def result_type(*args: Any) -> np.dtype:
-    """The dtype that values and dtypes promote to together.
+    """The promoted dtype of values and dtypes.
 
     >>> jnp.result_type(jnp.bfloat16(1), 2.0), jnp.result_type(jnp.int8(1), 2.0)
     (dtype(bfloat16), dtype('float32'))
@@ -26,7 +26,7 @@ def result_type(*args: Any) -> np.dtype:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype, or kind of dtypes, belongs to another one.
+    """Whether a dtype, or kind of dtypes, belongs to another kind.
 
     >>> jnp.issubdtype(jnp.int8, jnp.integer), jnp.issubdtype(jnp.bfloat16, jnp.floating)
     (True, True)
@@ -77,7 +77,7 @@ def printoptions(*args: Any, **kwargs: Any) -> Any:
 
 
 def load(file: Any, *args: Any, **kwargs: Any):
-    """Arrays from a file that `numpy.save` wrote; from an ``.npz`` file NumPy's dictionary of arrays.
+    """An array from a file that `numpy.save` wrote. For an ``.npz`` file, NumPy's dictionary of arrays.
 
     >>> import io
     >>> file = io.BytesIO()

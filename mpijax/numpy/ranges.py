@@ -38,9 +38,9 @@ from mpijax.transforms.vmap import vmap
 
 
 def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
-    """Numbers from `start` (0 if only one is given) up to but without `stop`, `step` apart.
+    """Numbers from `start` (default 0) up to `stop`, excluding `stop`, in steps of `step`.
 
-    The arguments are scalars known while tracing: they decide the length.
+    The arguments are scalars that must be known while tracing, because they decide the length.
 
     >>> jnp.arange(3), jnp.arange(0, 1, 0.25)
     (Array([0, 1, 2], dtype=int32), Array([0.  , 0.25, 0.5 , 0.75], dtype=float32))
@@ -84,7 +84,7 @@ def _arange(start, stop, step, dtype):
 
 
 def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: np.dtype) -> Any:
-    """`arange` between sizes with names."""
+    """`arange` between symbolic sizes."""
     given = (start, stop, step)
     if not all(x is None or isinstance(x, (int, np.integer, DimExpr)) for x in given):
         raise ValueError(
@@ -106,7 +106,7 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: np.dtype) -> Any:
 
 
 def _number(x: Any) -> Any:
-    """A scalar known now as a Python or NumPy number."""
+    """A scalar that is known while tracing, as a Python or NumPy number."""
     return np.asarray(x)[()] if hasattr(x, "aval") else x
 
 
@@ -116,14 +116,14 @@ def _steps(start, step, size, dtype):
 
 
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    """`num` evenly spaced numbers from `start` to `stop`, with `stop` only if `endpoint`.
+    """`num` evenly spaced numbers from `start` to `stop`. `stop` is included if `endpoint`.
 
     Args:
       start, stop: scalars or arrays that broadcast together; the numbers run along the new axis `axis`.
       retstep: return (numbers, step).
 
     Returns:
-      Array with `num` elements along `axis`, of a float dtype unless given; integers are rounded down.
+      Array with `num` elements along `axis`. The default dtype is a float dtype; integers are rounded down.
 
     Raises:
       ValueError: `num` is negative.
@@ -170,7 +170,7 @@ def _linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axi
 
 
 def _between(first, last, shape, axis, steps, dtype):
-    """The numbers at 0, 1, ..., steps - 1 steps of `steps` on the way, as a mean of both ends: exact at 0."""
+    """The numbers at 0, 1, ..., steps - 1 of `steps` steps, as weighted means of both ends; exact at 0."""
     real_dtype = dtypes.finfo(dtype).dtype
     along = [1] * len(shape)
     along[axis] = steps
@@ -212,7 +212,7 @@ def _logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0)
 
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    """`num` numbers from `start` to `stop`, each the same multiple of the one before.
+    """`num` numbers from `start` to `stop`, with a constant ratio of neighbours.
 
     The arguments are those of `linspace`.
 
@@ -243,11 +243,11 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     """Coordinate arrays of the grid spanned by 1-d arrays.
 
     Args:
-      sparse: leave axes along which an array does not change at size 1.
+      sparse: axes along which an array does not change have size 1.
       indexing: "ij" for result axes in the order of the arguments, "xy" with the first two swapped.
 
     Returns:
-      A list of arrays; those of sizes n and m are [m, n] with "xy", [n, m] with "ij".
+      A list of arrays. Arguments of sizes n and m give the shape [m, n] with "xy", and [n, m] with "ij".
 
     Raises:
       ValueError: an argument has more than one axis.
@@ -278,7 +278,8 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 
 def indices(dimensions, dtype=None, sparse=False):
-    """For each axis of a grid, the index along it: an array (axes, *dimensions), or a tuple if sparse.
+    """For each axis of a grid, the index along it: an array of shape (axes, *dimensions), or a tuple of arrays if
+    sparse.
 
     Args:
       dimensions: the sizes of the axes.
@@ -301,11 +302,11 @@ def indices(dimensions, dtype=None, sparse=False):
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any):
-    """`function(i, j, ...)` at every index of the shape; the function is vectorised by `vmap`.
+    """`function(i, j, ...)` at every index of the shape; `vmap` vectorises the function.
 
     Args:
-      function: of scalars, one for each axis, and of `kwargs`.
-      dtype: of these scalars; default float.
+      function: a function of scalars, one for each axis, and of `kwargs`.
+      dtype: dtype of these scalars; default float.
 
     >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
     Array([[ 0,  1,  2],

@@ -1,4 +1,4 @@
-"""The elements of an array in another order, or repeated."""
+"""Elements of an array in another order, or repeated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _I32 = np.dtype(np.int32)
 
 
 def flip(m, axis=None):
-    """The array backwards along axes (default: all).
+    """The array with its elements in reverse order along axes (default: all).
 
     Raises:
       ValueError: the array has no such axis.
@@ -53,7 +53,7 @@ def _flip(m, axis=None):
 
 
 def fliplr(m):
-    """The array backwards along its second axis.
+    """The array with its elements in reverse order along the second axis.
 
     Raises:
       ValueError: fewer than two axes.
@@ -66,7 +66,7 @@ def fliplr(m):
 
 
 def flipud(m):
-    """The array backwards along its first axis.
+    """The array with its elements in reverse order along the first axis.
 
     Raises:
       ValueError: no axes.
@@ -80,7 +80,7 @@ def flipud(m):
 
 @jit(static_argnames=("k", "axes"))
 def rot90(m, k=1, axes=(0, 1)):
-    """The array turned k times by 90 degrees in the plane of two axes, from the first towards the second.
+    """The array rotated k times by 90 degrees in the plane of two axes, from the first towards the second.
 
     Raises:
       ValueError: the two axes are the same.
@@ -111,14 +111,15 @@ def rot90(m, k=1, axes=(0, 1)):
 
 
 def roll(a, shift, axis=None):
-    """The elements shifted along axes, round the end; without an axis, in row-major order.
+    """The elements shifted along axes; elements beyond the end come in again at the beginning. Without an axis, the
+    flattened array is shifted.
 
     Args:
-      shift: an int or one per axis; may be a traced array.
+      shift: an int, or one for each axis; may be a traced array.
       axis: an int or several.
 
     Returns:
-      Array of the shape of `a`.
+      Array with the shape of `a`.
 
     >>> jnp.roll(jnp.arange(5), 2)
     Array([3, 4, 0, 1, 2], dtype=int32)
@@ -180,10 +181,10 @@ def rollaxis(a, axis, start=0):
 
 
 def tile(A, reps):
-    """The array repeated as a whole `reps` times, or so many times along each axis.
+    """The whole array repeated `reps` times: a number, or one for each axis.
 
     Returns:
-      Array whose sizes are multiplied by `reps`, the last axes aligned.
+      Array whose sizes are multiplied by `reps`; the last axes are aligned.
 
     >>> jnp.tile(jnp.array([1, 2]), (2, 2))
     Array([[1, 2, 1, 2],
@@ -206,9 +207,10 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
     """Each element (or subarray along an axis) repeated.
 
     Args:
-      repeats: how often, one number or one per element; must be known while tracing unless `total_repeat_length` is.
-      axis: where the elements lie; without it those of the whole array in row-major order.
-      total_repeat_length: the length of the result: cut, or filled up with the last element.
+      repeats: number of repeats, or one number for each element. It must be known while tracing unless
+        `total_repeat_length` is given.
+      axis: axis of the subarrays. Without it, the elements of the flattened array are repeated.
+      total_repeat_length: the length of the result, which is cut, or filled with the last element.
 
     >>> jnp.repeat(jnp.array([7, 8, 9]), jnp.array([1, 0, 3]))
     Array([7, 9, 9, 9], dtype=int32)
@@ -259,7 +261,7 @@ def _repeat_scalar(a, repeats: np.ndarray):
 
 
 def _repeat_each(a, repeats, axis: int, length: int):
-    """Repeat by a gather whose indices grow by one where the next element begins."""
+    """Repeat by a gather whose indices grow by one at the beginning of each element."""
     if length == 0:
         shape = list(a.shape)
         shape[axis] = 0
@@ -273,13 +275,13 @@ def _repeat_each(a, repeats, axis: int, length: int):
 
 @jit(static_argnames=("axis",))
 def append(arr, values, axis=None):
-    """`values` after `arr` along an axis; without one, the elements of both in row-major order.
+    """`values` appended to `arr` along an axis. Without an axis, both are flattened first.
 
     Returns:
-      Array of the promoted dtype; without an axis, of one axis.
+      Array of the promoted dtype. Without `axis`, it has one axis.
 
     Raises:
-      TypeError: with an axis, the shapes differ along others.
+      TypeError: the shapes differ along other axes than `axis`.
 
     >>> jnp.append(jnp.array([1, 2]), jnp.array([[3], [4]]))
     Array([1, 2, 3, 4], dtype=int32)

@@ -1,4 +1,4 @@
-"""Reductions of an array along axes: what sum, product, extrema, all and any have in common."""
+"""Reductions of an array along axes: the common code of sum, product, extrema, all and any."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HALF = (np.dtype(np.float16), np.dtype(dtypes.bfloat16))
 
 
 class Reduction(NamedTuple):
-    """How one reduction works: lax operations for an array and for a pair, the identity."""
+    """One kind of reduction: its lax operations for an array and for a pair, and its identity."""
 
     name: str
     reduce: Callable[[Any, tuple[int, ...]], Any]
@@ -41,7 +41,7 @@ class Reduction(NamedTuple):
 
 
 def upcast_half(dtype: Any) -> Any:
-    """float32 for the 16-bit floats, which are too coarse to sum up in."""
+    """float32 for 16-bit floats, which are too imprecise for sums."""
     return _F32 if dtype in _HALF else np.dtype(dtype)
 
 
@@ -71,7 +71,7 @@ def check_where(name: str, where: Any) -> Any:
 
 
 def reduction_axes(ndim: int, axis: Any) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """The axes to reduce, counted from the front: those that are positions, and all with the named ones."""
+    """The axes to reduce, counted from the front: (positional axes, all axes, with the named ones)."""
     if axis is None:
         return tuple(range(ndim)), tuple(range(ndim))
     if not isinstance(axis, (np.ndarray, tuple, list)):
@@ -87,7 +87,7 @@ def _end_of_range(info: Any, infinity: float) -> Any:
 
 
 def identity_in(dtype: Any, value: Any) -> Any:
-    """The identity of a reduction in a dtype; ends of the range stand in for missing infinities."""
+    """The identity of a reduction in a dtype. If the dtype has no infinities, the ends of its range replace them."""
     if dtype == _BOOL:
         return np.bool_(value > 0)
     if np.isinf(value):
@@ -114,12 +114,12 @@ def reduce(
     """Reduce `a` along `axis`.
 
     Args:
-      dtype: of the result; the reduction works in it.
+      dtype: dtype of the reduction and of the result.
       keepdims: keep the reduced axes with size 1.
-      initial: a scalar to start from; required with `where` where there is no identity.
+      initial: a scalar to start from; required with `where` if the reduction has no identity.
       where: a mask of the elements to take.
-      upcast: 16-bit floats are reduced in float32.
-      promote_integers: narrow integers are reduced in the default integer type.
+      upcast: whether 16-bit floats are reduced in float32.
+      promote_integers: whether narrow integers are reduced in the default integer type.
     """
     name = kind.name
     if out is not None:

@@ -1,7 +1,7 @@
 """`sum`, `prod`, `max`, `min`, `all`, `any` along axes.
 
-A reduction of an array that needs no other dtype on the way, along one or all axes, is one lax operation; the
-rest goes through `reduce`, as a program that is written into the one around it.
+A reduction along one or all axes that needs no other dtype is one lax operation. All others call `reduce`, as a
+program that is inlined.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _DEFAULT_INTS = frozenset(map(np.dtype, ("int32", "uint32")))
 
 
 def _summed_as_is(dtype: Any) -> bool:
-    """Whether a sum needs no other dtype on the way."""
+    """Whether a sum needs no other dtype for intermediate values."""
     return dtype in _WIDE or (dtype in _DEFAULT_INTS and not options.jax_enable_x64)
 
 
 def _plain_axes(a: Any, axis: Any) -> tuple[int, ...] | None:
-    """The axes in the everyday case of an array with None or an int as axis; None for all other cases."""
+    """The axes in the usual case of an array with None or an int as axis; None for all other cases."""
     aval = getattr(a, "aval", None)
     if aval is None or aval.weak_type:
         return None
@@ -52,7 +52,7 @@ def _plain_axes(a: Any, axis: Any) -> tuple[int, ...] | None:
 
 
 def _program(kind: Reduction):
-    """The general form of a reduction, as a program that is written into the one around it."""
+    """The general form of a reduction, as a program that is inlined."""
 
     def fun(a, **arguments):
         return reduce(kind, a, **arguments)
@@ -74,9 +74,9 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
     """Sum of the elements along axes (default: all).
 
     Args:
-      axis: an int, a tuple of ints, or None for all; names of mapped axes stand for those.
-      dtype: of the result, in which the sum is taken. By default 16-bit floats are added up in float32, and integers
-        narrower than the default integer type become that type unless `promote_integers` is false.
+      axis: an int, a tuple of ints, or None for all axes. Names of mapped axes are allowed, too.
+      dtype: dtype of the sum and the result. By default, 16-bit floats are summed in float32, and integers narrower
+        than the default integer type become that type unless `promote_integers` is false.
       keepdims: keep the axes with size 1.
       initial: a scalar to start from.
       where: a mask of the elements to take.
@@ -118,9 +118,9 @@ def _extremum(kind: Reduction, program, a, axis, out, keepdims, initial, where):
 
 
 def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The largest element along axes (default: all), NaN if there is one.
+    """The largest element along axes (default: all); NaN if an element is NaN.
 
-    Empty arrays, and a `where` mask, need `initial`; the other arguments are those of `sum`.
+    Empty arrays and a `where` mask need `initial`. The other arguments are those of `sum`.
 
     >>> jnp.max(jnp.array([[1, 5], [3, 4]]), axis=1, keepdims=True)
     Array([[5],
@@ -130,7 +130,7 @@ def max(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 
 def min(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes (default: all), NaN if there is one; arguments as for `max`.
+    """The smallest element along axes (default: all); NaN if an element is NaN. Arguments are those of `max`.
 
     >>> jnp.min(jnp.array([1, 5, 3]), where=jnp.array([False, True, True]), initial=100)
     Array(3, dtype=int32)
@@ -151,7 +151,7 @@ def minmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 
 def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The largest element along axes, see `max`.
+    """The largest element along axes; see `max`.
 
     >>> jnp.amax(jnp.array([[1, 5], [3, 4]]), axis=0)
     Array([3, 5], dtype=int32)
@@ -160,7 +160,7 @@ def amax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 
 def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes, see `min`.
+    """The smallest element along axes; see `min`.
 
     >>> jnp.amin(jnp.array([[1, 5], [3, 4]]), axis=0)
     Array([1, 4], dtype=int32)
@@ -171,7 +171,8 @@ def amin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 def all(a, axis=None, out=None, keepdims=False, *, where=None):
     """Whether all elements along axes (default: all) are true (nonzero).
 
-    A bool scalar, or an array without the axes (size 1 with `keepdims`); True of nothing.
+    The result is a bool scalar, or an array without the axes (size 1 with `keepdims`). It is True if there are no
+    elements.
 
     >>> jnp.all(jnp.array([[1, 0], [2, 3]]), axis=1)
     Array([False,  True], dtype=bool)
@@ -182,7 +183,8 @@ def all(a, axis=None, out=None, keepdims=False, *, where=None):
 def any(a, axis=None, out=None, keepdims=False, *, where=None):
     """Whether any element along axes (default: all) is true (nonzero).
 
-    A bool scalar, or an array without the axes (size 1 with `keepdims`); False of nothing.
+    The result is a bool scalar, or an array without the axes (size 1 with `keepdims`). It is False if there are no
+    elements.
 
     >>> jnp.any(jnp.array([[0, 0], [0, 3]]), axis=1)
     Array([False,  True], dtype=bool)

@@ -1,4 +1,4 @@
-"""The dtypes as `jnp.float32` and its kin: dtypes, constructors of scalars, and equal to NumPy's types."""
+"""`jnp.float32` and the other scalar types: dtypes, constructors of scalars, and equal to NumPy's types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijax.numpy.constructors import asarray
 
 
 class ScalarMeta(type):
-    """The type of `jnp.float32`: calling that makes a 0-d array or casts one, NumPy reads its `dtype`."""
+    """The type of `jnp.float32`. A call of `jnp.float32` makes or casts a 0-d array; NumPy reads its `dtype`."""
 
     dtype: np.dtype
 
@@ -62,7 +62,7 @@ def _example(name: str, given: str, result: str) -> str:
 
 _WIDE = frozenset("int64 uint64 float64 complex128".split())
 
-# The examples: what the integers keep of two numbers, and the floats of pi.
+# The examples: two numbers as integers, and pi as floats.
 _SIGNED = "jnp.array([1.9, -1.9])", "[ 1, -1]"
 _UNSIGNED = "jnp.array([1.2, 3.9])", "[1, 3]"
 _COMPLEX = "2", "2.+0.j"

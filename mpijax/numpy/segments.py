@@ -1,4 +1,4 @@
-"""Elements combined by groups: `mpijax.ops.segment_sum` and its kin."""
+"""Reductions of groups of elements: `mpijax.ops.segment_sum` and related functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _highest(dtype: Any) -> Any:
 
 
 def _count(name: str, ids: Any, num_segments: Any) -> int:
-    """How many groups; the ids decide it if they are known."""
+    """The number of groups; if the ids are known, the largest id decides."""
     decides = ids if num_segments is None else num_segments
     if isinstance(decides, Tracer):
         raise ConcretizationTypeError(decides, f"{name}() `num_segments` argument.")

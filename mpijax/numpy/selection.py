@@ -1,4 +1,4 @@
-"""Choosing between arrays element by element."""
+"""Elementwise choice between arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from mpijax.numpy.util import broadcast_together, check_arraylike, promote_dtype
 
 
 def select(condlist, choicelist, default=0):
-    """For each element, the choice that belongs to the first condition that holds, else `default`.
+    """For each element, the choice of the first condition that holds, else `default`.
 
     Args:
-      condlist: bool arrays.
-      choicelist: as many arrays; all broadcast against each other and are promoted to one dtype.
+      condlist: list of bool arrays.
+      choicelist: list of as many arrays. All arrays broadcast against each other, and the choices are promoted to one
+        dtype.
 
     >>> x = jnp.array([-5, 1, 20])
     >>> jnp.select([x < 0, x > 10], [0, 10], x)
@@ -30,6 +31,6 @@ def select(condlist, choicelist, default=0):
     check_arraylike("select", *condlist, *choicelist, default)
     conditions = [asarray(c) for c in condlist]
     choices = promote_dtypes(asarray(default), *map(asarray, choicelist))
-    # False comes first, so that the index of the first true condition is 0 where there is none.
+    # A leading False makes the index 0 if no condition holds.
     stacked = to_bool(stack(broadcast_together(asarray(False), *conditions)))
     return lax.select_n(*broadcast_together(argmax(stacked, axis=0), *choices))

@@ -1,7 +1,7 @@
 """Arrays as sets: membership, union, intersection, differences.
 
-All take the elements of flattened arrays and give sorted ones. How many there are depends on the data, so that
-under `jit` the length of the result is given as `size`.
+Functions flatten their arrays and return sorted elements. The number of elements depends on the data, so under `jit`
+the argument `size` must give the length of the result.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from mpijax.transforms.jit import jit
 
 
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method="auto") -> Any:
-    """Whether each element occurs in `test_elements`: bool, of the shape of `element`.
+    """Whether each element occurs in `test_elements`: bools with the shape of `element`.
 
     Args:
-      assume_unique: a promise that both hold distinct elements, which the method "sort" makes use of.
-      invert: whether it does not occur instead.
-      method: "compare_all" (the default) compares every pair, "binary_search" sorts `test_elements`, "sort" both.
+      assume_unique: a promise that the elements of each array are distinct; the method "sort" uses it.
+      invert: return the opposite: whether each element does not occur.
+      method: "compare_all" (the default) compares every pair, "binary_search" sorts `test_elements`, and "sort" sorts
+        both.
 
     >>> jnp.isin(jnp.array([[1, 2], [3, 4]]), jnp.array([2, 3]))
     Array([[False,  True],
@@ -80,8 +81,8 @@ def setdiff1d(
     """The elements that occur in `ar1` and not in `ar2`.
 
     Args:
-      assume_unique: take the elements of `ar1` as they are, rather than the distinct ones in order.
-      size, fill_value: the length of the result, and what it is filled up with, default 0.
+      assume_unique: return the elements of `ar1` in their order, without removing duplicates.
+      size, fill_value: the length of the result, and the value of missing elements, default 0.
 
     >>> jnp.setdiff1d(jnp.array([3, 1, 2, 3]), jnp.array([2, 5]))
     Array([1, 3], dtype=int32)
@@ -101,7 +102,7 @@ def setdiff1d(
     if size is None:
         return x[mask]
     if not assume_unique:
-        # The end of x is filled up with its first element.
+        # The end of x is padded with its first element.
         count = x.size + 1 - (x == x[0]).sum()
         mask = jnp.where(jnp.arange(x.size) < count, mask, False)
     return jnp.where(jnp.arange(size) < mask.sum(), x[jnp.where(mask, size=size)], fill_value)
@@ -110,11 +111,12 @@ def setdiff1d(
 def setxor1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Any:
-    """The elements that occur in one array only.
+    """The elements that occur in exactly one of the arrays.
 
     Args:
-      assume_unique: a promise that each array holds distinct elements.
-      size, fill_value: the length of the result, and what it is filled up with, default the least element of it.
+      assume_unique: a promise that the elements of each array are distinct.
+      size, fill_value: the length of the result, and the value of missing elements, default the smallest element of the
+        result.
 
     >>> jnp.setxor1d(jnp.array([3, 1, 2]), jnp.array([2, 5]))
     Array([1, 3, 5], dtype=int32)
@@ -154,7 +156,7 @@ def _setxor1d_size(arr1, arr2, fill_value, *, assume_unique, size):
 
 
 def _joined_distinct(x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
-    """The distinct elements of x, right behind them those of y: (array, how many, distinct ones of x, of y)."""
+    """The distinct elements of x, followed by those of y: (array, number of elements, distinct elements of x, of y)."""
     of_x = distinct(x, size=x.size, indices=True, fill_value=0)
     of_y = distinct(y, size=y.size, indices=True, fill_value=0)
     joined = jnp.zeros(x.size + y.size, dtypes.result_type(x, y))
@@ -189,9 +191,10 @@ def intersect1d(
     """The elements that occur in both arrays.
 
     Args:
-      assume_unique: a promise that each array holds distinct elements.
-      return_indices: return also where they come first in each array.
-      size, fill_value: the length of the result, and what it is filled up with, default the least element of it.
+      assume_unique: a promise that the elements of each array are distinct.
+      return_indices: also return the first position of each in both arrays.
+      size, fill_value: the length of the result, and the value of missing elements, default the smallest element of the
+        result.
 
     >>> jnp.intersect1d(jnp.array([3, 1, 2, 3]), jnp.array([3, 2, 5]))
     Array([2, 3], dtype=int32)

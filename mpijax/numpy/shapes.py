@@ -1,4 +1,4 @@
-"""Changing the shape of an array: axes split, merged, moved, added, removed and broadcast."""
+"""Changes of the shape of an array: axes split, merged, moved, added, removed and broadcast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mpijax.transforms.jit import jit
 
 
 def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
-    """The shape asked for, with -1 replaced by what remains.
+    """The requested shape, with -1 replaced by the size that follows from the others.
 
     Raises:
       TypeError: the sizes do not match, or there is more than one -1.
@@ -55,7 +55,7 @@ def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
 
-    One size may be -1: what remains.
+    One size may be -1; it follows from the others.
 
     Raises:
       TypeError: the shape has another number of elements.
@@ -100,7 +100,7 @@ def transpose(a, axes=None):
     """The array with its axes in the order `axes` (default: reversed).
 
     Raises:
-      TypeError: `axes` does not name each axis once.
+      TypeError: `axes` does not contain each axis exactly once.
 
     >>> jnp.transpose(jnp.array([[1, 2, 3], [4, 5, 6]]))
     Array([[1, 4],
@@ -117,7 +117,7 @@ def permute_dims(a, /, axes):
     """The array with its axes in the order `axes`.
 
     Raises:
-      TypeError: `axes` does not name each axis once.
+      TypeError: `axes` does not contain each axis exactly once.
 
     >>> jnp.permute_dims(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -154,10 +154,10 @@ def swapaxes(a, axis1, axis2):
 
 
 def moveaxis(a, source, destination):
-    """The array with the axes `source` at the places `destination`, the others in their order.
+    """The array with the axes `source` moved to the positions `destination`. The other axes keep their order.
 
     Raises:
-      ValueError: `source` and `destination` differ in number, or the array has no such axis.
+      ValueError: `source` and `destination` have different lengths, or the array does not have an axis.
 
     >>> jnp.moveaxis(jnp.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -177,10 +177,10 @@ def moveaxis(a, source, destination):
 
 
 def expand_dims(a, axis):
-    """The array with new axes of size 1 at the places `axis` of the result.
+    """The array with new axes of size 1 at the positions `axis` of the result.
 
     Raises:
-      ValueError: a place is named twice, or does not exist.
+      ValueError: a position occurs twice, or does not exist.
 
     >>> jnp.expand_dims(jnp.ones((2, 3)), (0, 2)).shape
     (1, 2, 1, 3)
@@ -192,7 +192,7 @@ def squeeze(a, axis=None):
     """The array without the axes `axis` (default: all) of size 1.
 
     Raises:
-      ValueError: an axis named has another size.
+      ValueError: an axis of `axis` does not have size 1.
 
     >>> jnp.squeeze(jnp.ones((1, 3, 1)), axis=0).shape
     (3, 1)
@@ -224,7 +224,7 @@ def atleast_1d(*arys):
 
 @jit
 def atleast_2d(*arys):
-    """Arrays with at least two axes, new ones in front: one array for one argument, else a list.
+    """Arrays with at least two axes; new axes are in front. One array for one argument, else a list.
 
     >>> jnp.atleast_2d(jnp.array([1, 2]))
     Array([[1, 2]], dtype=int32)

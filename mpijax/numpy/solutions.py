@@ -1,4 +1,4 @@
-"""Linear systems of `numpy.linalg`: solutions, inverses, least squares, ranks and powers."""
+"""Linear systems in `numpy.linalg`: solutions, inverses, least squares, ranks and powers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def solve(a: Any, b: Any) -> Any:
     """The x with a x = b.
 
     Args:
-      a: matrices [..., n, n].
-      b: a vector [n], or matrices [..., n, k]; leading axes broadcast.
+      a: matrices of shape [..., n, n].
+      b: a vector of shape [n], or matrices of shape [..., n, k]; leading axes broadcast.
 
     Returns:
-      An array like b, with infinities and NaN where a is singular.
+      An array with the shape of b. A singular matrix gives infinities and NaN.
 
     Raises:
-      ValueError: shapes that do not fit.
+      ValueError: shapes that do not match.
 
     >>> jnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([1.0, 1.0])).tolist()
     [0.5, 0.25]
@@ -63,10 +63,10 @@ def solve(a: Any, b: Any) -> Any:
 
 @jit
 def inv(a: Any) -> Any:
-    """Inverses of matrices [..., n, n], with infinities and NaN for singular ones.
+    """Inverses of matrices of shape [..., n, n]. A singular matrix gives infinities and NaN.
 
     Raises:
-      ValueError: a is not [..., n, n].
+      ValueError: the shape of a is not [..., n, n].
 
     >>> jnp.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
@@ -79,14 +79,14 @@ def inv(a: Any) -> Any:
 
 @jit(static_argnames=("n",))
 def matrix_power(a: Any, n: int) -> Any:
-    """Products of n equal matrices; of their inverses if n is negative.
+    """The n-th power of matrices; powers of their inverses if n is negative.
 
     Args:
-      a: matrices [..., m, m].
+      a: matrices of shape [..., m, m].
       n: an integer known while tracing.
 
     Raises:
-      TypeError: a is not [..., m, m], or n no integer.
+      TypeError: the shape of a is not [..., m, m], or n is not an integer.
 
     >>> jnp.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
@@ -119,16 +119,16 @@ def _positive_power(a, n):
 
 @jit(static_argnames=("hermitian",))
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
-    """How many singular values are larger than a tolerance.
+    """The rank of matrices: the number of singular values larger than a tolerance.
 
     Args:
-      M: matrices [..., m, n]; of a vector or scalar, whether there is an element that is not 0.
-      rtol: the tolerance; the largest singular value times max(m, n) times the dtype's eps if not given.
-      hermitian: M is Hermitian.
+      M: matrices of shape [..., m, n]. For a vector or scalar, the result says whether an element is not 0.
+      rtol: the tolerance, an absolute number as in JAX. Default: the largest singular value times max(m, n) eps.
+      hermitian: whether M is Hermitian.
       tol: another name of `rtol`.
 
     Raises:
-      ValueError: both names of the tolerance.
+      ValueError: both `rtol` and `tol` are given.
 
     >>> int(jnp.linalg.matrix_rank(np.ones((3, 3))))
     1
@@ -155,16 +155,16 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     """Pseudo-inverses, by singular value decomposition.
 
     Args:
-      a: matrices [..., m, n].
-      rtol: singular values up to this fraction of the largest one are taken as 0; 10 max(m, n) eps if not given.
-      hermitian: a is Hermitian.
+      a: matrices of shape [..., m, n].
+      rtol: singular values up to this fraction of the largest one are treated as 0. Default: 10 max(m, n) eps.
+      hermitian: whether a is Hermitian.
       rcond: another name of `rtol`.
 
     Returns:
-      Matrices [..., n, m].
+      Matrices of shape [..., n, m].
 
     Raises:
-      ValueError: both names of the tolerance, or fewer than two axes.
+      ValueError: both `rtol` and `rcond` are given, or a has fewer than two axes.
 
     >>> jnp.linalg.pinv(np.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
@@ -220,21 +220,22 @@ def _pinv_jvp(rtol, hermitian, primals, tangents):
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Least-squares solutions of a x = b, the shortest ones.
+    """Least-squares solutions of a x = b with the smallest norm.
 
     Args:
-      a: matrix [m, n].
-      b: vector [m] or matrix [m, k].
-      rcond: singular values below this fraction of the largest one are taken as 0; max(m, n) eps if not given, and
-        eps if it is negative.
-      numpy_resid: return no residuals where NumPy returns none; then the function cannot be traced.
+      a: matrix of shape [m, n].
+      b: vector of shape [m] or matrix of shape [m, k].
+      rcond: singular values below this fraction of the largest one are treated as 0. Default: max(m, n) eps. A negative
+        number means eps.
+      numpy_resid: return no residuals if NumPy returns none. The function can then not be traced.
 
     Returns:
-      (x, residuals, rank, s): [n] or [n, k]; the squared lengths of b - a x; the rank; singular values [min(m, n)].
+      (x, residuals, rank, s): x has the shape [n] or [n, k]; residuals are the squared norms of b - a x; s has the
+      singular values, of shape [min(m, n)].
 
     Raises:
       ValueError: a and b have different numbers of rows.
-      TypeError: they have other numbers of axes.
+      TypeError: a or b has another number of axes.
 
     >>> jnp.linalg.lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(4).tolist()
     [2.0]
@@ -285,14 +286,14 @@ _jit_lstsq = jit(partial(_lstsq, numpy_resid=False))
 
 @jit(static_argnames=("p",))
 def cond(x: Any, p: Any = None) -> Any:
-    """Condition numbers, the norm times the norm of the inverse.
+    """Condition numbers: the norm of a matrix times the norm of its inverse.
 
     Args:
-      x: matrices [..., m, n], square unless p is None, 2 or -2.
-      p: the norm, as `norm` takes it; None and 2: the ratio of the largest and the smallest singular value.
+      x: matrices of shape [..., m, n], square unless p is None, 2 or -2.
+      p: the norm, as in `norm`. None and 2 give the ratio of the largest and the smallest singular value.
 
     Raises:
-      ValueError: fewer than two axes, no elements, or matrices that are not square with another p.
+      ValueError: x has fewer than two axes or no elements, or its matrices are not square and p needs square ones.
 
     >>> float(jnp.linalg.cond(np.diag([4.0, 2.0])))
     2.0
@@ -319,13 +320,13 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """The tensor b with tensordot(b, a, ind) the identity.
+    """The tensor b for which tensordot(b, a, ind) is the identity.
 
     Args:
-      a: an array whose first `ind` axes have as many elements as the others.
+      a: an array. The product of its first `ind` sizes equals the product of the others.
 
     Raises:
-      ValueError: `ind` is not positive, or the first axes have another number of elements than the rest.
+      ValueError: `ind` is not positive, or these products differ.
 
     >>> jnp.linalg.tensorinv(np.eye(4).reshape(2, 2, 4), ind=2).shape
     (4, 2, 2)
@@ -345,15 +346,15 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """The x with tensordot(a, x, x.ndim) equal to b.
+    """The x for which tensordot(a, x, x.ndim) equals b.
 
     Args:
-      a: an array of shape b.shape + x.shape, with as many elements in one as in the other.
+      a: an array of shape b.shape + x.shape, where b and x have the same number of elements.
       b: an array.
       axes: axes of a to move to its end first.
 
     Raises:
-      ValueError: shapes that do not fit.
+      ValueError: shapes that do not match.
 
     >>> jnp.linalg.tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
     (6,)

@@ -1,4 +1,4 @@
-"""Sorting, and searching in sorted arrays."""
+"""Sorts, and searches in sorted arrays."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """`a` sorted along `axis` (flattened if None), NaN last.
+    """`a` sorted along `axis` (None flattens `a` first); NaN comes last.
 
     Returns:
-      Array like `a`, of one axis if `axis` is None.
+      Array with the shape and dtype of `a`; with one axis if `axis` is None.
 
     Raises:
       ValueError: `a` has no axis.
@@ -72,8 +72,7 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> Any:
-    """The positions that sort `a` along `axis` (flattened if None). Equal elements keep their order if
-    `stable`.
+    """The positions that sort `a` along `axis` (None flattens `a` first). Equal elements keep their order if `stable`.
 
     >>> jnp.argsort(jnp.array([30, 10, 20]))
     Array([1, 2, 0], dtype=int32)
@@ -97,17 +96,18 @@ _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 @jit(static_argnames=("side", "method"))
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
-    """Where to insert `v` into the sorted `a` so that it stays sorted.
+    """The positions at which to insert `v` into the sorted `a` such that it stays sorted.
 
     Args:
-      a: sorted array of one axis.
-      v: array of what to insert.
-      side: "left" for the first place, "right" for the last.
-      sorter: positions that sort `a`, if it is not sorted.
-      method: "compare_all" compares every pair; all others search, by bisection or, for many values, by a tree.
+      a: sorted array with one axis.
+      v: array of values to insert.
+      side: "left" for the first possible position, "right" for the last.
+      sorter: positions that sort `a`, if `a` is not sorted.
+      method: "compare_all" compares every pair. All other methods search, by bisection or, for many values, with a
+        tree.
 
     Returns:
-      int array of the shape of `v`, in [0, a.size].
+      int array with the shape of `v`, and values in [0, a.size].
 
     >>> jnp.searchsorted(jnp.array([10, 20, 30]), jnp.array([5, 20, 25]))
     Array([0, 1, 2], dtype=int32)
@@ -134,26 +134,26 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
 
 
 def _ordered(x: Any) -> Any:
-    """x with one kind of zero."""
+    """x with +0 for both zeros."""
     return lax.select(x == 0, lax.full_like(x, 0), x) if dtypes.issubdtype(x.dtype, np.inexact) else x
 
 
 def _less(x: Any, y: Any) -> Any:
-    """x < y, NaN above all."""
+    """x < y, where NaN is larger than all numbers."""
     less = x < y
     return less | ((x == x) & (y != y)) if dtypes.issubdtype(x.dtype, np.inexact) else less
 
 
 def _bisect(a: Any, v: Any, side: str, dtype: np.dtype) -> Any:
-    """The number of elements of `a` that are to stand before each of `v`, of dtypes that `search` does not know.
+    """The number of elements of `a` before each of `v`, for dtypes that `search` does not support.
 
-    Written out: as many steps as `a.size` has bits. The answer lies in [low, high].
+    The loop is unrolled: it has as many steps as `a.size` has bits. The result lies in [low, high].
     """
     low = lax.full(v.shape, 0, dtype)
     high = lax.full(v.shape, a.size, dtype)
     for _ in range(math.ceil(math.log2(a.size + 1))):
         middle = low + lax.div(high - low, np.array(2, dtype))
-        # Once low and high have met at the end, middle lies outside; the answer is not changed then.
+        # If low and high have met at the end, middle lies outside of the array; it then does not change the result.
         element = a.at[middle].get(mode="clip")
         goes_left = ~_less(element, v) if side == "left" else _less(v, element)
         goes_left = goes_left | (low >= high)
@@ -163,13 +163,13 @@ def _bisect(a: Any, v: Any, side: str, dtype: np.dtype) -> Any:
 
 @jit(static_argnames=("right", "method"))
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
-    """Which bin each element of `x` lies in.
+    """The index of the bin of each element of `x`.
 
     Args:
       x: array.
-      bins: edges, in rising or falling order.
+      bins: edges, in increasing or decreasing order.
       right: whether an edge belongs to the bin on its left.
-      method: of `searchsorted`.
+      method: as for `searchsorted`.
 
     >>> jnp.digitize(jnp.array([0.5, 1.0, 7.0]), jnp.array([0.0, 1.0, 5.0]))
     Array([1, 2, 3], dtype=int32)
@@ -190,9 +190,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 @jit(static_argnums=1, static_argnames=("axis", "mode", "sorted"), inline=True)
 def top_k(a, k, /, *, axis=-1, mode="largest", sorted=True):
-    """The k largest elements along an axis, in order, and their positions; with mode="smallest" the smallest.
+    """The k largest elements along an axis, in order, and their positions. With mode="smallest", the k smallest.
 
-    Of equal elements the first ones are taken. They are in order whatever `sorted` says.
+    Among equal elements, the first ones are chosen. The result is in order for any value of `sorted`.
 
     >>> jnp.top_k(jnp.array([3, 9, 5]), 2)
     (Array([9, 5], dtype=int32), Array([1, 2], dtype=int32))
@@ -210,5 +210,5 @@ def top_k(a, k, /, *, axis=-1, mode="largest", sorted=True):
 
 
 def _turned(x):
-    """The same elements in the opposite order; its own inverse."""
+    """The elements mapped to the opposite order. The function is its own inverse."""
     return lax.neg(x) if dtypes.issubdtype(x.dtype, np.inexact) else lax.bitwise_not(x)

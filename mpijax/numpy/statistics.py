@@ -1,4 +1,4 @@
-"""Mean, variance and their kin, with and without NaN, and the counts they divide by."""
+"""Mean, variance and related statistics, with and without NaN."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _no_out(name: str, out: Any) -> None:
 
 
 def _size_along(a: Any, axis: Any) -> int:
-    """Number of elements that a reduction along `axis` takes together."""
+    """Number of elements that a reduction along `axis` combines."""
     reduction_axes(a.ndim, axis)
     if axis is None:
         return a.size
@@ -46,7 +46,7 @@ def _size_along(a: Any, axis: Any) -> int:
 
 
 def _count(a: Any, axis: Any, keepdims: bool, where: Any, dtype: Any):
-    """Number of elements along `axis` that the mask takes."""
+    """Number of elements along `axis` that the mask selects."""
     if where is None:
         return constant(_size_along(a, axis), dtype)
     return reductions.sum(broadcast_to(where, a.shape), axis, dtype=dtype, keepdims=keepdims)
@@ -55,7 +55,7 @@ def _count(a: Any, axis: Any, keepdims: bool, where: Any, dtype: Any):
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """Mean of the elements along axes (default: all).
 
-    16-bit floats are added up in float32, integers become floats. The arguments are those of `sum`.
+    16-bit floats are summed in float32, and integers become floats. The arguments are those of `sum`.
 
     >>> jnp.mean(jnp.array([[1, 2], [3, 6]]), axis=1)
     Array([1.5, 4.5], dtype=float32)
@@ -82,11 +82,11 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     """Weighted mean along axes.
 
     Args:
-      weights: of the shape of `a`, or of its sizes along `axis`; all 1 by default.
-      returned: return (average, sum of weights).
+      weights: with the shape of `a`, or its sizes along `axis`; all 1 by default.
+      returned: whether to return (average, sum of weights).
 
     Raises:
-      ValueError: the weights fit neither the shape nor the axis.
+      ValueError: the weights match neither the shape nor the axis.
 
     >>> jnp.average(jnp.array([1.0, 2.0, 6.0]), weights=jnp.array([2, 1, 1]))
     Array(2.5, dtype=float32)
@@ -112,7 +112,7 @@ def _average(a, axis, weights, returned, keepdims):
 
 
 def _spread_weights(a, axis, weights):
-    """Weights along some axes, with the axes of `a`."""
+    """Weights along some axes, broadcast to the axes of `a`."""
     if axis is None:
         raise ValueError("Axis must be specified when shapes of a and weights differ.")
     axes = canonical_axes(axis, a.ndim)
@@ -131,7 +131,7 @@ def _correction(ddof: Any, correction: Any) -> Any:
 
 
 def _variance_dtypes(given: Any, requested: Any) -> tuple[Any, Any]:
-    """(dtype to work in, dtype of the result) of the variance of an array of dtype `given`."""
+    """(dtype of the computation, dtype of the result) for the variance of an array of dtype `given`."""
     if requested is not None:
         if is_complex(given) and not is_complex(requested):
             raise ValueError(
@@ -152,12 +152,12 @@ def var(
     """Variance of the elements along axes (default: all).
 
     Args:
-      ddof, correction: the sum of squares is divided by the number of elements less this.
-      mean: the mean along the axes, with them kept at size 1, if it is known.
+      ddof, correction: the sum of squares is divided by the number of elements minus this.
+      mean: the mean along the axes, if you know it, with these axes of size 1.
       axis, dtype, keepdims, where: see `sum`.
 
     Returns:
-      The variance; NaN where nothing is left to divide by. Of complex numbers the mean of abs(x - mean)**2.
+      The variance; NaN if the divisor is not positive. For complex numbers, the mean of abs(x - mean)**2.
 
     >>> jnp.var(jnp.array([[1.0, 3.0], [2.0, 8.0]]), axis=1)
     Array([1., 9.], dtype=float32)
@@ -229,7 +229,7 @@ def _std(a, *, axis=None, dtype=None, correction=0, keepdims=False, where=None, 
 
 
 def ptp(a, axis=None, out=None, keepdims=False):
-    """The largest minus the smallest element along axes (default: all).
+    """The difference of the largest and the smallest element along axes (default: all).
 
     Raises:
       ValueError: there are no elements.
@@ -271,7 +271,7 @@ def _is_nan(x):
 
 
 def _skipping_nan(name, reduction, identity, nan_if_all_nan, a, axis, keepdims, where, **arguments):
-    """A reduction in which NaNs count as its identity."""
+    """A reduction in which NaN counts as the identity."""
     a = ensure_arraylike(name, a)
     where = check_where(name, where)
     if not is_inexact(a.dtype):
@@ -285,7 +285,7 @@ def _skipping_nan(name, reduction, identity, nan_if_all_nan, a, axis, keepdims, 
 
 @jit(static_argnames=("axis", "keepdims"))
 def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The smallest element along axes, skipping NaN; NaN where there is nothing else.
+    """The smallest element along axes, ignoring NaN; NaN if all elements are NaN.
 
     The arguments are those of `max`.
 
@@ -299,7 +299,7 @@ def nanmin(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 @jit(static_argnames=("axis", "keepdims"))
 def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
-    """The largest element along axes, skipping NaN; NaN where there is nothing else.
+    """The largest element along axes, ignoring NaN; NaN if all elements are NaN.
 
     The arguments are those of `max`.
 
@@ -313,9 +313,9 @@ def nanmax(a, axis=None, out=None, keepdims=False, initial=None, where=None):
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """Sum of the elements along axes, skipping NaN.
+    """Sum of the elements along axes, ignoring NaN.
 
-    0 where there is nothing else; the arguments are those of `sum`.
+    The sum is 0 if all elements are NaN. The arguments are those of `sum`.
 
     >>> jnp.nansum(jnp.array([[1.0, jnp.nan], [3.0, 2.0]]), axis=0)
     Array([4., 2.], dtype=float32)
@@ -328,9 +328,9 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """Product of the elements along axes, skipping NaN.
+    """Product of the elements along axes, ignoring NaN.
 
-    1 where there is nothing else; the arguments are those of `sum`.
+    The product is 1 if all elements are NaN. The arguments are those of `sum`.
 
     >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 4.0]))
     Array(8., dtype=float32)
@@ -343,9 +343,9 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, wh
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """Mean of the elements along axes, skipping NaN.
+    """Mean of the elements along axes, ignoring NaN.
 
-    NaN where there is nothing else; the arguments are those of `mean`.
+    The mean is NaN if all elements are NaN. The arguments are those of `mean`.
 
     >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 4.0]))
     Array(2.5, dtype=float32)
@@ -364,7 +364,7 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """Variance of the elements along axes, skipping NaN; the arguments are those of `var`.
+    """Variance of the elements along axes, ignoring NaN. The arguments are those of `var`.
 
     >>> jnp.nanvar(jnp.array([1.0, jnp.nan, 5.0]), ddof=1)
     Array(8., dtype=float32)
@@ -390,7 +390,7 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 @jit(static_argnames=("axis", "dtype", "keepdims"))
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """Standard deviation along axes, skipping NaN: the square root of `nanvar`.
+    """Standard deviation along axes, ignoring NaN: the square root of `nanvar`.
 
     >>> jnp.nanstd(jnp.array([1.0, jnp.nan, 5.0]))
     Array(2., dtype=float32)

@@ -1,4 +1,4 @@
-"""Cutting zeros off the ends of arrays."""
+"""Removal of zeros at the ends of arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
 
 
 def trim_zeros_tol(filt: Any, tol: Any, trim: str = "fb") -> Any:
-    """A one-dimensional array without the elements below `tol` in size at its ends."""
+    """A one-dimensional array without the elements at its ends whose absolute values are below `tol`."""
     known = static(filt, "Error arose in the `filt` argument of trim_zeros_tol()", np.asarray)
     large = np.flatnonzero(~(np.abs(known) < np.asarray(tol)))  # NaN is large
     if not large.size:

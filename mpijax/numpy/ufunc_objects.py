@@ -1,4 +1,4 @@
-"""The elementwise functions that are `ufunc` objects, with what their methods come down to."""
+"""The elementwise functions that are `ufunc` objects, and the functions behind their methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _logsumexp(a, axis=None, dtype=None, keepdims=False, initial=None, where=Non
     (a,) = promote_dtypes_inexact(ensure_arraylike("logsumexp", a))
     where = check_where("logsumexp", where)
     positions, _ = reduction_axes(a.ndim, axis)
-    # The largest element comes out first, so that no exponential overflows.
+    # Subtract the largest element first, so that no exponential overflows.
     largest = jnp.max(a.real, axis=positions, keepdims=True, where=where, initial=-np.inf)
     largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0)).astype(a.dtype)
     total = jnp.sum(jnp.exp(a - largest), axis=positions, keepdims=keepdims, where=where)

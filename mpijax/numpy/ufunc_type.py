@@ -1,7 +1,6 @@
-"""`ufunc`: a function of scalars as an object that works elementwise, and reduces and accumulates if it takes two.
+"""`ufunc`: a function of scalars that works elementwise. If it has two arguments, it can reduce and accumulate.
 
-Where a function has a fast form of a method, such as `sum` for `add.reduce`, the ufunc is made with it; the
-others are loops.
+If a function has a fast form of a method, such as `sum` for `add.reduce`, the ufunc uses it. Other methods are loops.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class ufunc:
     """A function of scalars, applied elementwise to arrays.
 
     Args:
-      func: function of `nin` scalars that returns `nout`; traced.
-      name: default that of `func`.
-      nargs: number of arguments that matter to `func`; default `nin`.
-      identity: what leaves the other argument as it is, for reductions; None if there is none.
-      call, reduce, accumulate, at, reduceat: forms of the methods to use in place of the general ones.
+      func: function of `nin` scalars that returns `nout` scalars; it is traced.
+      name: default the name of `func`.
+      nargs: number of arguments that `func` uses; default `nin`.
+      identity: the value that leaves the other argument unchanged, for reductions; None if there is none.
+      call, reduce, accumulate, at, reduceat: functions to use instead of the general methods.
 
     >>> average = jnp.ufunc(lambda x, y: (x + y) / 2, nin=2, nout=1, name="average")
     >>> average.outer(jnp.array([0.0, 10.0]), jnp.array([2.0, 4.0]))
@@ -65,7 +64,7 @@ class ufunc:
     ):
         self.__doc__ = func.__doc__
         self.__name__ = self.__qualname__ = name or func.__name__
-        # What the hash is made of cannot be set.
+        # The attributes of the hash cannot be set.
         self._fixed = func, operator.index(nin), operator.index(nout), operator.index(nargs or nin), identity
         self._call = call
         self._forms = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
@@ -86,12 +85,12 @@ class ufunc:
 
     @property
     def nargs(self) -> int:
-        """Number of arguments that matter to the function."""
+        """Number of arguments that the function uses."""
         return self._fixed[3]
 
     @property
     def identity(self) -> Any:
-        """What leaves the other argument as it is, for reductions; None if there is none."""
+        """The value that leaves the other argument unchanged, for reductions; None if there is none."""
         return self._fixed[4]
 
     def _key(self) -> tuple:
@@ -125,13 +124,13 @@ class ufunc:
         initial: Any = None,
         where: Any = None,
     ) -> Any:
-        """The function between all elements along an axis (None: of the flattened array), from left to right.
+        """Combine all elements along an axis with the function, from left to right (None: of the flattened array).
 
         Args:
-          dtype: of the result; the function gets its arguments in it.
+          dtype: dtype of the arguments of the function and of the result.
           keepdims: keep the axis with size 1.
-          initial: what to start from; default the identity, or the first element.
-          where: bool array of the elements to take.
+          initial: the start value; default the identity, or the first element.
+          where: bool array that selects elements.
 
         >>> jnp.maximum.reduce(jnp.array([[1, 5], [3, 4]]), axis=1)
         Array([5, 4], dtype=int32)
@@ -147,7 +146,7 @@ class ufunc:
         return _reduce(self, a, axis, dtype, keepdims, initial, where)
 
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
-        """The results of `reduce` of 1, 2, 3 ... elements along an axis; of the shape of `a`.
+        """The results of `reduce` for the first 1, 2, 3, ... elements along an axis. The shape is that of `a`.
 
         >>> jnp.maximum.accumulate(jnp.array([2, 1, 5, 3]))
         Array([2, 2, 5, 5], dtype=int32)
@@ -158,11 +157,11 @@ class ufunc:
         return _accumulate(self, a, axis, dtype)
 
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
-        """`a` with the function applied to the elements at `indices`; to one that is named twice, twice.
+        """`a` with the function applied to the elements at `indices`: twice if an index occurs twice.
 
         Args:
-          b: the second argument of a function that takes two; broadcast against the indices.
-          inplace: must be False: the updated copy is returned.
+          b: the second argument of a function with two arguments; broadcast against the indices.
+          inplace: must be False; `at` returns an updated copy.
 
         >>> jnp.add.at(jnp.zeros(3), jnp.array([0, 2, 2]), 1.0, inplace=False)
         Array([1., 0., 2.], dtype=float32)
@@ -176,9 +175,9 @@ class ufunc:
         return _at(self, a, indices, *(() if b is None else (b,)))
 
     def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
-        """`reduce` of stretches of an axis: each from one of `indices` up to before the next, the last to the end.
+        """`reduce` of segments of an axis: each goes from one index to the next (exclusive), and the last to the end.
 
-        A stretch that does not go forward gives its first element.
+        If the next index is not larger, the segment gives its first element.
 
         >>> jnp.add.reduceat(jnp.array([1, 2, 3, 4]), jnp.array([0, 3]))
         Array([6, 4], dtype=int32)
@@ -188,7 +187,8 @@ class ufunc:
         return _reduceat(self, a, indices, axis, dtype)
 
     def outer(self, A: Any, B: Any, /) -> Any:
-        """The function of each element of `A` with each of `B`: an array of shape `[*A.shape, *B.shape]`.
+        """The function of each pair of an element of `A` and an element of `B`: an array of shape `[*A.shape,
+        *B.shape]`.
 
         >>> jnp.multiply.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
         Array([[10, 20, 30],
@@ -215,12 +215,12 @@ class ufunc:
             raise ValueError(f"where argument must have dtype=bool; got dtype={dtype_of(where)}")
 
     def _result_dtype(self, *args: Any) -> Any:
-        """The dtype of the function of scalars like the elements of `args`."""
+        """The dtype of the result for scalars with the dtypes of `args`."""
         return eval_shape(self._func, *(lax.full_like(a, 1, shape=()) for a in args)).dtype
 
 
 def frompyfunc(func: Callable, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """A `ufunc` from a function of `nin` scalars that returns `nout`.
+    """A `ufunc` from a function of `nin` scalars that returns `nout` scalars.
 
     >>> clipped_sum = jnp.frompyfunc(lambda x, y: jnp.minimum(x + y, 10), nin=2, nout=1)
     >>> clipped_sum.accumulate(jnp.array([4, 3, 5, 1]))
@@ -324,7 +324,7 @@ def _at(self, a, indices, *args):
         return a
     if not shape:
         return a.at[indices].set(self(a.at[indices].get(), *args))
-    # One after the other, so that an element that is named twice is updated twice.
+    # One after the other, so that an element is updated twice if its index occurs twice.
     count = math.prod(shape)
     indices = tuple(i if isinstance(i, slice) else broadcast_to(i, shape).reshape(count) for i in indices)
     inner = [x.shape[len(shape) :] for x in args]

@@ -1,4 +1,4 @@
-"""NumPy's functions that write into an array; here they return an updated copy, and want `inplace=False`."""
+"""NumPy's functions that write into an array. Here they return an updated copy, and need `inplace=False`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def _refuse_in_place(name: str, inplace: bool) -> None:
 
 
 def _repeated(values: Any, n: int) -> Any:
-    """The elements of a one-dimensional array over and over, n of them."""
+    """n elements: those of a one-dimensional array, repeated."""
     if values.size < n:
         values = jnp.tile(values, int(np.ceil(n / values.size)))
     return values[:n] if values.size > n else values
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """`a` with the elements at positions `ind` of the flattened array replaced by those of `v`, over and over.
+    """`a` with the elements at positions `ind` of the flattened array replaced by those of `v`, repeated if necessary.
 
     Args:
-      mode: of positions out of bounds: dropped (None), "clip" to the ends or "wrap" around.
+      mode: for positions out of bounds: None drops them, "clip" clips to the ends, and "wrap" wraps around.
 
     Raises:
       ValueError: `inplace` is not False: arrays are immutable.
@@ -56,10 +56,10 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
-    """`arr` with the elements where `mask` holds replaced by those of `vals`, in order, over and over.
+    """`arr` with the elements where `mask` holds replaced by those of `vals`, in order, repeated if necessary.
 
     Raises:
-      ValueError: `mask` has another size; or `inplace` is not False: arrays are immutable.
+      ValueError: `mask` has another size, or `inplace` is not False: arrays are immutable.
 
     >>> x = jnp.array([1, -2, 3, -4])
     >>> jnp.place(x, x < 0, jnp.array([0]), inplace=False)
@@ -79,14 +79,14 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """`a` with its main diagonal replaced by `val`: a number, or numbers over and over.
+    """`a` with its main diagonal replaced by `val`: a number, or numbers, repeated if necessary.
 
     Args:
-      a: array of two axes, or of more of one size.
+      a: array with two axes, or with more axes of equal size.
       wrap: not supported.
 
     Raises:
-      ValueError: fewer than two axes; or `inplace` is not False: arrays are immutable.
+      ValueError: fewer than two axes, or `inplace` is not False: arrays are immutable.
 
     >>> jnp.fill_diagonal(jnp.zeros((3, 3), int), jnp.array([1, 2, 3]), inplace=False)
     Array([[1, 0, 0],

@@ -1,4 +1,4 @@
-"""What all of `mpijax.numpy` does with its arguments, gathered from the files that define it by topic."""
+"""Checks and conversions of arguments, for all of `mpijax.numpy`, collected from the files that define them."""
 
 # ruff: noqa: F401
 from mpijax.numpy.arguments import (

@@ -1,4 +1,4 @@
-"""`vectorize`: functions of core dimensions repeated over all leading ones, by `vmap`."""
+"""`vectorize`: functions of core dimensions mapped over all leading dimensions, by `vmap`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ def _parsed(signature: str) -> tuple[list[CoreDims], list[CoreDims]]:
 
 
 def _note_sizes(sizes: dict[str, int], shape: Sequence[int], dims: CoreDims, context: str) -> None:
-    """Take the sizes of core dimensions from the end of a shape; raises ValueError where they differ from before."""
+    """Read the sizes of core dimensions from the end of a shape. Raises ValueError if they differ from earlier
+    sizes."""
     for dim, size in zip(dims, shape[len(shape) - len(dims) :], strict=True):
         if sizes.setdefault(dim, size) != size:
             raise ValueError(f"inconsistent size for core dimension {dim!r}: {size!r} vs {sizes[dim]!r} {context}")
 
 
 def _checked(func: Callable, sizes: dict[str, int], expected: list[CoreDims], context: str) -> Callable:
-    """`func`, raising an error for results that do not fit the signature."""
+    """`func` with a check that raises an error if results do not match the signature."""
 
     def wrapped(*args):
         out = func(*args)
@@ -65,7 +66,7 @@ def _checked(func: Callable, sizes: dict[str, int], expected: list[CoreDims], co
 
 
 def _without(func: Callable, excluded: Collection[int | str], args: Sequence[Any], kwargs: dict[str, Any]):
-    """`func` of the arguments that are not excluded, and these."""
+    """(`func` of the arguments that are not excluded, these arguments)."""
     fixed = {i: a for i, a in enumerate(args) if i in excluded}
     named = {k: v for k, v in kwargs.items() if k in excluded}
     count = len(args)
@@ -94,17 +95,17 @@ def _check_ranks(args: Sequence[Any], core: list[CoreDims], signature: str | Non
 def vectorize(
     pyfunc: Callable, *, excluded: Collection[int | str] = frozenset(), signature: str | None = None
 ) -> Callable:
-    """A function that broadcasts its arguments' leading dimensions and maps `pyfunc` over them.
+    """A function that broadcasts the leading dimensions of its arguments and maps `pyfunc` over them.
 
     Args:
-      pyfunc: a function of arrays with the core dimensions alone.
-      excluded: positions and names of arguments that are passed on as they are. Keyword arguments that are not
-        excluded are ignored, as in JAX.
-      signature: names of core dimensions, as `"(n,m),(m)->(n)"`; scalars to scalars if not given.
+      pyfunc: a function of arrays with only the core dimensions.
+      excluded: positions and names of arguments that are passed unchanged. Keyword arguments that are not excluded are
+        ignored, as in JAX.
+      signature: names of core dimensions, such as `"(n,m),(m)->(n)"`. Default: scalars to scalars.
 
     Raises:
-      ValueError: for a signature that does not parse, core dimensions that disagree, negative excluded positions.
-      TypeError: for a wrong number of arguments or results.
+      ValueError: the signature does not parse, core dimensions disagree, or an excluded position is negative.
+      TypeError: the number of arguments or results is wrong.
 
     >>> distance = jnp.vectorize(lambda x, y: jnp.sqrt(jnp.sum((x - y) ** 2)), signature="(n),(n)->()")
     >>> distance(jnp.array([[0.0, 0.0], [3.0, 0.0]]), jnp.array([3.0, 4.0]))
@@ -146,7 +147,7 @@ def vectorize(
 
 
 def _mapped(func: Callable, arrays: list[Any], leading: list[tuple[int, ...]]) -> Any:
-    """`func` mapped over leading dimensions, of which those of size 1 are shared instead of repeated."""
+    """`func` mapped over leading dimensions. Dimensions of size 1 are shared instead of repeated."""
     full = broadcast_shapes(*leading)
     squeezed = [squeeze(a, tuple(i for i, d in enumerate(s) if d == 1)) for a, s in zip(arrays, leading, strict=True)]
     expand = []

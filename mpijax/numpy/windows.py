@@ -1,4 +1,5 @@
-"""Window functions: weights that fade towards both ends of a stretch of data; and the Bessel function of Kaiser's."""
+"""Window functions: weights that decrease towards both ends of an interval; and the Bessel function of Kaiser's
+window."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from mpijax.transforms.jit import jit
 
 
 def _window(name: str, M: Any, weights: Callable[[Any, int], Any]) -> Any:
-    """`weights(n, M)` at n = 0 ... M - 1; of a single point, 1."""
+    """`weights(n, M)` at n = 0 ... M - 1; 1 for a single point."""
     M = static(M, f"M argument of jnp.{name}", int)
     dtype = dtypes.default_float_dtype()
     return lax.full((M,), 1, dtype) if M <= 1 else weights(lax.iota(dtype, M), M)
 
 
 def bartlett(M: int) -> Any:
-    """The triangle from 0 up to 1 and down to 0: float [M].
+    """Bartlett's window, a triangle from 0 to 1 and back to 0: floats of shape [M].
 
     >>> jnp.bartlett(5)
     Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
@@ -33,7 +34,7 @@ def bartlett(M: int) -> Any:
 
 
 def blackman(M: int) -> Any:
-    """Blackman's window, 0.42 - 0.5 cos(2πt) + 0.08 cos(4πt) for t in [0, 1]: float [M].
+    """Blackman's window, 0.42 - 0.5 cos(2πt) + 0.08 cos(4πt) for t in [0, 1]: floats of shape [M].
 
     >>> jnp.blackman(5).round(3) + 0.0
     Array([0.  , 0.34, 1.  , 0.34, 0.  ], dtype=float32)
@@ -46,7 +47,7 @@ def blackman(M: int) -> Any:
 
 
 def hamming(M: int) -> Any:
-    """Hamming's window, 0.54 - 0.46 cos(2πt) for t in [0, 1]: float [M].
+    """Hamming's window, 0.54 - 0.46 cos(2πt) for t in [0, 1]: floats of shape [M].
 
     >>> jnp.hamming(5).round(3)
     Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
@@ -55,7 +56,7 @@ def hamming(M: int) -> Any:
 
 
 def hanning(M: int) -> Any:
-    """Hann's window, 0.5 - 0.5 cos(2πt) for t in [0, 1]: float [M].
+    """Hann's window, 0.5 - 0.5 cos(2πt) for t in [0, 1]: floats of shape [M].
 
     >>> jnp.hanning(5)
     Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
@@ -64,7 +65,8 @@ def hanning(M: int) -> Any:
 
 
 def kaiser(M: int, beta: Any) -> Any:
-    """Kaiser's window, i0(β √(1 - t²)) / i0(β) for t in [-1, 1]: float [M]. The larger β, the narrower.
+    """Kaiser's window, i0(β √(1 - t²)) / i0(β) for t in [-1, 1]: floats of shape [M]. A larger β gives a narrower
+    window.
 
     >>> jnp.kaiser(3, 2.0).round(3)
     Array([0.439, 1.   , 0.439], dtype=float32)
@@ -101,6 +103,6 @@ def _i0(x):
 
 @_i0.defjvp
 def _i0_jvp(primals, tangents):
-    # The rule of abs is 0 at 0 and that of bessel_i0e of the sign of what is 0: the even function's slope is 0.
+    # At 0, the rules of abs and of bessel_i0e both give 0, which is the slope of the even function.
     out, tangent = jvp(_i0.fun, primals, tangents)
     return out, jnp.where(primals[0] == 0, 0.0, tangent)

@@ -1,4 +1,4 @@
-"""What all samplers do with their arguments: shapes and dtypes."""
+"""Checks of the arguments of samplers: shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARTICLES: dict[type, str] = {np.floating: "a float", np.inexact: "a float or co
 
 
 def sampler_dtype(fun_name: str, dtype: Any, default: type, kind: type = np.floating) -> np.dtype:
-    """The `dtype` argument of a sampler; ValueError unless it is of the kind it can draw."""
+    """The `dtype` argument of a sampler. Raises ValueError if the sampler cannot draw this kind of dtype."""
     dtype = dtypes.check_user_dtype_supported(default if dtype is None else dtype)
     if not dtypes.issubdtype(dtype, kind):
         raise ValueError(f"dtype argument to `{fun_name}` must be {_ARTICLES[kind]} dtype, got {dtype}")
@@ -38,7 +38,7 @@ def check_shape(fun_name: str, shape: Sequence[int], *param_shapes: tuple[int, .
 
 
 def broadcast_shape(fun_name: str, shape: Sequence[int] | None, *params: Any) -> tuple[int, ...]:
-    """The `shape` argument of a sampler with parameters: by default that to which they broadcast."""
+    """The `shape` argument of a sampler with parameters. Default: the broadcast shape of the parameters."""
     shapes = [shape_of(p) for p in params]
     if shape is None:
         return lax.broadcast_shapes(*shapes) if shapes else ()
@@ -48,7 +48,7 @@ def broadcast_shape(fun_name: str, shape: Sequence[int] | None, *params: Any) ->
 
 
 def check_castable(fun_name: str, dtype: Any, *params: Any) -> None:
-    """Raise TypePromotionError if a parameter is of a wider dtype than the samples."""
+    """Raise TypePromotionError if a parameter has a wider dtype than the samples."""
     for param in params:
         if not dtypes.safe_to_cast(param, dtype):
             raise dtypes.TypePromotionError(

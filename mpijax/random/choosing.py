@@ -1,4 +1,4 @@
-"""Choosing among things: permutations, choices, categories."""
+"""Permutations, choices and categories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
       key: PRNG key.
       x: array; or an integer, for a permutation of 0 ... x - 1.
       axis: axis to permute.
-      independent: permute each line along `axis` on its own, rather than all alike.
+      independent: permute each line along `axis` independently; otherwise, all lines get the same permutation.
 
     >>> mpijax.random.permutation(mpijax.random.key(1), jnp.array([10, 20, 30]))
     Array([30, 10, 20], dtype=int32)
@@ -59,7 +59,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 @jit(static_argnums=(2,))
 def _shuffle(key, x, axis):
-    # Sorting by random keys: two equal ones keep their order, which is a bias. So many rounds that the
+    # Sort by random keys. Two equal keys keep their order, which is a bias. So use enough rounds that the
     # chance of a pair that ties in all of them is below 1 / size.
     if isinstance(x.size, DimExpr):
         raise NotImplementedError(
@@ -86,14 +86,14 @@ def choice(
     Args:
       key: PRNG key.
       a: array; or an integer, for numbers 0 ... a - 1.
-      shape: how many, as a shape.
-      replace: whether one may be chosen twice.
-      p: array of the probabilities; default all alike.
+      shape: shape of the choices.
+      replace: whether a slice may be chosen twice.
+      p: array of the probabilities; default: all are equal.
       axis: axis of `a` to choose along.
-      mode: of `gumbel`, for choice without replacement by `p`.
+      mode: as for `gumbel`, for a choice without replacement by `p`.
 
     Returns:
-      Array of `shape` in place of `axis`.
+      Array with the axes of `a`, in which `shape` replaces `axis`.
 
     >>> mpijax.random.choice(mpijax.random.key(1), jnp.array([10, 20, 30, 40]), (2,), replace=False)
     Array([40, 30], dtype=int32)
@@ -160,9 +160,9 @@ def categorical(
       key: PRNG key.
       logits: array of logarithms of probabilities, up to a constant.
       axis: the axis of the categories.
-      shape: of the result; ends in the shape of `logits` without `axis`, which is the default.
-      replace: whether the leading axes of `shape` may draw a category twice.
-      mode: of `gumbel`.
+      shape: shape of the result. It must end in the shape of `logits` without `axis`, which is the default.
+      replace: whether the draws along the leading axes of `shape` may have a category twice.
+      mode: as for `gumbel`.
 
     >>> mpijax.random.categorical(mpijax.random.key(0), jnp.log(jnp.array([0.1, 0.2, 0.7])), shape=(6,))
     Array([1, 2, 2, 1, 2, 2], dtype=int32)

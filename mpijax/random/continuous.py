@@ -28,9 +28,9 @@ from mpijax.transforms.jit import jit
 
 @takes_out_sharding
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Normal with mean 0 and variance 1 (for complex dtypes, 1/2 of it in each part).
+    """Normal with mean 0 and variance 1 (for complex dtypes, variance 1/2 of each part).
 
-    Array of `shape`; `dtype` is a float or complex dtype, default float.
+    Returns an array of shape `shape`. `dtype` is a float or complex dtype, default float.
 
     >>> mpijax.random.normal(mpijax.random.key(0), (2,)).round(3)
     Array([1.623, 2.025], dtype=float32)
@@ -69,12 +69,12 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Standard normal conditioned to (lower, upper).
+    """Standard normal truncated to (lower, upper).
 
     Args:
       key: PRNG key.
       lower, upper: numbers or arrays.
-      shape: of the result; default that to which `lower` and `upper` broadcast.
+      shape: shape of the result; default the broadcast shape of `lower` and `upper`.
       dtype: a float dtype; default float.
 
     >>> mpijax.random.truncated_normal(mpijax.random.key(0), -1.0, 1.0, (2,)).round(3)
@@ -106,8 +106,8 @@ def _truncated_normal(key, lower, upper, shape, dtype):
 
 
 def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
-    """A sampler without parameters from `draw(key, shape, dtype)`, which is jitted under the name of
-    `draw`. `shown` is what its example prints."""
+    """A sampler without parameters, made from `draw(key, shape, dtype)` and jitted under its name. Its example prints
+    `shown`."""
     jitted = jit(static_argnums=(1, 2))(draw)
 
     def sampler(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -179,9 +179,9 @@ def gumbel(
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: a float dtype; default float.
-      mode: "low", "high" or "highest": how rare the values are that can still be drawn.
+      mode: "low", "high" or "highest": the precision of the tail, that is, how rare the rarest values are.
 
     >>> mpijax.random.gumbel(mpijax.random.key(0), (2,)).round(3)
     Array([2.923, 3.833], dtype=float32)
@@ -202,14 +202,14 @@ def _gumbel(key, shape, dtype, mode):
         return _gumbel_highest(key, shape, info)
     if mode != "low":
         high, low = _uniform(key, minval=0.0, maxval=1.0, shape=(2, *shape), dtype=dtype)
-        # Where the float is small, its low bits are drawn too.
+        # If the float is small, draw its low bits, too.
         u = jnp.where(high >= 0.5, high, high + 2 ** (-info.nmant) * low + info.tiny)
         return -jnp.log(-jnp.log1p(-u))
     return -jnp.log(-jnp.log(_uniform(key, minval=info.tiny, maxval=1.0, shape=shape, dtype=dtype)))
 
 
 def _gumbel_highest(key, shape, info):
-    """From a fixed-point number of 64 bits, counted from the nearer end of [0, 1]."""
+    """Gumbel from a 64-bit fixed-point number, measured from the nearer end of [0, 1]."""
     drawn = random_bits(key, bit_width=info.bits, shape=(2, *shape))
     negated = lax.bitwise_not(drawn)
     low_word = negated[1]
@@ -221,7 +221,7 @@ def _gumbel_highest(key, shape, info):
 
 
 def _fixed_point_to_float(words, dtype):
-    """uint32 [2, ...], the high word first, as a fraction of 2^64, cut off to float32."""
+    """uint32 of shape [2, ...], the high word first, as a fraction of 2^64, truncated to float32."""
     info = dtypes.finfo(dtype)
     high_zeros, low_zeros = lax.clz(words)
     high, low = words
@@ -245,7 +245,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sequence[int] = 
     Args:
       key: PRNG key.
       loc, scale: numbers or arrays.
-      shape: of the result, before the shape to which `loc` and `scale` broadcast.
+      shape: leading axes of the result; the broadcast shape of `loc` and `scale` follows.
       dtype: a float dtype; default float.
 
     >>> mpijax.random.double_sided_maxwell(mpijax.random.key(0), 0.0, 1.0, (2,)).round(3)
@@ -267,9 +267,9 @@ def _double_sided_maxwell(key, loc, scale, shape, dtype):
 
 @takes_out_sharding
 def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """1 or -1, equally likely. The dtype is int by default.
+    """Rademacher: 1 or -1, with equal probability. The default dtype is int.
 
-    Array of `shape`; `dtype` is a numeric dtype.
+    Returns an array of shape `shape`. `dtype` is a numeric dtype.
 
     >>> mpijax.random.rademacher(mpijax.random.key(0), (4,))
     Array([-1, -1,  1,  1], dtype=int32)
@@ -286,9 +286,9 @@ def _rademacher(key, shape, dtype):
 
 
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Weibull: scale · x where x has the distribution function 1 - exp(-x^concentration).
+    """Weibull: scale · x, where x has the distribution function 1 - exp(-x^concentration).
 
-    Array of `shape`; `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`. `dtype` is a float dtype, default float.
 
     >>> mpijax.random.weibull_min(mpijax.random.key(0), 1.0, 2.0, (2,)).round(3)
     Array([1.718, 1.96 ], dtype=float32)
@@ -308,7 +308,8 @@ def _weibull_min(key, scale, concentration, shape, dtype):
 def pareto(key: Any, b: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Pareto: density b / x^(b+1) for x > 1.
 
-    Array of `shape`, to which `b` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `b` broadcasts (default: its shape). `dtype` is a float dtype, default
+    float.
 
     >>> mpijax.random.pareto(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([2.673, 3.601], dtype=float32)
@@ -332,7 +333,8 @@ def rayleigh(
 ) -> Any:
     """Rayleigh: density x exp(-x²/2) for x > 0, times `scale`.
 
-    Array of `shape`, to which `scale` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `scale` broadcasts (default: its shape). `dtype` is a float dtype,
+    default float.
 
     >>> mpijax.random.rayleigh(mpijax.random.key(0), 1.0, (2,)).round(3)
     Array([0.328, 0.208], dtype=float32)
@@ -358,7 +360,8 @@ def wald(
 ) -> Any:
     """Inverse Gaussian with the given mean and scale 1. Michael, Schucany and Haas (1976).
 
-    Array of `shape`, to which `mean` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `mean` broadcasts (default: its shape). `dtype` is a float dtype,
+    default float.
 
     >>> mpijax.random.wald(mpijax.random.key(0), 1.0, (2,)).round(3)
     Array([0.381, 0.416], dtype=float32)
@@ -398,8 +401,8 @@ def triangular(
 ) -> Any:
     """Triangular on [left, right] with its peak at `mode`.
 
-    Array of `shape`, to which `left`, `mode` and `right` broadcast (default: their shape); `dtype` is a float dtype;
-    default float.
+    Returns an array of shape `shape`, to which `left`, `mode` and `right` broadcast (default: their shape). `dtype` is
+    a float dtype, default float.
 
     >>> mpijax.random.triangular(mpijax.random.key(0), 0.0, 0.5, 1.0, (2,)).round(3)
     Array([0.838, 0.897], dtype=float32)
@@ -435,9 +438,9 @@ def lognormal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """exp of a normal with mean 0 and standard deviation `sigma`.
+    """Log-normal: exp(x), where x is normal with mean 0 and standard deviation `sigma`.
 
-    Array of `shape`; `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`. `dtype` is a float dtype, default float.
 
     >>> mpijax.random.lognormal(mpijax.random.key(0), shape=(2,)).round(3)
     Array([5.066, 7.578], dtype=float32)
@@ -459,9 +462,10 @@ def _lognormal(key, sigma, shape, dtype):
 def geometric(
     key: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """How many tries until the first success, of probability `p` each. The dtype is int by default.
+    """Geometric: the number of trials until the first success, each with probability `p`.
 
-    Array of `shape`, to which `p` broadcasts (default: its shape); `dtype` is an integer dtype, default int.
+    Returns an array of shape `shape`, to which `p` broadcasts (default: its shape). `dtype` is an integer dtype,
+    default int.
 
     >>> mpijax.random.geometric(mpijax.random.key(0), 0.3, (4,))
     Array([1, 1, 4, 3], dtype=int32)

@@ -1,7 +1,8 @@
-"""Generators that hash counters: threefry4x32, philox2x32 and philox4x32, as JAX has them.
+"""Generators that hash counters: threefry4x32, philox2x32 and philox4x32, as in JAX.
 
-Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). A hash mixes words of a key into those of a
-counter. Keys and elements of a result have counters of their own, so ranks draw their parts without communication.
+Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). A hash mixes the words of a key into the words of a
+counter. Each key and each element of a result has its own counter, so
+ranks draw their parts without communication.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Words = Sequence[Any]
 
 
 class CounterHash(NamedTuple):
-    """`mix(key, counter)` gives as many words as the counter has.
+    """`mix(key, counter)` returns as many words as the counter has.
 
-    of_key, of_counter: how many words these have. seeds_key: whether a seed is mixed as a key, not as a counter. wide:
-    the high and the low word of a 64-bit number, of the hash.
+    of_key, of_counter: number of words of a key and of a counter. seeds_key: whether a seed is mixed as a key instead
+    of a counter. wide: the high and the low word of a 64-bit number, from the hash.
     """
 
     mix: Callable[[Words, Words], list[Any]]
@@ -35,19 +36,19 @@ class CounterHash(NamedTuple):
     wide: Callable[[list[Any]], Words]
 
     def seed(self, halves: Words) -> Any:
-        """The key of a seed of two words."""
+        """The key for a seed of two words."""
         key, counter = (halves, []) if self.seeds_key else ([], halves)
         return self._key(self.mix(_filled(key, self.of_key), _filled(counter, self.of_counter)))
 
     def split(self, key: Any, shape: tuple[int, ...]) -> Any:
-        """Keys, of the last counters."""
+        """New keys, from the last counters."""
         return self._key(self.mix(list(key), _filled(_counts(shape), -self.of_counter)))
 
     def fold_in(self, key: Any, data: Any) -> Any:
         return self._key(self.mix(list(key), _filled([data], -self.of_counter)))
 
     def bits(self, key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
-        """Numbers of the first counters."""
+        """Random numbers, from the first counters."""
         out = self.mix(list(key), _filled(_counts(shape), self.of_counter))
         dtype = dtypes.granted_dtype(np.dtype(f"uint{bit_width}"))
         if bit_width < 64:
@@ -60,13 +61,13 @@ class CounterHash(NamedTuple):
 
 
 def _filled(words: Words, count: int) -> list[Any]:
-    """`count` words, zeros after those given; before them if `count` is negative."""
+    """`count` words: the given words, then zeros; zeros first if `count` is negative."""
     zeros = [_UINT32.type(0)] * (abs(count) - len(words))
     return [*words, *zeros] if count > 0 else [*zeros, *words]
 
 
 def _counts(shape: tuple[int, ...]) -> Words:
-    """The number of each element, in row-major order: high and low words."""
+    """The number of each element in row-major order, as high and low words."""
     if math.prod(shape) > 1 << 32:
         raise NotImplementedError(
             f"random bits of shape {shape}, more than 2**32 elements of one key: split the key and draw parts, or use "
@@ -80,7 +81,7 @@ def _counts(shape: tuple[int, ...]) -> Words:
 
 # ---------------------------------------------------------------- hashes
 
-# Odd multipliers, and what is added to words of the key before each round but the first (Random123).
+# Odd multipliers, and the numbers to add to the words of the key before each round except the first (Random123).
 _PHILOX2, _PHILOX4, _WEYL = (0xD256D193,), (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _ROUNDS_OF_PHILOX = 10
 

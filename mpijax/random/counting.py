@@ -29,8 +29,8 @@ def poisson(
 
     Args:
       key: PRNG key.
-      lam: rate: number or array.
-      shape: of the result; default that of `lam`.
+      lam: rate, a number or an array.
+      shape: shape of the result; default that of `lam`.
       dtype: an integer dtype; default int.
 
     >>> mpijax.random.poisson(mpijax.random.key(0), 4.0, (5,))
@@ -49,7 +49,7 @@ def poisson(
 @jit(static_argnums=(2, 3))
 def _poisson(key, lam, shape, dtype):
     small = lax.ne(lam, lam) | (lam < 10)
-    # Each method gets rates that it is quick for where the other one counts.
+    # Where the other method's result is used, each method gets rates for which it is fast.
     few = lax.select(small, lam, lax.full_like(lam, 0.0))
     many = lax.select(small, lax.full_like(lam, 1e5), lam)
     longest = np.dtype(dtype).type(dtypes.iinfo(dtype).max)
@@ -63,7 +63,7 @@ def _poisson(key, lam, shape, dtype):
 
 @jit(static_argnums=(2, 3, 4))
 def _poisson_knuth(key, lam, shape, dtype, max_iters):
-    """How many uniform numbers can be multiplied before the product falls below exp(-lam). Knuth (1969)."""
+    """The number of uniform numbers that can be multiplied before the product falls below exp(-lam). Knuth (1969)."""
 
     def going(state):
         i, _, _, log_product = state
@@ -81,7 +81,7 @@ def _poisson_knuth(key, lam, shape, dtype, max_iters):
 
 
 def _until_accepted(propose: Callable, key: Any, shape: tuple[int, ...], dtype: Any, max_iters: Any) -> Any:
-    """`propose(u, v) -> (numbers, which are accepted)` for uniform u, v, until all of them are."""
+    """Repeats `propose(u, v) -> (numbers, mask of accepted ones)` for uniform u and v until all are accepted."""
 
     def going(state):
         i, _, accepted, _ = state
@@ -99,7 +99,7 @@ def _until_accepted(propose: Callable, key: Any, shape: tuple[int, ...], dtype: 
 
 @jit(static_argnums=(2, 3, 4))
 def _poisson_rejection(key, lam, shape, dtype, max_iters):
-    """Transformed rejection, for rates of 10 and more. Hörmann (1993), algorithm PTRS."""
+    """Transformed rejection, for rates of at least 10. Hörmann (1993), algorithm PTRS."""
     log_lam = lax.log(lam)
     b = 0.931 + 2.53 * lax.sqrt(lam)
     a = -0.059 + 0.02483 * b
@@ -120,16 +120,16 @@ def _poisson_rejection(key, lam, shape, dtype, max_iters):
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
-    """Binomial: how many of `n` trials succeed that each do with probability `p`.
+    """Binomial: the number of successes in `n` trials, each with probability `p`.
 
     Args:
       key: PRNG key.
       n, p: numbers or arrays.
-      shape: of the result; default that to which `n` and `p` broadcast.
+      shape: shape of the result; default the broadcast shape of `n` and `p`.
       dtype: a float dtype; default float.
 
     Returns:
-      Whole numbers as floats; NaN where n is negative or p is no probability.
+      Whole numbers as floats; NaN where n is negative or p is not a probability.
 
     >>> mpijax.random.binomial(mpijax.random.key(0), 10, 0.3, (4,))
     Array([2., 2., 1., 2.], dtype=float32)
@@ -149,7 +149,7 @@ def _binomial(key, count, prob, shape, dtype):
     (prob,) = promote_dtypes_inexact(prob)
     count = jnp.broadcast_to(lax.convert_element_type(count, prob.dtype), shape)
     prob = jnp.broadcast_to(prob, shape)
-    # Successes or failures, whatever is rarer.
+    # Count successes or failures, whichever are rarer.
     rare = prob < 0.5
     q = lax.select(rare, prob, 1.0 - prob)
     bad_count = lax.ne(count, count) | (count < 0.0)
@@ -159,7 +159,7 @@ def _binomial(key, count, prob, shape, dtype):
     few = bad_count | (count * q <= 10.0)
     count = jnp.floor(count)
     longest = np.dtype(dtype).type(dtypes.finfo(dtype).max)
-    # Each method gets parameters that it is quick for where the other one counts.
+    # Where the other method's result is used, each method gets parameters for which it is fast.
     samples = lax.select(
         few,
         _binomial_inversion(key, lax.select(few, count, lax.full_like(count, 0.0)), q, shape, dtype, longest),
@@ -180,7 +180,7 @@ def _binomial(key, count, prob, shape, dtype):
 
 @jit(static_argnums=(3, 4, 5), inline=True)
 def _binomial_inversion(key, count, prob, shape, dtype, max_iters):
-    """How many geometric variables, the waits for successes, fit into `count` trials."""
+    """The number of geometric variables (waits for successes) that fit into `count` trials."""
     log_failure = jnp.log1p(-prob)
 
     def going(state):
@@ -199,7 +199,7 @@ def _binomial_inversion(key, count, prob, shape, dtype, max_iters):
 
 
 def _stirling_tail(k):
-    """log k! less Stirling's approximation: of whole numbers up to 9 as they are, then the first terms of a series."""
+    """log k! minus Stirling's approximation: exact for whole numbers up to 9, then the first terms of a series."""
     exact = jnp.array(
         [
             0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
@@ -216,7 +216,7 @@ def _stirling_tail(k):
 
 @jit(static_argnums=(3, 4, 5), inline=True)
 def _btrs(key, count, prob, shape, dtype, max_iters):
-    """Transformed rejection, where 10 successes and more are expected. Hörmann (1993), algorithm BTRS."""
+    """Transformed rejection, if at least 10 successes are expected. Hörmann (1993), algorithm BTRS."""
     deviation = jnp.sqrt(count * prob * (1 - prob))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * prob
@@ -251,15 +251,15 @@ def _btrs(key, count, prob, shape, dtype, max_iters):
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Sequence[int] | None = None, dtype: Any = None, unroll: int | bool = 1
 ) -> Any:
-    """Multinomial: how often each of k outcomes occurs in `n` trials.
+    """Multinomial: the number of times that each of k outcomes occurs in `n` trials.
 
     Args:
       key: PRNG key.
-      n: number of trials: number or array.
-      p: probabilities of the outcomes, [..., k].
-      shape: of the result, with k; default that of `p`.
-      dtype: default that to which `n` and `p` promote.
-      unroll: how many steps of the loop over outcomes are written out.
+      n: number of trials, a number or an array.
+      p: probabilities of the outcomes, of shape [..., k].
+      shape: shape of the result, including k; default that of `p`.
+      dtype: default the promoted dtype of `n` and `p`.
+      unroll: number of outcomes in one turn of the loop over outcomes.
 
     >>> mpijax.random.multinomial(mpijax.random.key(0), 10.0, jnp.array([0.2, 0.3, 0.5]))
     Array([1., 1., 8.], dtype=float32)

@@ -1,7 +1,7 @@
-"""Drawing from the gamma distribution by Marsaglia and Tsang's method (2000).
+"""Samples of the gamma distribution, by Marsaglia and Tsang's method (2000).
 
 A normal number x gives v = (1 + c x)³; d v is accepted with a probability that makes it a gamma variable with
-shape parameter d + 1/3. For shape parameters a < 1 a variable of a + 1 is multiplied by u^(1/a).
+shape parameter d + 1/3. For a shape parameter a < 1, a variable for a + 1 is multiplied by u^(1/a).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mpijax.transforms.vmap import vmap
 
 
 def draw(key: Any, a: Any, log_space: bool) -> Any:
-    """Gamma variables, or their logarithms, of the shape of `a`.
+    """Gamma variables, or their logarithms, with the shape of `a`.
 
     Args:
-      key: typed keys, whose shape is the beginning of that of `a`.
+      key: typed keys, whose shape is a prefix of the shape of `a`.
       a: float array.
     """
     each = math.prod(a.shape[key.ndim :])
@@ -35,7 +35,7 @@ def draw(key: Any, a: Any, log_space: bool) -> Any:
 
 
 def _normal_above(key: Any, c: Any) -> tuple[Any, Any]:
-    """A normal number x with 1 + c x > 0, and that."""
+    """(a normal number x with 1 + c x > 0, 1 + c x)."""
     one, zero = scalar_like(c, 1), scalar_like(c, 0)
 
     def again(state):
@@ -53,7 +53,7 @@ def _accepted(c: Any, d: Any, key: Any) -> Any:
 
     def rejected(state):
         _, square, v, u = state
-        # The first test spares most logarithms, were they not computed for all.
+        # The first test would save most logarithms, if they were not computed for all elements.
         unsure = lax.ge(u, lax.sub(one, lax.mul(scalar_like(d, 0.0331), lax.mul(square, square))))
         bound = lax.add(lax.mul(square, half), lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))))
         return lax.bitwise_and(unsure, lax.ge(lax.log(u), bound))
@@ -83,7 +83,7 @@ def _draw_one(key: Any, a: Any, *, log_space: bool) -> Any:
 
 
 def sample_of_log(log_sample: Any) -> Any:
-    """exp(log_sample), not less than the least normal number where it underflows."""
+    """exp(log_sample); on underflow, the smallest normal number."""
     sample = lax.exp(log_sample)
     tiny = number_of(dtypes.finfo(sample.dtype).tiny, sample.dtype)
     return _where(lax.eq(sample, scalar_like(sample, 0)), tiny, sample)

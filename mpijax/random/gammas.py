@@ -1,4 +1,4 @@
-"""The gamma distribution, and those that come from it."""
+"""The gamma distribution, and distributions derived from it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _optional_shape(shape: Sequence[int] | None) -> tuple[int, ...] | None:
 def gamma(
     key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Gamma: density x^(a-1) exp(-x) / Γ(a) for x > 0. It has a derivative by `a`.
+    """Gamma: density x^(a-1) exp(-x) / Γ(a) for x > 0. Samples are differentiable with respect to `a`.
 
     Args:
       key: PRNG key.
-      a: shape parameter: number or array.
-      shape: of the result; default that of `a`.
+      a: shape parameter, a number or an array.
+      shape: shape of the result; default that of `a`.
       dtype: a float dtype; default float.
 
     >>> mpijax.random.gamma(mpijax.random.key(0), 3.0, (2,)).round(3)
@@ -51,9 +51,10 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Logarithms of gamma variables, which stay apart where the variables themselves are all 0. See `gamma`.
+    """Logarithms of gamma variables. They stay finite where the variables themselves underflow to 0. See `gamma`.
 
-    Array of `shape`, to which `a` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `a` broadcasts (default: its shape). `dtype` is a float dtype, default
+    float.
 
     >>> mpijax.random.loggamma(mpijax.random.key(0), 1e-4, (2,)).round(0)
     Array([-1102.,  -953.], dtype=float32)
@@ -81,7 +82,8 @@ def beta(
 ) -> Any:
     """Beta: density proportional to x^(a-1) (1-x)^(b-1) for x in (0, 1).
 
-    Array of `shape`, to which `a` and `b` broadcast (default: their shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `a` and `b` broadcast (default: their shape). `dtype` is a float dtype,
+    default float.
 
     >>> mpijax.random.beta(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
     Array([0.236, 0.49 ], dtype=float32)
@@ -108,12 +110,12 @@ def _beta(key, a, b, shape, dtype):
 def dirichlet(
     key: Any, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Dirichlet: n shares with sum 1, density proportional to the product of x_i^(alpha_i - 1).
+    """Dirichlet: n fractions with sum 1, with a density proportional to the product of x_i^(alpha_i - 1).
 
     Args:
       key: PRNG key.
-      alpha: array [..., n].
-      shape: of the result without n; default that of `alpha`.
+      alpha: array of shape [..., n].
+      shape: shape of the result without n; default that of `alpha` without n.
       dtype: a float dtype; default float.
 
     >>> mpijax.random.dirichlet(mpijax.random.key(0), jnp.array([1.0, 2.0, 3.0])).round(3)
@@ -143,7 +145,8 @@ def chisquare(
 ) -> Any:
     """Chi-square: the sum of the squares of `df` standard normals.
 
-    Array of `shape`, to which `df` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `df` broadcasts (default: its shape). `dtype` is a float dtype, default
+    float.
 
     >>> mpijax.random.chisquare(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([2.205, 2.49 ], dtype=float32)
@@ -174,8 +177,8 @@ def f(
 ) -> Any:
     """F: the ratio of two chi-square variables, each divided by its degrees of freedom.
 
-    Array of `shape`, to which `dfnum` and `dfden` broadcast (default: their shape); `dtype` is a float dtype, default
-    float.
+    Returns an array of shape `shape`, to which `dfnum` and `dfden` broadcast (default: their shape). `dtype` is a float
+    dtype, default float.
 
     >>> mpijax.random.f(mpijax.random.key(0), 2.0, 3.0, (2,)).round(3)
     Array([3.27 , 0.063], dtype=float32)
@@ -196,7 +199,7 @@ def _f(key, dfnum, dfden, shape, dtype):
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """A parameter with as many axes as the samples; scalars go beside arrays as they are."""
+    """A parameter with as many axes as the samples. Scalars do not change."""
     return x if not x.ndim else lax.broadcast_to_rank(x, len(shape))
 
 
@@ -204,7 +207,8 @@ def _spread(x: Any, shape: tuple[int, ...]) -> Any:
 def t(key: Any, df: Any, shape: Sequence[int] | None = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Student's t with `df` degrees of freedom.
 
-    Array of `shape`, to which `df` broadcasts (default: its shape); `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`, to which `df` broadcasts (default: its shape). `dtype` is a float dtype, default
+    float.
 
     >>> mpijax.random.t(mpijax.random.key(0), 3.0, (2,)).round(3)
     Array([ 0.69 , -3.239], dtype=float32)
@@ -231,7 +235,7 @@ def generalized_normal(
 ) -> Any:
     """Generalized normal: density proportional to exp(-|x|^p).
 
-    Array of `shape`; `dtype` is a float dtype, default float.
+    Returns an array of shape `shape`. `dtype` is a float dtype, default float.
 
     >>> mpijax.random.generalized_normal(mpijax.random.key(0), 4.0, (2,)).round(3)
     Array([0.879, 0.103], dtype=float32)
@@ -253,7 +257,7 @@ def _generalized_normal(key, p, shape, dtype):
 def ball(
     key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Uniform points in the unit ball of the p-norm in `d` dimensions: [*shape, d].
+    """Uniform points in the unit ball of the p-norm in `d` dimensions: an array of shape [*shape, d].
 
     Barthe, Guédon, Mendelson and Naor (2005).
 

@@ -1,8 +1,9 @@
 """Generators that are programs: `rbg`, `unsafe_rbg`, hashes of counters, threefry2x32 with one counter for a result.
 
-Each works on the uint32 words of a single key; for arrays of keys it is mapped. `rbg` splits keys as threefry2x32 does
-and draws bits by Philox, which is quicker for large results; `unsafe_rbg` also splits by Philox, which nobody has
-proved good. For a batch of keys under `vmap` both draw from the first one, as `lax.rng_bit_generator` does.
+Each generator works on the uint32 words of a single key, and is mapped over arrays of keys. `rbg` splits keys as
+threefry2x32 does and draws bits by Philox, which is faster for large results. `unsafe_rbg` also splits by Philox; the
+quality of such keys is not proven. For a batch of keys under `vmap`, both draw from the first key, as
+`lax.rng_bit_generator` does.
 
 With the option jax_threefry_partitionable off, threefry2x32 hashes pairs of counters from the two halves of a result,
 as JAX did for years: the bits of old runs.
@@ -31,8 +32,8 @@ _UINT32 = np.dtype(np.uint32)
 
 
 class Generator(NamedTuple):
-    """A generator on the words of one key: `seed(number)`, `split(key, shape)`, `fold_in(key, number)` give words of
-    keys, `bits(key, bit_width, shape)` unsigned integers."""
+    """A generator on the words of one key. `seed(number)`, `split(key, shape)` and `fold_in(key, number)` return words
+    of keys; `bits(key, bit_width, shape)` returns unsigned integers."""
 
     seed: Callable[..., Any]
     split: Callable[..., Any]
@@ -51,7 +52,8 @@ def _seed(seed: Any) -> Any:
 
 
 def hashes(key: Any, counters: Any) -> Any:
-    """The hashes of counters [n], of which the first half pairs with the second, by the two words of a key."""
+    """The hashes of counters [n] with the two words of a key. The first half of the counters is paired with the second
+    half."""
     n = counters.shape[0]
     padded = lax.pad(counters, _UINT32.type(0), [(0, n % 2, 0)])
     first, second = jnp.split(padded, 2)
@@ -69,7 +71,7 @@ def _fold_in(key: Any, data: Any) -> Any:
 
 
 def _bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
-    """Bits in memory order, cut out of 32-bit hashes; 64-bit numbers have their high words in the first half."""
+    """Bits in memory order, taken from 32-bit hashes. 64-bit numbers have their high words in the first half."""
     size = math.prod(shape)
     words = hashes(key, lax.iota(_UINT32, -(-bit_width * size // 32)))
     if bit_width == 64:
@@ -113,7 +115,7 @@ def _rbg_bits(key: Any, bit_width: int, shape: tuple[int, ...]) -> Any:
     return lax.rng_bit_generator(key, shape, dtypes.granted_dtype(np.dtype(f"uint{bit_width}")))[1]
 
 
-# So many draws are taken for a hash.
+# The number of draws for one hash.
 _TURNS = 10
 
 
@@ -139,7 +141,7 @@ _TAGS = {"rbg": "rbg", "unsafe_rbg": "urbg", "threefry4x32": "fry4", "philox2x32
 
 
 def _generator(impl: Any) -> Generator:
-    """The functions of a generator: its own, where a user has defined it (`mpijax.extend.random`)."""
+    """The functions of a generator; a user may have defined them (`mpijax.extend.random`)."""
     return getattr(impl, "generator", None) or _GENERATORS[impl.name]
 
 

@@ -1,7 +1,7 @@
-"""PRNG keys: making, splitting and taking them apart.
+"""PRNG keys: make, split, fold in, wrap and unwrap them.
 
-A key is an array of dtype ``key<fry>``, each element of which stands for two uint32. `PRNGKey` gives the two
-numbers themselves, as JAX did before it had typed keys; every function takes both.
+A key is an array of dtype ``key<fry>``; each element stands for two uint32 numbers. `PRNGKey` returns the two numbers
+themselves, as JAX did before it had typed keys. Every function accepts both forms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijax.ops import random as ops
 
 
 class PRNGSpec:
-    """A generator that is not among those known by name, as `key_impl` returns it."""
+    """A generator without a known name, as `key_impl` returns it."""
 
     __slots__ = ("_impl",)
 
@@ -44,12 +44,12 @@ PRNGSpecDesc = str | PRNGSpec | Hashable
 
 
 def default_prng_impl() -> Any:
-    """The generator of keys made without `impl`, see the option jax_default_prng_impl."""
+    """The generator of keys that are made without `impl`; see the option jax_default_prng_impl."""
     return resolve_prng_impl(options.jax_default_prng_impl)
 
 
 def resolve_prng_impl(spec: Any) -> Any:
-    """The generator meant by a name, a key dtype, a `PRNGSpec`, or None for the default."""
+    """The generator for a name, a key dtype, a `PRNGSpec`, or None (the default generator)."""
     if spec is None:
         return default_prng_impl()
     if isinstance(spec, str):
@@ -90,8 +90,8 @@ def check_key(fun_name: str, key: Any, *, allow_batched: bool = False) -> tuple[
     """The argument `key` as a typed key, and whether it was a raw one.
 
     Raises:
-      TypeError: it is not a key.
-      ValueError: it is an array of keys, where a single one is wanted.
+      TypeError: the argument is not a key.
+      ValueError: the argument is an array of keys, and the function needs a single key.
     """
     was_raw = not is_key(key)
     if was_raw:
@@ -126,7 +126,7 @@ def _complain_of_raw_key() -> None:
 
 
 def _as_given(was_raw: bool, key: Any) -> Any:
-    """Keys in the form in which the caller holds his."""
+    """Keys in the form of the caller's key: typed or raw."""
     return ops.random_unwrap(key) if was_raw and not options.jax_enable_custom_prng else key
 
 
@@ -148,8 +148,8 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
     Args:
       seed: integer.
       impl: the generator: "threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg" or "unsafe_rbg"; the
-        default is what the option jax_default_prng_impl says.
-      dtype: the dtype of the key instead.
+        default is the value of the option jax_default_prng_impl.
+      dtype: the dtype of the key, instead of `impl`.
 
     >>> mpijax.random.key(0)
     Array((), dtype=key<fry>) overlaying:
@@ -163,9 +163,9 @@ def key(seed: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> An
 
 
 def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
-    """A raw key, uint32 [2]. See `key` for the arguments.
+    """A raw key: uint32 of shape [2]. See `key` for the arguments.
 
-    It does not say which generator it is for: that is the default one's where it is used.
+    A raw key does not store its generator. Functions use the default generator for it.
 
     >>> mpijax.random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
@@ -176,7 +176,7 @@ def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer.
 
-    `data` becomes uint32; equal integers give equal keys, so that a loop's counter makes a key for each turn.
+    `data` becomes uint32. Equal integers give equal keys: use the counter of a loop to make a key for each turn.
 
     >>> key = mpijax.random.key(0)
     >>> mpijax.random.fold_in(key, 1) == mpijax.random.fold_in(key, 2)
@@ -198,11 +198,11 @@ def split_key(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
-    """New keys from a key, which is not to be used again.
+    """New keys from a key. Do not use the old key again.
 
     Args:
       key: a single key.
-      num: how many, or the shape of the array of keys.
+      num: number of keys, or the shape of the array of keys.
 
     >>> key, subkey = mpijax.random.split(mpijax.random.key(0))
     >>> mpijax.random.key_data(subkey)
@@ -224,7 +224,7 @@ def key_impl(keys: Any) -> str | PRNGSpec:
 
 
 def key_data(keys: Any) -> Any:
-    """The numbers that typed keys stand for: uint32 [*keys.shape, 2].
+    """The numbers of typed keys: uint32 of shape [*keys.shape, 2].
 
     >>> mpijax.random.key_data(mpijax.random.key(7))
     Array([0, 7], dtype=uint32)
@@ -240,11 +240,11 @@ def _data_shape(impl: Any) -> tuple[int, ...] | None:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtype: Any = None) -> Any:
-    """Typed keys from the numbers they stand for: the inverse of `key_data`.
+    """Typed keys from their numbers: the inverse of `key_data`.
 
     Args:
-      key_bits_array: uint32 [..., 2].
-      impl, dtype: as of `key`.
+      key_bits_array: uint32 of shape [..., 2].
+      impl, dtype: as for `key`.
 
     >>> mpijax.random.wrap_key_data(jnp.array([0, 7], dtype="uint32")) == mpijax.random.key(7)
     Array(True, dtype=bool)
@@ -268,9 +268,9 @@ def wrap_key_data(key_bits_array: Any, *, impl: PRNGSpecDesc | None = None, dtyp
 
 
 def clone(key: Any) -> Any:
-    """The same key, which the check for keys used twice takes for another one.
+    """The same key, but the check for keys that are used twice treats it as another key.
 
-    Of the same shape and dtype.
+    The result has the same shape and dtype.
 
     >>> mpijax.random.clone(mpijax.random.key(0)) == mpijax.random.key(0)
     Array(True, dtype=bool)

@@ -1,4 +1,4 @@
-"""Random vectors and matrices by linear algebra."""
+"""Random vectors and matrices that need linear algebra."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def multivariate_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Normal vectors: [*shape, n].
+    """Normal vectors: an array of shape [*shape, n].
 
     Args:
       key: PRNG key.
-      mean: array [..., n].
-      cov: covariance matrix, [..., n, n].
-      shape: of the result without n; default that to which the leading axes of `mean` and `cov` broadcast.
+      mean: array of shape [..., n].
+      cov: covariance matrices, of shape [..., n, n].
+      shape: shape of the result without n; default the broadcast shape of the leading axes of `mean` and `cov`.
       dtype: a float dtype; default that of `mean` and `cov`.
-      method: how a square root of `cov` is found: "cholesky", or "eigh" or "svd" where it is only semidefinite.
+      method: how to compute a square root of `cov`: "cholesky", or "eigh" or "svd" if `cov` is only semidefinite.
 
     >>> mpijax.random.multivariate_normal(mpijax.random.key(0), jnp.zeros(2), jnp.eye(2)).round(3)
     Array([1.623, 2.025], dtype=float32)
@@ -91,13 +91,13 @@ def orthogonal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Orthogonal matrices, uniformly distributed: [*shape, n, m] with orthonormal columns, or rows if n < m.
+    """Uniformly distributed orthogonal matrices, of shape [*shape, n, m], with orthonormal columns (rows if n < m).
 
     Args:
       key: PRNG key.
-      n, m: rows and columns; default as many columns as rows.
-      shape: of the leading axes.
-      dtype: a float or complex dtype (then unitary); default float.
+      n, m: numbers of rows and columns; default m: n.
+      shape: shape of the leading axes.
+      dtype: a float dtype, or a complex dtype for unitary matrices; default float.
 
     >>> q = mpijax.random.orthogonal(mpijax.random.key(0), 3)
     >>> jnp.allclose(q @ q.T, jnp.eye(3), atol=1e-5)

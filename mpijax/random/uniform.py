@@ -27,7 +27,7 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: an unsigned integer dtype; default uint32.
 
     >>> mpijax.random.bits(mpijax.random.key(0), (2,), "uint8")
@@ -54,7 +54,7 @@ def uniform(
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: a float dtype; default float.
       minval, maxval: numbers or arrays that broadcast to `shape`.
 
@@ -83,7 +83,7 @@ def _uniform(key, minval, maxval, shape, dtype):
     mantissa = lax.shift_right_logical(random, number_of(drawn - info.nmant, word))
     exponent = number_of(np.array(1.0, dtype).view(word), word)
     floats = lax.bitcast_convert_type(lax.bitwise_or(mantissa, exponent), dtype) - number_of(1.0, dtype)
-    # Rounding may take the product up to maxval, never below minval but for the last bit.
+    # Rounding may raise the product to maxval; it goes below minval by at most the last bit.
     return lax.max(minval, lax.reshape(floats * (maxval - minval) + minval, shape))
 
 
@@ -95,7 +95,7 @@ def randint(
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       minval, maxval: integers or arrays of them that broadcast to `shape`.
       dtype: an integer dtype; default int.
 
@@ -117,7 +117,7 @@ def randint(
 
 
 def _clipped_integer(x: Any, dtype: Any) -> Any:
-    """Integers x as `dtype`, those out of its range brought to its ends."""
+    """Integers x as `dtype`, limited to the range of `dtype`."""
     into, of = dtypes.iinfo(dtype), dtypes.iinfo(x.dtype)
     return jnp.clip(x, scalar_like(x, max(into.min, of.min)), scalar_like(x, min(into.max, of.max))).astype(dtype)
 
@@ -132,7 +132,7 @@ def _randint(key, minval, maxval, shape, dtype):
     if not dtypes.issubdtype(maxval.dtype, np.integer):
         maxval = maxval.astype(int)
     largest = jnp.array(dtypes.iinfo(dtype).max, dtype)
-    # maxval is not drawn, so that one more than the largest number is a fair limit.
+    # maxval is not drawn, so one more than the largest number is a valid limit.
     beyond = lax.gt(maxval, _clipped_integer(largest, maxval.dtype))
     minval, maxval = _clipped_integer(minval, dtype), _clipped_integer(maxval, dtype)
     minval, maxval = lax.broadcast_to_rank(minval, len(shape)), lax.broadcast_to_rank(maxval, len(shape))
@@ -145,7 +145,7 @@ def _randint(key, minval, maxval, shape, dtype):
     # An empty range gives minval.
     span = lax.select(maxval <= minval, lax.full_like(span, 1), span)
     span = lax.select(beyond & (maxval > minval), lax.add(span, scalar_like(span, 1)), span)
-    # (high · 2^width + low) mod span, which has next to no bias; 2^width mod span as a square, to stay in
+    # (high · 2^width + low) mod span, which has almost no bias; 2^width mod span as a square, to stay in
     # range.
     factor = lax.rem(scalar_like(span, 2 ** (width // 2)), span)
     factor = lax.rem(lax.mul(factor, factor), span)
@@ -161,9 +161,9 @@ def bernoulli(
 
     Args:
       key: PRNG key.
-      p: probability: float or array of floats.
-      shape: of the result; default that of `p`.
-      mode: "low" compares one random float; "high" compares with twice the bits, for `p` near 0.
+      p: probability, a float or an array of floats.
+      shape: shape of the result; default that of `p`.
+      mode: "low" compares one random float with `p`; "high" uses twice as many bits, for `p` near 0.
 
     >>> mpijax.random.bernoulli(mpijax.random.key(0), 0.7, (5,))
     Array([False, False,  True,  True,  True], dtype=bool)

@@ -1,4 +1,4 @@
-"""Functions of SciPy, for arrays that can be traced. Subpackages are loaded when first used."""
+"""`jax.scipy`: functions of SciPy, for arrays that can be traced. A subpackage is loaded at its first use."""
 
 from __future__ import annotations
 

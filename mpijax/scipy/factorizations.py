@@ -1,6 +1,6 @@
 """Factorizations of `scipy.linalg`, with SciPy's arguments.
 
-Arguments that tell SciPy to overwrite an operand or to look for NaN have no effect.
+Arguments that allow SciPy to overwrite an operand, or to check for NaN, have no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def inexact(*xs: Any) -> list[Any]:
 
 
 def solve_signature(name: str, a: Any, b: Any) -> str:
-    """Of a solve with matrices a: whether b holds vectors, by its rank."""
+    """Whether b holds vectors, for a solve with matrices a."""
     stacked = a.ndim == b.ndim + 1 and a.shape[-1] == b.shape[-1]
     if b.ndim > 1 and stacked:
         warn_user(
@@ -47,10 +47,10 @@ def _cholesky(a, lower):
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The triangular factor of Hermitian positive definite matrices [..., n, n].
+    """The triangular factor of Hermitian positive definite matrices of shape [..., n, n].
 
     Returns:
-      L with L L^H = a if `lower`, else R with R^H R = a; NaN for matrices that are not positive definite.
+      L with L L^H = a if `lower`, else R with R^H R = a. A matrix that is not positive definite gives NaN.
 
     >>> mpijax.scipy.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 1.],
@@ -60,7 +60,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
-    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it.
+    """(`cholesky(a, lower)`, lower), the first argument of `cho_solve`.
 
     >>> factor, lower = mpijax.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
     >>> factor, lower
@@ -85,7 +85,7 @@ def _cho_solve(c, b, lower):
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The x with a x = b, from `cho_factor(a)`; b is [n], or [..., n, k].
+    """The x with a x = b, from `cho_factor(a)`. b has the shape [n] or [..., n, k].
 
     >>> factor = mpijax.scipy.linalg.cho_factor(jnp.array([[4.0, 0.0], [0.0, 9.0]]))
     >>> mpijax.scipy.linalg.cho_solve(factor, jnp.array([4.0, 18.0]))
@@ -112,7 +112,7 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """Singular value decomposition, (U, s, Vh) or s: see `numpy.linalg.svd`. `lapack_driver` has no effect.
+    """Singular value decomposition: (U, s, Vh), or only s. See `numpy.linalg.svd`. `lapack_driver` has no effect.
 
     >>> mpijax.scipy.linalg.svd(jnp.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False).round(4)
     Array([3., 2.], dtype=float32)
@@ -145,7 +145,8 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Any:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices [..., n, n]; or the values alone.
+    """Eigenvalues, in ascending order, and eigenvectors of Hermitian matrices of shape [..., n, n]; or only the
+    eigenvalues.
 
     Raises NotImplementedError for generalized problems (`b`, `type`) and ranges (`eigvals`).
 
@@ -161,10 +162,10 @@ def _schur(a, output):
 
 
 def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
-    """Schur form, a = Z T Z^H: (T, Z), matrices like a.
+    """The Schur form a = Z T Z^H: (T, Z), matrices with the shape of a.
 
     Args:
-      output: "real", for which T may have 2 x 2 blocks on the diagonal if a is real; or "complex".
+      output: "real" or "complex". With "real" and a real a, T may have 2 x 2 blocks on the diagonal.
 
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     >>> t, z = mpijax.scipy.linalg.schur(a)
@@ -178,7 +179,7 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 
 @jit(static_argnames=("check_finite",))
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
-    """The complex Schur form (T, Z) of a matrix from its real one: stacks of matrices [..., n, n].
+    """The complex Schur form (T, Z) of matrices of shape [..., n, n], from their real Schur form.
 
     >>> t, z = mpijax.scipy.linalg.schur(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
     >>> t, z = mpijax.scipy.linalg.rsf2csf(t, z)
@@ -196,7 +197,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
 
 @jit
 def _rsf2csf(T, Z):
-    """A rotation for each element below the diagonal, from the last one on, takes it to zero."""
+    """A rotation makes each element below the diagonal zero, beginning with the last."""
     T, Z = promote_dtypes_complex(T, Z)
     eps, n = dtypes.finfo(T.dtype).eps, T.shape[0]
     if n <= 1:
@@ -228,7 +229,7 @@ def _rsf2csf(T, Z):
 
 @jit(static_argnames=("calc_q", "check_finite", "overwrite_a"))
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Upper Hessenberg form, a = Q H Q^H: H, or (H, Q) with `calc_q`, of matrices [..., n, n].
+    """The upper Hessenberg form a = Q H Q^H of matrices of shape [..., n, n]: H, or (H, Q) with `calc_q`.
 
     >>> mpijax.scipy.linalg.hessenberg(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 2.],
@@ -267,11 +268,12 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> tuple:
-    """QR factorization of matrices [..., m, n].
+    """QR factorization of matrices of shape [..., m, n].
 
     Args:
-      mode: "full": (Q, R) with Q [..., m, m]; "economic": Q [..., m, k], k = min(m, n); "r": (R,).
-      pivoting: exchange columns; the order p with a[:, p] = Q R is returned too.
+      mode: "full": (Q, R), where Q has the shape [..., m, m]. "economic": Q has the shape [..., m, k] with k = min(m,
+        n). "r": (R,).
+      pivoting: exchange columns, and also return the order p with a[:, p] = Q R.
 
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     >>> q, r = mpijax.scipy.linalg.qr(a, mode="economic")
@@ -290,14 +292,14 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple:
-    """c Q, or Q c, with the Q of a = Q R, without making Q.
+    """c Q, or Q c, with the Q of a = Q R. Q itself is not computed.
 
     Args:
-      a: matrices [..., m, n]; k = min(m, n).
-      c: matrices [..., p, m] for mode "right", [..., k, p] for "left"; or a vector.
-      mode: the side of c on which Q stands.
-      pivoting: exchange columns of a; the order is returned too.
-      conjugate: take the conjugate of Q.
+      a: matrices of shape [..., m, n]. Below, k = min(m, n).
+      c: matrices of shape [..., p, m] for mode "right", [..., k, p] for "left"; or a vector.
+      mode: the side of Q in the product: "right" (c Q) or "left" (Q c).
+      pivoting: exchange columns of a, and also return their order.
+      conjugate: use the conjugate of Q.
 
     Returns:
       (product, R), or (product, R, order).
@@ -348,16 +350,16 @@ def _check_multiply(a, c, mode, k):
 def polar(
     a: Any, side: str = "right", *, method: str = "qdwh", eps: Any = None, max_iterations: Any = None
 ) -> tuple[Any, Any]:
-    """Polar decomposition, a = U P ("right") or a = P U ("left"), with P Hermitian positive semidefinite.
+    """Polar decomposition a = U P ("right") or a = P U ("left"), with P Hermitian positive semidefinite.
 
     Args:
       a: matrices [..., m, n].
-      method: "svd"; or "qdwh", for which JAX iterates, and which is computed by "svd" too: for m >= n with "right",
-        m < n with "left".
+      method: "svd" or "qdwh". mpijax computes both by the singular value decomposition. "qdwh" needs m >= n with
+        "right", and m < n with "left".
       eps, max_iterations: have no effect.
 
     Returns:
-      (U, P): [..., m, n], and [..., n, n] or [..., m, m].
+      (U, P): U has the shape [..., m, n], and P has the shape [..., n, n] or [..., m, m].
 
     >>> mpijax.scipy.linalg.polar(jnp.array([[0.0, -2.0], [2.0, 0.0]]))[1].round(4)
     Array([[2., 0.],

@@ -1,4 +1,4 @@
-"""Discrete cosine transforms of type 2, by SciPy's names: a real FFT of reordered elements, turned."""
+"""Discrete cosine transforms of type 2, with SciPy's names. Each is a real FFT of reordered elements, times phases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _frequencies(x: Any, axis: int, dtype: Any) -> Any:
 
 
 def _interleaved(x: Any, axis: int) -> Any:
-    """The elements at even positions, then those at odd ones, backwards."""
+    """The elements at even positions, then those at odd positions in reverse order."""
     even = lax.slice_in_dim(x, None, None, 2, axis)
     odd = lax.rev(lax.slice_in_dim(x, 1, None, 2, axis), (axis,))
     return lax.concatenate([even, odd], axis)
@@ -61,7 +61,7 @@ def _orthonormal(x: Any, axis: int) -> Any:
 
 
 def _padded(x: Any, sizes: dict[int, int]) -> Any:
-    """x cut or filled with zeros to sizes along axes."""
+    """x cut, or filled with zeros, to sizes along axes."""
     config = [(0, sizes.get(a, n) - n, 0) for a, n in enumerate(x.shape)]
     return lax.pad(x, jnp.array(0, x.dtype), config)
 
@@ -71,11 +71,11 @@ def _by_parts(fun: Callable[[Any], Any], x: Any) -> Any:
 
 
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """Discrete cosine transform along an axis, of complex arrays part by part.
+    """Discrete cosine transform along an axis; for complex arrays, of the real and of the imaginary part.
 
     Args:
-      type: 2. n: cut or fill with zeros to so many elements.
-      norm: None or "backward", sums are doubled; "ortho", the transform is orthonormal.
+      type: must be 2. n: size of the axis, to which x is cut or filled with zeros; default its size.
+      norm: None or "backward": sums are doubled; "ortho": the transform is orthonormal.
 
     Raises:
       NotImplementedError: another type. ValueError: an unknown norm.
@@ -120,7 +120,7 @@ def _axes_and_sizes(x: Any, s: Any, axes: Sequence[int] | None) -> tuple[tuple[i
 def dctn(
     x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Any:
-    """`dct` along several axes: all, or the last ones where `s` says how many.
+    """`dct` along several axes. Default: all axes, or the last `len(s)` axes.
 
     >>> mpijax.scipy.fft.dctn(jnp.ones((2, 2)), norm="ortho").round(4)
     Array([[2., 0.],

@@ -1,4 +1,4 @@
-"""Functions of matrices: exponentials, roots, any function, and Sylvester's equation."""
+"""Functions of matrices: exponentials, roots, general functions, and Sylvester's equation."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _SINGLE = ((4.258730016922831e-1, 1.880152677804762), 3.92572478313866)
 
 @jit(static_argnames=("upper_triangular", "max_squarings"))
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
-    """Exponentials of matrices, by Pade approximants of A / 2^s, squared s times.
+    """Exponentials of matrices, by Pade approximants of A / 2^s that are squared s times.
 
     Args:
-      A: matrices [..., n, n].
-      upper_triangular: A is upper triangular.
-      max_squarings: the result is NaN if more are needed.
+      A: matrices of shape [..., n, n].
+      upper_triangular: whether A is upper triangular.
+      max_squarings: the largest s; the result is NaN if A needs more squarings.
 
     Returns:
-      Matrices like A.
+      Matrices with the shape of A.
 
     >>> mpijax.scipy.linalg.expm(jnp.array([[0.0, 2.0], [0.0, 0.0]])).round(4)
     Array([[1., 2.],
@@ -73,7 +73,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
 @jit
 def _pade_terms(A):
-    """Numerator and denominator of the approximant, and how often to square."""
+    """Numerator and denominator of the approximant, and the number of squarings."""
     norm = jnp.linalg.norm(A, 1)
     known = {"float64": _DOUBLE, "complex128": _DOUBLE, "float32": _SINGLE, "complex64": _SINGLE}
     if A.dtype.name not in known:
@@ -106,7 +106,7 @@ def _pade(b, A):
 
 
 def _pade_13(b, A, A2, one):
-    """Of degree 13 with six products."""
+    """The approximant of degree 13, with six products."""
     A4 = _product(A2, A2)
     A6 = _product(A4, A2)
     odd = _product(A6, b[13] * A6 + b[11] * A4 + b[9] * A2) + b[7] * A6 + b[5] * A4 + b[3] * A2 + b[1] * one
@@ -116,7 +116,7 @@ def _pade_13(b, A, A2, one):
 
 @partial(jit, static_argnums=(2,))
 def _squared(root, squarings, max_squarings):
-    """A fixed number of steps, so that reverse mode goes through them."""
+    """Repeated squaring, with a fixed number of steps, so that reverse mode works."""
 
     def step(x, i):
         return lax.cond(i < squarings, lambda x: _product(x, x), lambda x: x, x), None
@@ -130,7 +130,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     """The derivative of `expm` at A in the direction E.
 
     Args:
-      A, E: matrices [..., n, n].
+      A, E: matrices of shape [..., n, n].
       method: has no effect.
       compute_expm: return (expm(A), derivative) instead of the derivative.
 
@@ -153,7 +153,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 
 def sqrtm(A: Any, blocksize: int = 1) -> Any:
-    """The principal square root of a matrix [n, n], complex, by its Schur form.
+    """The principal square root of a matrix of shape [n, n], by its Schur form. The result is complex.
 
     >>> mpijax.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real.round(4)
     Array([[2., 0.],
@@ -173,7 +173,7 @@ def _sqrtm(A):
 
 @jit
 def _sqrtm_triangular(T):
-    """The upper triangular U with U U = T, column by column, each from the diagonal up.
+    """The upper triangular U with U U = T, computed column by column, each from the diagonal upwards.
 
     A. Bjorck, S. Hammarling, "A Schur method for the square root of a matrix" (1983).
     """
@@ -199,11 +199,11 @@ def _sqrtm_triangular(T):
 
 
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
-    """A function of a matrix [n, n], by its complex Schur form, for distinct eigenvalues.
+    """A function of a matrix of shape [n, n] with distinct eigenvalues, by its complex Schur form.
 
     Args:
-      func: takes an array of eigenvalues and returns its values there.
-      disp: if False, an estimate of the relative error is returned too.
+      func: the function, of an array of eigenvalues.
+      disp: if False, also return an estimate of the relative error.
 
     Returns:
       The complex matrix, or (matrix, error).
@@ -263,9 +263,9 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     """The X with A X + X B = C.
 
     Args:
-      A, B, C: matrices [..., m, m], [..., n, n] and [..., m, n].
+      A, B, C: matrices of shapes [..., m, m], [..., n, n] and [..., m, n].
       method: "schur" or "eigen".
-      tol: the result is NaN if the sum of an eigenvalue of A and one of B is smaller.
+      tol: the result is NaN if the sum of an eigenvalue of A and an eigenvalue of B is smaller.
 
     >>> mpijax.scipy.linalg.solve_sylvester(jnp.eye(2), 2 * jnp.eye(2), jnp.array([[3.0, 6.0], [9.0, 12.0]])).round(4)
     Array([[1., 2.],
@@ -296,7 +296,7 @@ def _sylvester(A, B, C, *, method, tol):
 
 
 def _sylvester_triangular(R, S, F):
-    """R Y + Y S = F with R upper and S lower triangular: element by element, from the last one on."""
+    """Solves R Y + Y S = F with R upper and S lower triangular, element by element, beginning with the last."""
     m, n = F.shape
     rows, columns = jnp.arange(m), jnp.arange(n)
 

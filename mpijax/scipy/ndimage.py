@@ -1,4 +1,4 @@
-"""Images of any number of axes, by SciPy's names."""
+"""Images with any number of axes, with SciPy's names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _reflected(index: Any, size: int) -> Any:
     return jnp.floor_divide(_mirrored(2 * index + 1, 2 * size + 1) - 1, 2)
 
 
-# Where an index outside of an axis is taken to be.
+# The position inside the axis for an index outside of it.
 _PLACES: dict[str, Callable[[Any, int], Any]] = {
     "constant": lambda index, size: index,
     "nearest": lambda index, size: jnp.clip(index, 0, size - 1),
@@ -57,19 +57,19 @@ def _linear(coordinate: Any) -> list[tuple[Any, Any]]:
 def map_coordinates(
     input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0
 ) -> Any:
-    """Values of an array between its elements.
+    """Interpolates an array at positions between its elements.
 
     Args:
-      coordinates: an array for each axis of `input`, of equal shapes.
-      order: 0, of the nearest element; 1, linear.
-      mode: what is outside: `cval` ("constant"), the nearest element, or copies that are wrapped, mirrored at the
-        middle of the last element ("mirror") or at its end ("reflect").
+      coordinates: an array of positions for each axis of `input`; all have the same shape.
+      order: 0 for the nearest element, 1 for linear interpolation.
+      mode: values outside of the array: `cval` ("constant"), the nearest element ("nearest"), or copies of the array
+        that are wrapped ("wrap"), mirrored at the centre of the last element ("mirror"), or at its edge ("reflect").
 
     Returns:
-      Array of the shape of a coordinate and the dtype of `input`.
+      Array with the shape of a coordinate and the dtype of `input`.
 
     Raises:
-      ValueError: not as many coordinates as axes. NotImplementedError: another mode or order.
+      ValueError: the numbers of coordinates and of axes differ. NotImplementedError: an unknown mode or order.
 
     >>> mpijax.scipy.ndimage.map_coordinates(jnp.array([0.0, 10.0, 20.0]), [jnp.array([0.5, 1.25])], order=1)
     Array([ 5. , 12.5], dtype=float32)

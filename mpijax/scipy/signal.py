@@ -1,4 +1,4 @@
-"""Signals: convolutions, detrending, spectra over time, by SciPy's names."""
+"""Signals: convolutions, detrending, and spectra over time, with SciPy's names."""
 
 from mpijax.scipy.signal_convolve import convolve, convolve2d, correlate, correlate2d, fftconvolve
 from mpijax.scipy.signal_spectra import csd, detrend, istft, stft, welch

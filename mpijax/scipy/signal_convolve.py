@@ -1,4 +1,4 @@
-"""Convolutions and correlations of arrays of any number of axes."""
+"""Convolutions and correlations of arrays with any number of axes."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ def _check_mode(name: str, mode: Any) -> None:
 
 
 def _order(a: Any, b: Any) -> tuple[bool, bool]:
-    """Whether a is at least as large as b along every axis, and whether b is as a."""
+    """(whether a is at least as large as b along every axis, whether b is at least as large as a)."""
     pairs = list(zip(a.shape, b.shape, strict=True))
     return all(x >= y for x, y in pairs), all(x <= y for x, y in pairs)
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | None = None) -> Any:
-    """Convolution as a product of Fourier transforms: fewer operations for large arrays, less exact.
+    """Convolution by a product of Fourier transforms: fewer operations for large arrays, but less accurate.
 
     Args:
-      in1, in2: arrays with equally many axes, of equal size along those not in `axes`.
-      mode: "full", wherever they overlap; "same", the size of in1; "valid", where one lies in the other.
-      axes: along which to convolve (all).
+      in1, in2: arrays with the same number of axes, and the same sizes along axes that are not in `axes`.
+      mode: "full": all offsets at which they overlap; "same": the size of in1; "valid": offsets at which one array lies
+        inside the other.
+      axes: axes of the convolution; default all.
 
     Raises:
-      ValueError: shapes that do not fit, an unknown mode.
+      ValueError: the shapes do not match, or the mode is unknown.
 
     >>> mpijax.scipy.signal.fftconvolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0])).round(4)
     Array([1., 3., 5., 3.], dtype=float32)
@@ -111,13 +112,13 @@ def _direct(in1: Any, in2: Any, mode: str, precision: Any) -> Any:
 
 
 def convolve(in1: Any, in2: Any, mode: ModeString = "full", method: str = "auto", precision: Any = None) -> Any:
-    """Convolution of arrays with equally many axes.
+    """Convolution of arrays with the same number of axes.
 
     Args:
-      mode: as of `fftconvolve`. method: "fft"; "direct" or "auto", by sums of products.
+      mode: as for `fftconvolve`. method: "fft", or "direct" and "auto", which sum products.
 
     Raises:
-      ValueError: shapes that do not fit, empty arrays, an unknown mode or method.
+      ValueError: the shapes do not match, an array is empty, or the mode or the method is unknown.
 
     >>> mpijax.scipy.signal.convolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0]))
     Array([1., 3., 5., 3.], dtype=float32)
@@ -150,7 +151,7 @@ def _check_planes(name: str, in1: Any, in2: Any, boundary: str, fillvalue: float
 def convolve2d(
     in1: Any, in2: Any, mode: ModeString = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
 ) -> Any:
-    """Convolution of two matrices, around which there are zeros.
+    """Convolution of two matrices; outside of the matrices are zeros.
 
     >>> mpijax.scipy.signal.convolve2d(jnp.ones((2, 2)), jnp.ones((2, 2)), mode="same")
     Array([[1., 2.],
@@ -163,7 +164,7 @@ def convolve2d(
 def correlate2d(
     in1: Any, in2: Any, mode: ModeString = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None
 ) -> Any:
-    """Correlation of two matrices, around which there are zeros.
+    """Correlation of two matrices; outside of the matrices are zeros.
 
     >>> mpijax.scipy.signal.correlate2d(jnp.arange(4.0).reshape(2, 2), jnp.eye(2), mode="valid")
     Array([[3.]], dtype=float32)

@@ -1,4 +1,4 @@
-"""Spectra of signals that change in time: segments are windowed and transformed."""
+"""Spectra of signals over time: segments are multiplied by a window and transformed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from mpijax.numpy.util import (
 def detrend(
     data: Any, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0, overwrite_data: None = None
 ) -> Any:
-    """Subtract the mean, or the line of least squares, along an axis.
+    """Subtract the mean, or the least-squares line, along an axis.
 
     Args:
       type: "linear" or "constant".
-      bp: where a new line begins; the pieces are treated separately.
+      bp: positions at which a new line begins; the pieces are detrended separately.
 
     Raises:
-      ValueError: an unknown type, breakpoints outside of the data. NotImplementedError: `overwrite_data` is given.
+      ValueError: an unknown type, or breakpoints outside of the data. NotImplementedError: `overwrite_data` is given.
 
     >>> mpijax.scipy.signal.detrend(jnp.array([1.0, 2.0, 3.0, 2.0]), type="constant")
     Array([-1.,  0.,  1.,  0.], dtype=float32)
@@ -58,7 +58,7 @@ def detrend(
 
 
 def _without_line(x: Any) -> Any:
-    """x without its line of least squares along the first axis: mean and slope are its products with a basis."""
+    """x without its least-squares line along the first axis. Mean and slope are its products with a basis."""
     n = x.shape[0]
     position = np.arange(n) - (n - 1) / 2
     basis = [np.full(n, n**-0.5)]
@@ -86,7 +86,7 @@ def _named_window(window: Any, size: int) -> Any:
 
 
 def _window(window: Any, nperseg: int | None, length: int, dtype: Any) -> tuple[Any, int]:
-    """The window, and how many elements a segment has."""
+    """The window, and the number of elements of a segment."""
     if isinstance(window, (str, tuple)):
         size = length if nperseg is None else int(nperseg)
         if size > length:
@@ -106,7 +106,7 @@ def _window(window: Any, nperseg: int | None, length: int, dtype: Any) -> tuple[
 
 
 def _odd(x: Any, n: int) -> Any:
-    """x continued beyond its ends by its rotation around them."""
+    """x extended beyond each end by its point reflection at that end."""
     if n < 1:
         return x
     if n > x.shape[-1] - 1:
@@ -166,7 +166,7 @@ def _scale(scaling: str, win: Any, fs: Any) -> Any:
 
 
 def _operands(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
-    """x and y with time last and equally long; y is None if it is not given."""
+    """x and y with time as the last axis and of the same size; y is None if it is not given."""
     if y is None:
         check_arraylike("spectral_helper", x)
         (x,) = promote_dtypes_inexact(x)
@@ -252,13 +252,14 @@ def stft(
     """Spectra of overlapping segments.
 
     Args:
-      x: array [..., time]. fs: samples per unit of time.
-      window: an array, or what `scipy.signal.get_window` knows.
-      nperseg, noverlap: size of segments, and of their overlap (half of it). nfft: size of the transform (nperseg).
-      detrend: False, "constant", "linear" or a function. boundary: how the ends are continued by half a segment.
+      x: array of shape [..., time]. fs: samples per unit of time.
+      window: an array, or an argument of `scipy.signal.get_window`.
+      nperseg, noverlap: size of segments and of their overlap (default half a segment). nfft: size of the transform
+        (default nperseg).
+      detrend: False, "constant", "linear" or a function. boundary: how to extend the ends by half a segment.
 
     Returns:
-      Frequencies, times, and complex array [..., frequency, time].
+      (frequencies, times, complex array of shape [..., frequency, time]).
 
     >>> frequencies, times, spectra = mpijax.scipy.signal.stft(jnp.sin(jnp.arange(64.0)), nperseg=16)
     >>> frequencies.shape, times.shape, spectra.shape
@@ -275,13 +276,13 @@ def csd(
     nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The cross power of two signals by frequency, averaged over segments; the power of x if y is None.
+    """The cross power spectrum of two signals, averaged over segments; the power spectrum of x if y is None.
 
     Args:
-      scaling: "density", per unit of frequency, or "spectrum". average: "mean" or "median". Others as of `stft`.
+      scaling: "density" (per unit of frequency) or "spectrum". average: "mean" or "median". Others as for `stft`.
 
     Returns:
-      Frequencies, and array [..., frequency].
+      (frequencies, array of shape [..., frequency]).
 
     >>> x = jnp.sin(2 * np.pi * jnp.arange(64) / 8)
     >>> frequencies, power = mpijax.scipy.signal.csd(x, x, nperseg=16)
@@ -315,7 +316,7 @@ def welch(
     nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
     axis: int = -1, average: str = "mean",
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The power of a signal by frequency, averaged over segments; arguments as of `csd`.
+    """The power spectrum of a signal, averaged over segments. Arguments are those of `csd`.
 
     >>> x = jnp.sin(2 * np.pi * jnp.arange(64) / 8)
     >>> frequencies, power = mpijax.scipy.signal.welch(x, nperseg=16)
@@ -332,7 +333,7 @@ def welch(
 
 
 def _overlap_and_add(x: Any, step: int) -> Any:
-    """[..., segment, element] as signals [..., time], segments being `step` apart."""
+    """Signals [..., time] from segments [..., segment, element] at a distance of `step`."""
     *batch, count, size = x.shape
     length = step * (count - 1) + size
     pieces = -(-size // step)
@@ -350,10 +351,10 @@ def istft(
     nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
     freq_axis: int = -2,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """The signal of which `stft` made `Zxx`, with the same window and sizes.
+    """The inverse of `stft`: the signal of `Zxx`, with the same window and sizes.
 
     Returns:
-      Times, and array [..., time].
+      (times, array of shape [..., time]).
 
     >>> x = jnp.sin(jnp.arange(64.0))
     >>> times, same = mpijax.scipy.signal.istft(mpijax.scipy.signal.stft(x, nperseg=16)[2], nperseg=16)

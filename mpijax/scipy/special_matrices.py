@@ -1,4 +1,4 @@
-"""Matrices with a structure: from vectors, and from their size alone."""
+"""Structured matrices, from vectors or from their size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpijax.transforms.jit import jit
 
 @jit
 def block_diag(*arrs: Any) -> Any:
-    """The matrix with the given ones along its diagonal, zeros elsewhere; vectors are rows.
+    """The block diagonal matrix of the given matrices; vectors are rows.
 
     >>> mpijax.scipy.linalg.block_diag(jnp.eye(2), jnp.array([5.0, 6.0]))
     Array([[1., 0., 0., 0.],
@@ -55,11 +55,11 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     """Matrices with equal elements along each diagonal.
 
     Args:
-      c: first columns [..., m].
-      r: first rows [..., n], whose first element is not read; the conjugate of c if not given.
+      c: first columns, of shape [..., m].
+      r: first rows, of shape [..., n]; their first element is ignored. Default: the conjugate of c.
 
     Returns:
-      [..., m, n].
+      Matrices of shape [..., m, n].
 
     >>> mpijax.scipy.linalg.toeplitz(jnp.array([1, 2, 3]))
     Array([[1, 2, 3],
@@ -83,11 +83,11 @@ def hankel(c: Any, r: Any = None) -> Any:
     """Matrices with equal elements along each antidiagonal.
 
     Args:
-      c: first columns [..., m].
-      r: last rows [..., n], whose first element is not read; zeros like c if not given.
+      c: first columns, of shape [..., m].
+      r: last rows, of shape [..., n]; their first element is ignored. Default: zeros with the shape of c.
 
     Returns:
-      [..., m, n].
+      Matrices of shape [..., m, n].
 
     >>> mpijax.scipy.linalg.hankel(jnp.array([1, 2, 3]))
     Array([[1, 2, 3],
@@ -111,7 +111,8 @@ def _hankel(c, r):
 
 
 def circulant(c: Any) -> Any:
-    """Matrices whose columns are the first one, c [..., n], rotated down by one place each: [..., n, n].
+    """Circulant matrices of shape [..., n, n]. The first column is c, of shape [..., n]; each next column is rotated by
+    one.
 
     >>> mpijax.scipy.linalg.circulant(jnp.array([1, 2, 3]))
     Array([[1, 3, 2],
@@ -128,7 +129,8 @@ def circulant(c: Any) -> Any:
 
 
 def leslie(f: Any, s: Any) -> Any:
-    """Leslie matrices [..., n, n]: f [..., n] in the first row, s [..., n - 1] below the diagonal.
+    """Leslie matrices of shape [..., n, n]: f, of shape [..., n], in the first row, and s, of shape [..., n - 1], below
+    the diagonal.
 
     >>> mpijax.scipy.linalg.leslie(jnp.array([0.0, 2.0]), jnp.array([0.5]))
     Array([[0. , 2. ],
@@ -152,7 +154,8 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 def companion(a: Any) -> Any:
-    """Companion matrices [..., n - 1, n - 1] of polynomials with coefficients a [..., n], the highest first.
+    """Companion matrices, of shape [..., n - 1, n - 1], of polynomials with coefficients a, of shape [..., n], the
+    highest power first.
 
     >>> mpijax.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0]))
     Array([[ 3., -2.],
@@ -171,7 +174,7 @@ def companion(a: Any) -> Any:
 
 
 def fiedler(a: Any) -> Any:
-    """Fiedler matrices [..., n, n] of vectors [..., n]: |a_i - a_j|.
+    """Fiedler matrices |a_i - a_j|, of shape [..., n, n], of vectors of shape [..., n].
 
     >>> mpijax.scipy.linalg.fiedler(jnp.array([1, 4, 9]))
     Array([[0, 3, 8],
@@ -184,7 +187,8 @@ def fiedler(a: Any) -> Any:
 
 
 def fiedler_companion(a: Any) -> Any:
-    """Fiedler companion matrices [..., n - 1, n - 1], with five diagonals, of polynomials a [..., n].
+    """Fiedler companion matrices, with five diagonals, of shape [..., n - 1, n - 1], of polynomials a of shape [...,
+    n].
 
     >>> mpijax.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0]))
     Array([[ 3., -2.],
@@ -220,14 +224,14 @@ def _fiedler_companion(a):
 
 @jit(static_argnames=("n", "mode"))
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
-    """The matrix whose product with a vector of n elements is its convolution with a.
+    """The matrix whose product with a vector of n elements is the convolution of the vector with a.
 
     Args:
-      a: vectors [..., m].
+      a: vectors of shape [..., m].
       mode: "full", "same" or "valid", as in `convolve`.
 
     Returns:
-      [..., k, n], with k = m + n - 1 rows for "full".
+      Matrices of shape [..., k, n]; k is m + n - 1 for "full".
 
     >>> mpijax.scipy.linalg.convolution_matrix(jnp.array([1, -1]), 3, mode="valid")
     Array([[-1,  1,  0],
@@ -260,7 +264,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 @jit(static_argnames=("n",))
 def hilbert(n: int) -> Any:
-    """The Hilbert matrix [n, n]: 1 / (i + j + 1).
+    """The Hilbert matrix 1 / (i + j + 1), of shape [n, n].
 
     >>> mpijax.scipy.linalg.hilbert(2).round(4)
     Array([[1.    , 0.5   ],
@@ -272,7 +276,7 @@ def hilbert(n: int) -> Any:
 
 @jit(static_argnames=("n",))
 def invhilbert(n: int) -> Any:
-    """The inverse of the Hilbert matrix [n, n].
+    """The inverse of the Hilbert matrix, of shape [n, n].
 
     >>> mpijax.scipy.linalg.invhilbert(2)
     Array([[ 4., -6.],
@@ -301,7 +305,7 @@ def _binomials(n, k):
 
 @jit(static_argnames=("n", "kind"))
 def pascal(n: int, kind: str | None = None) -> Any:
-    """Pascal's triangle as a matrix [n, n]: "lower", "upper", or their product, "symmetric" (the default).
+    """Pascal's triangle as a matrix of shape [n, n]: "lower", "upper", or their product, "symmetric" (the default).
 
     >>> mpijax.scipy.linalg.pascal(3)
     Array([[1., 1., 1.],
@@ -336,7 +340,8 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
 @jit(static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
-    """Helmert's orthogonal matrix [n, n] if `full`, else without its first row, of equal elements.
+    """Helmert's orthogonal matrix, of shape [n, n] if `full`; otherwise without its first row, which has equal
+    elements.
 
     >>> mpijax.scipy.linalg.helmert(2).round(4)
     Array([[ 0.7071, -0.7071]], dtype=float32)
@@ -354,7 +359,7 @@ def helmert(n: int, full: bool = False) -> Any:
 
 @partial(jit, static_argnames=("n", "dtype"))
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """Hadamard's matrix [n, n] of 1 and -1, for n a power of 2.
+    """Hadamard's matrix of 1 and -1, of shape [n, n]; n must be a power of 2.
 
     >>> mpijax.scipy.linalg.hadamard(2, dtype="int32")
     Array([[ 1,  1],
@@ -370,7 +375,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 @jit(static_argnames=("n", "scale", "dtype"))
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
-    """The matrix [n, n] of the discrete Fourier transform, divided by n or sqrt(n) for scale "n" or "sqrtn".
+    """The matrix of the discrete Fourier transform, of shape [n, n]; divided by n or sqrt(n) for scale "n" or "sqrtn".
 
     >>> mpijax.scipy.linalg.dft(2).real.round(4)
     Array([[ 1.,  1.],

@@ -1,6 +1,6 @@
 """Linear systems of `scipy.linalg`: LU factorization, and solutions, with SciPy's arguments.
 
-Arguments that tell SciPy to overwrite an operand or to look for NaN have no effect.
+Arguments that allow SciPy to overwrite an operand, or to check for NaN, have no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HIGHEST = lax.Precision.HIGHEST
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Determinants of matrices [..., n, n].
+    """Determinants of matrices of shape [..., n, n].
 
     >>> mpijax.scipy.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])).round(4)
     Array(-2., dtype=float32)
@@ -29,7 +29,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """Inverses of matrices [..., n, n].
+    """Inverses of matrices of shape [..., n, n].
 
     >>> mpijax.scipy.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
     Array([[0.5 , 0.  ],
@@ -40,7 +40,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 @jit(static_argnames=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """(LU, pivots) of matrices [..., m, n]: see `lax.linalg.lu`.
+    """(LU, pivots) of matrices of shape [..., m, n]; see `lax.linalg.lu`.
 
     >>> mpijax.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
     (Array([[4.  , 6.  ],
@@ -57,7 +57,7 @@ def lu_solve(
     """The x with op(a) x = b, from `lu_factor(a)`.
 
     Args:
-      b: [n], or [..., n, k].
+      b: right-hand sides, of shape [n] or [..., n, k].
       trans: 0: op(a) is a; 1: its transpose; 2: its conjugate transpose.
 
     >>> factors = mpijax.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 6.0]]))
@@ -85,7 +85,7 @@ def _lu(a, permute_l):
 
 @jit(static_argnames=("permute_l", "overwrite_a", "check_finite"))
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple:
-    """(P, L, U) with a = P L U, for a matrix [m, n]; (P L, U) with `permute_l`.
+    """(P, L, U) with a = P L U, for a matrix of shape [m, n]; (P L, U) with `permute_l`.
 
     >>> mpijax.scipy.linalg.lu(jnp.array([[1.0, 2.0], [4.0, 6.0]]))[2]
     Array([[4. , 6. ],
@@ -123,9 +123,9 @@ def solve(
     """The x with a x = b.
 
     Args:
-      a: matrices [..., n, n].
-      b: [n], or [..., n, k].
-      lower: which triangle is read of a positive definite matrix.
+      a: matrices of shape [..., n, n].
+      b: right-hand sides, of shape [n] or [..., n, k].
+      lower: whether the lower triangle of a positive definite matrix is read; otherwise the upper one.
       assume_a: "pos" for positive definite matrices; "gen", "sym" and "her" for others.
 
     >>> mpijax.scipy.linalg.solve(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))
@@ -165,11 +165,11 @@ def solve_triangular(
     """The x with op(a) x = b, for triangular matrices a.
 
     Args:
-      a: [..., n, n]; the other triangle is not read.
-      b: [n], or [..., n, k].
+      a: matrices of shape [..., n, n]; the other triangle is not read.
+      b: right-hand sides, of shape [n] or [..., n, k].
       trans: 0 or "N": op(a) is a; 1 or "T": its transpose; 2 or "C": its conjugate transpose.
       lower: whether a is lower triangular.
-      unit_diagonal: take the diagonal as ones.
+      unit_diagonal: whether to use ones as the diagonal.
 
     >>> mpijax.scipy.linalg.solve_triangular(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]), lower=True)
     Array([1., 2.], dtype=float32)

@@ -25,21 +25,21 @@ def eigh_tridiagonal(
     tol: Any = None,
     key: Any = None,
 ) -> Any:
-    """Eigenvalues, ascending, and eigenvectors of a Hermitian tridiagonal matrix, by LAPACK.
+    """Eigenvalues, in ascending order, and eigenvectors of a Hermitian tridiagonal matrix, by LAPACK.
 
     Args:
-      d: the diagonal [n].
-      e: the diagonal above it [n - 1], of the same dtype; the one below is its conjugate.
-      eigvals_only: return the values alone.
-      select: "a": all; "i": those numbered from `select_range[0]` to `select_range[1]`, which is included.
+      d: the diagonal, of shape [n].
+      e: the diagonal above it, of shape [n - 1], with the same dtype; the diagonal below is its conjugate.
+      eigvals_only: return only the eigenvalues.
+      select: "a" for all eigenvalues; "i" for those with the indices `select_range[0]` to `select_range[1]`, inclusive.
       tol, key: have no effect: LAPACK finds values to working precision, and vectors without random starts.
 
     Returns:
-      Real values [k], or (values, vectors [n, k] in columns).
+      Real eigenvalues of shape [k], or (eigenvalues, eigenvectors as columns of shape [n, k]).
 
     Raises:
-      TypeError: for other dtypes. ValueError: for a range that is missing or empty, or another `select`.
-      NotImplementedError: for select="v".
+      TypeError: another dtype. ValueError: the range is missing or empty, or `select` is unknown.
+      NotImplementedError: select="v".
 
     >>> mpijax.scipy.linalg.eigh_tridiagonal(jnp.array([2.0, 2.0]), jnp.array([1.0]), eigvals_only=True).round(4)
     Array([1., 3.], dtype=float32)

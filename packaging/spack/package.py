@@ -7,7 +7,7 @@ class PyMpijax(PythonPackage):
 
     license("Apache-2.0")
 
-    # There is no released archive yet: spack develop py-mpijax@main --path path/to/mpijax
+    # No archive is released yet. Use: spack develop py-mpijax@main --path path/to/mpijax
     version("main")
 
     depends_on("c", type="build")

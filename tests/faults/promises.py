@@ -1,4 +1,4 @@
-"""What mpijax promises of a job in which something goes wrong: the table of docs/stalls.md, and how a test checks it.
+"""What mpijax promises for a job with a fault: the table of docs/stalls.md, and how a test checks it.
 
 python tests/faults/promises.py --renew     write the table into the page
 """
@@ -15,10 +15,10 @@ HEAD = ["| what happens | what you get | when |", "|---|---|---|"]
 
 @dataclass(frozen=True)
 class Promise:
-    """happens, get, when: the row of the page.
+    """happens, get, when: a row of the page.
 
-    status: of the job; None: any but 0. words: patterns of what it writes; `{rank}` stands for each rank in turn.
-    within: seconds from the fault to the end of the job, at most.
+    status: exit status of the job; None: any but 0. words: patterns that its output must match; `{rank}` stands for each
+    rank in turn. within: the most seconds from the fault to the end of the job.
     """
 
     happens: str
@@ -33,20 +33,20 @@ PLACE = r"at <string>:\d+"
 BOTH = rf"rank 0 did .* {PLACE}.* rank 1 did .* {PLACE}"
 
 DIFFERENT = Promise(
-    "ranks run different collectives, or the same with other shapes, dtypes, roots or order",
-    "`MismatchError`, a `JaxRuntimeError`, on every rank: each schedule, its ranks, the lines",
+    "ranks run different collectives, or the same collectives with different shapes, dtypes, roots or order",
+    "`MismatchError`, a `JaxRuntimeError`, on every rank, with each schedule, its ranks and the lines",
     "at once",
     0, (r"told {rank}: .*ranks do not agree on what to communicate.*rank.* 0.*: .*rank.* 1", r"went on {rank}"), 5,
 )  # fmt: skip
 MEANT = Promise(
-    "ranks mean different communicators of a mesh: other devices, axes or groups",
-    "`MismatchError` on every rank: each communicator, its ranks, the lines",
+    "ranks use different communicators of a mesh: other devices, axes or groups",
+    "`MismatchError` on every rank, with each communicator, its ranks and the lines",
     "at once",
     0, (r"told {rank}: .*ranks do not agree on what to communicate", r"went on {rank}"), 10,
 )  # fmt: skip
 MESSAGE = Promise(
-    "a rank receives a message with another dtype than it was sent with, or counts of `alltoallv` do not match",
-    "`JaxRuntimeError` on the receiving rank: both lines",
+    "a rank receives a message with another dtype than the sender's, or counts of `alltoallv` do not match",
+    "`JaxRuntimeError` on the receiving rank, with both lines",
     "at once, or after 1 s",
     0, (rf"told 1: .*{PLACE}", r"went on {rank}"), 10,
 )  # fmt: skip
@@ -64,15 +64,15 @@ EARLIER = Promise(
 )  # fmt: skip
 KNOWN = Promise(
     "ranks of a node run known programs in different orders",
-    "`MismatchError` with both operations and lines: on every rank through shared memory; if MPI carries the data, on the "
-    "rank that comes later, and nothing is sent",
+    "`MismatchError` with both operations and lines: on every rank if the data goes through shared memory, and on the later "
+    "rank, before it sends, if the data goes through MPI",
     "at once",
     None, (BOTH,), 10,
 )  # fmt: skip
 KNOWN_APART = Promise(
     "ranks of different nodes run known programs in different orders",
-    "where MPI finds sizes that do not fit, its text, and on each rank a message with the operation and line; else a "
-    "message that the ranks did not do the same",
+    "if MPI finds sizes that do not match, MPI's error and a message on each rank with the operation and line; otherwise a "
+    "message that the ranks ran different collectives",
     "when MPI finds it, or at the end",
     None, (rf"has ended this rank in .* {PLACE}|ranks (\d and \d )?have run different collectives|{PLACE}[\s\S]*ranks are on other nodes",), 10,
 )  # fmt: skip
@@ -85,7 +85,7 @@ COMMUNICATORS = Promise(
 RING = Promise(
     "ranks of a node wait for each other in a ring, as in two receives",
     "a message with all operations and lines, and the end of the job",
-    "10 s, or at once where messages do not fit",
+    "10 s, or at once if messages do not match",
     None, (rf"(can go on|rank \d waits for .*|do not agree).*{PLACE}|{PLACE}.*can go on",), 30,
 )  # fmt: skip
 UNSTARTED = Promise(
@@ -96,7 +96,7 @@ UNSTARTED = Promise(
 )  # fmt: skip
 LATE = Promise(
     "a rank does not reach a collective, because it computes, is stopped, or waits elsewhere",
-    "a warning: operation, line, the missing ranks and where they are. Each rank writes its record to a file",
+    "a warning with the operation, the line, the missing ranks and where they are; each rank writes its record to a file",
     "60 s, then 120 s, ...",
     0, (rf"rank 0 has waited 1 s in .* {PLACE}", r"rank 1 (has not come|is needed)", r"went on {rank}"), 15,
 )  # fmt: skip
@@ -113,8 +113,8 @@ ENDED = Promise(
     None, (rf"rank 1 has ended, and rank 0 waits for it in .*{PLACE}.*: ending the job|rank 1 has ended; rank 0 waits",), 10,
 )  # fmt: skip
 GONE = Promise(
-    "the process of a rank is gone while MPI runs: a signal, or `os._exit`",
-    "`mpirun` ends the job, often before mpijax can tell; under `mpijax run`, the message above and the rank that failed "
+    "the process of a rank ends while MPI runs: by a signal, or by `os._exit`",
+    "`mpirun` ends the job, often before mpijax can report it; under `mpijax run`, the message above and the rank that failed "
     "first",
     "at once",
     None, (), 10,
@@ -157,7 +157,7 @@ NOT_A_RANK = Promise(
 )  # fmt: skip
 UNRECEIVED = Promise(
     "a message is never received",
-    "a warning on the rank that was to receive it",
+    "a warning on the rank that should have received it",
     "at the end of the program",
     0, (r"rank 1\] mpijax: the program .*a message of rank 0 .*has not been received",), 10,
 )  # fmt: skip
@@ -179,7 +179,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """The page with the table as it is here."""
+    """The page with this table."""
     lines = PAGE.read_text().split("\n")
     begin = lines.index(HEAD[0])
     end = next(i for i in range(begin, len(lines)) if not lines[i].startswith("|"))

@@ -1,6 +1,6 @@
 """``mpijax.experimental.array_serialization``: JAX's names for saving pytrees of arrays.
 
-The files are those of `mpijax.checkpoint`, which programs of mpijax use directly.
+The files are those of `mpijax.checkpoint`. Programs that are written for mpijax use that module directly.
 """
 
 import importlib as _importlib

@@ -1,4 +1,4 @@
-"""``pytree_serialization``: pytrees saved and loaded as JAX's functions of these names do. All are collective."""
+"""``pytree_serialization``: save and load pytrees, with JAX's names. All functions are collective."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = ["load", "load_pytreedef", "nonblocking_load", "nonblocking_save", "sa
 
 
 def _check(directory: str | os.PathLike, overwrite: bool, ts_specs: Any) -> None:
-    """Raise, on every rank, for what mpijax does not do, and for a checkpoint that must not be replaced."""
+    """Raise an error on every rank for options that mpijax does not support, and for a checkpoint that must not be
+    replaced."""
     if ts_specs is not None:
         raise NotImplementedError("ts_specs: mpijax stores every array as plain Zarr 3 chunks; leave it out")
 
@@ -33,7 +34,7 @@ def _check(directory: str | os.PathLike, overwrite: bool, ts_specs: Any) -> None
 def save(data: Any, directory: str | os.PathLike, *, overwrite: bool = True, ts_specs: Any = None) -> None:
     """Save a pytree into a folder, as `mpijax.checkpoint.save`.
 
-    Raises CheckpointError, on every rank, if one cannot write, or the folder exists and overwrite is False.
+    Raises CheckpointError on every rank if a rank cannot write, or if the folder exists and `overwrite` is False.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import pytree_serialization
@@ -47,7 +48,7 @@ def save(data: Any, directory: str | os.PathLike, *, overwrite: bool = True, ts_
 
 
 def load_pytreedef(directory: str | os.PathLike) -> Any:
-    """The tree in a folder with the types of its arrays in their place.
+    """The tree in a folder, with types instead of arrays.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import pytree_serialization
@@ -67,7 +68,7 @@ def load_pytreedef(directory: str | os.PathLike) -> Any:
 
 
 def load(directory: str | os.PathLike, shardings: Any, *, mask: Any = None, ts_specs: Any = None) -> Any:
-    """The tree in a folder, its arrays laid out as said: each rank reads its own part.
+    """The tree in a folder, with the given shardings. Each rank reads only its own part.
 
     Args:
       shardings: a pytree of shardings or of `ShapeDtypeStruct`s with one, or a prefix of it.
@@ -104,11 +105,11 @@ class PyTreeFuture:
         self.pytree, self._finish, self._thread = pytree, finish, thread
 
     def done(self) -> bool:
-        """Whether this rank is done with its part."""
+        """Whether this rank has finished its part."""
         return self._thread is None or not self._thread.is_alive()
 
     def result(self, *_: Any, **__: Any) -> Any:
-        """Wait for all ranks; the loaded tree, or None of one that was saved."""
+        """Wait for all ranks. Returns the loaded tree, or None after a save."""
         finish, self._finish = self._finish, None
         return finish() if finish is not None else None
 
@@ -116,7 +117,7 @@ class PyTreeFuture:
 def nonblocking_save(
     data: Any, directory: str | os.PathLike, *, overwrite: bool = True, ts_specs: Any = None
 ) -> PyTreeFuture:
-    """`save` beside the program: the files become a checkpoint in `result()` of what is returned.
+    """`save` while the program runs. The files become a checkpoint in `result()` of the returned future.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import pytree_serialization
@@ -154,7 +155,7 @@ def nonblocking_save(
 def nonblocking_load(
     directory: str | os.PathLike, shardings: Any, *, mask: Any = None, ts_specs: Any = None
 ) -> PyTreeFuture:
-    """`load`, which is done when it returns: a future of JAX's kind.
+    """`load` as a future, for programs that use JAX's interface. It has already finished when it returns.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import pytree_serialization

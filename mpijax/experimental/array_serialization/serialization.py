@@ -1,7 +1,7 @@
-"""``serialization``: arrays saved beside the program, into files that the caller describes for TensorStore.
+"""``serialization``: saves arrays while the program runs, into files that TensorStore specs describe.
 
-Programs of mpijax use `mpijax.checkpoint`. These are the names that libraries made for JAX use. On several ranks the
-managers are made on every rank: rank 0 then serves the barriers of their threads (`runtime.mpi.coordination`).
+Libraries for JAX use these names. Programs that are written for mpijax use `mpijax.checkpoint`. On several ranks, every
+rank must make the managers: rank 0 serves the barriers of their threads (`runtime.mpi.coordination`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BarrierTimeoutError(Exception):
 
 
 def is_remote_storage(tspec: dict[str, Any] | str) -> bool:
-    """Whether a TensorStore spec, or a URL, is of Google's or Amazon's storage.
+    """Whether a TensorStore spec, or a URL, names Google's or Amazon's storage.
 
     >>> from mpijax.experimental.array_serialization import serialization
     >>> serialization.is_remote_storage(serialization.get_tensorstore_spec("gs://bucket/run/w"))
@@ -51,7 +51,7 @@ def is_remote_storage(tspec: dict[str, Any] | str) -> bool:
 
 
 def run_serialization(arrays: Sequence[Any], tensorstore_specs: Sequence[dict[str, Any]]) -> None:
-    """Write arrays where TensorStore specs say, and wait for it.
+    """Write arrays to the places of TensorStore specs, and wait until they are written.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import serialization
@@ -71,7 +71,8 @@ def run_deserialization(
     dtypes: Sequence[Any] | None = None,
     concurrent_gb: int = 32,
 ) -> list[Any]:
-    """Arrays of TensorStore specs, laid out as the shardings say; at most so many gigabytes are on their way at once.
+    """Read arrays from the places of TensorStore specs, with the given shardings. At most `concurrent_gb` gigabytes are
+    in flight at once.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import serialization
@@ -90,7 +91,7 @@ def run_deserialization(
 
 
 class GlobalAsyncCheckpointManagerBase(abc.ABC):
-    """What a manager of arrays that are saved beside the program can do.
+    """Interface of a manager that saves arrays while the program runs.
 
     >>> from mpijax.experimental.array_serialization import serialization
     >>> issubclass(serialization.GlobalAsyncCheckpointManager, serialization.GlobalAsyncCheckpointManagerBase)
@@ -99,30 +100,30 @@ class GlobalAsyncCheckpointManagerBase(abc.ABC):
 
     @abc.abstractmethod
     def check_for_errors(self) -> None:
-        """Raise what failed in the thread. Does not wait."""
+        """Raise the error of the thread, if there is one. Does not wait."""
 
     @abc.abstractmethod
     def wait_until_finished(self) -> None:
-        """Wait until all is written, on all ranks."""
+        """Wait until all ranks have written everything."""
 
     @abc.abstractmethod
     def serialize(self, arrays: Any, tensorstore_specs: Any, *, on_commit_callback: Callable[[], None]) -> None:
-        """Start to write arrays where TensorStore specs say."""
+        """Start to write arrays to the places of TensorStore specs."""
 
     @abc.abstractmethod
     def deserialize(
         self, shardings: Any, tensorstore_specs: Any, global_shapes: Any = None, dtypes: Any = None
     ) -> Any:
-        """Read arrays from where TensorStore specs say."""
+        """Read arrays from the places of TensorStore specs."""
 
 
 class AsyncManager:
-    """Waits in a thread until all ranks have written, and then calls what makes the files a checkpoint.
+    """Waits in a thread until all ranks have written, and then calls the function that makes the files a checkpoint.
 
     Args:
-      timeout_secs: how long a rank waits for the others.
+      timeout_secs: seconds that a rank waits for the others.
 
-    On several ranks every rank must make it.
+    On several ranks, every rank must make one.
 
     >>> from mpijax.experimental.array_serialization import serialization
     >>> serialization.AsyncManager(timeout_secs=10).wait_until_finished()
@@ -161,7 +162,7 @@ class AsyncManager:
             self._error = error
 
     def check_for_errors(self) -> None:
-        """Raise what failed in the thread, once. Does not wait."""
+        """Raise the error of the thread, if there is one, once. Does not wait."""
         error, self._error = self._error, None
         if isinstance(error, JaxRuntimeError) and "Barrier timed out" in str(error):
             raise BarrierTimeoutError(
@@ -182,7 +183,7 @@ class AsyncManager:
 
 
 class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBase):
-    """Saves arrays beside the program: `serialize` returns when the elements have been copied.
+    """Saves arrays while the program runs: `serialize` returns when the elements are copied.
 
     >>> import tempfile
     >>> from mpijax.experimental.array_serialization import serialization
@@ -204,9 +205,10 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
         on_commit_callback: Callable[[], None] | None = None,
         transaction: Any = None,
     ) -> None:
-        """Start to write arrays where TensorStore specs say, after the last ones. Every rank calls it.
+        """Start to write arrays to the places of TensorStore specs, after the previous arrays. Collective: every rank
+        calls it.
 
-        on_commit_callback: what rank 0 calls when all ranks have written, for example to rename a folder.
+        on_commit_callback: function that rank 0 calls when all ranks have written, for example to rename a folder.
         """
         self.wait_until_finished()
         futures: list[Any] = []
@@ -239,7 +241,7 @@ class GlobalAsyncCheckpointManager(AsyncManager, GlobalAsyncCheckpointManagerBas
         dtypes: Sequence[Any] | None = None,
         concurrent_gb: int = 32,
     ) -> list[Any]:
-        """`run_deserialization`, after what is being written."""
+        """`run_deserialization`, after all pending writes."""
         self.wait_until_finished()
         return run_deserialization(shardings, tensorstore_specs, global_shapes, dtypes, concurrent_gb)
 

@@ -1,6 +1,6 @@
-"""``tensorstore_impl``: arrays written to and read from TensorStore, as its users describe the files.
+"""``tensorstore_impl``: writes arrays to and reads them from files that TensorStore specs describe.
 
-`mpijax.checkpoint` decides on files by itself. Here the caller gives a TensorStore spec for each array, as with JAX.
+`mpijax.checkpoint` chooses the files itself. Here the caller passes a TensorStore spec for each array, as with JAX.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _URL = re.compile(r"(gs|s3)://([^/]*)/(.*)", re.DOTALL)
 
 @cache
 def default_context() -> Any:
-    """TensorStore's limits of what runs at a time, and of what it keeps in memory, in bytes."""
+    """TensorStore's limits: operations that run at the same time, and bytes in memory."""
     return tensorstore().Context({
         "file_io_concurrency": {"limit": 128},
         "data_copy_concurrency": {"limit": 128},
@@ -63,9 +63,9 @@ def get_tensorstore_spec(
     """A TensorStore spec for the array at a path: a folder, or a URL `gs://` or `s3://`.
 
     Args:
-      ocdbt: keep all arrays of a folder in one database; the path must then be absolute.
+      ocdbt: keep all arrays of a folder in one database. The path must then be absolute.
       process_idx: write into a folder of this process, which the caller merges later.
-      arr: an array, whose shape, dtype and chunks the spec has then.
+      arr: an array. The spec then has its shape, dtype and chunks.
       driver: "zarr3" or "zarr".
 
     >>> from mpijax.experimental.array_serialization import tensorstore_impl
@@ -106,12 +106,12 @@ def _store_of(path: str) -> dict[str, Any]:
 
 
 def metadata_of(arr: Any, driver: str) -> dict[str, Any]:
-    """What Zarr says of an array: each rank's shard is cut into whole chunks."""
+    """Zarr's metadata of an array: each rank's shard consists of whole chunks."""
     if not isinstance(arr.dtype, np.dtype):
         raise TypeError(f"an array of {arr.dtype} cannot be saved: save the words of PRNG keys, random.key_data(keys)")
     shape = tuple(arr.shape)
     shard = arr.sharding.shard_shape(shape) if isinstance(arr, ArrayBase) else shape
-    if driver == "zarr":  # which has the dtype beside the metadata
+    if driver == "zarr":  # this driver has the dtype outside of the metadata
         return {"compressor": {"id": "zstd"}, "shape": shape, "chunks": [max(n, 1) for n in shard]}
     if driver != "zarr3":
         raise ValueError(f"Unsupported driver: {driver}")
@@ -121,7 +121,7 @@ def metadata_of(arr: Any, driver: str) -> dict[str, Any]:
 
 
 def is_tensorstore_spec_leaf(leaf: Any) -> bool:
-    """Whether it is a TensorStore spec, or None, for trees of specs.
+    """Whether a leaf is a TensorStore spec or None, for trees of specs.
 
     >>> from mpijax.experimental.array_serialization import tensorstore_impl
     >>> tensorstore_impl.is_tensorstore_spec_leaf({"driver": "zarr3"})
@@ -131,7 +131,7 @@ def is_tensorstore_spec_leaf(leaf: Any) -> bool:
 
 
 def merge_nested_ts_specs(dict1: dict[str, Any], dict2: dict[str, Any] | None) -> dict[str, Any]:
-    """The spec `dict1` with the entries of `dict2` over it; those of their `kvstore`s one by one.
+    """The spec `dict1`, updated with the entries of `dict2`. The entries of their `kvstore`s are merged one by one.
 
     >>> from mpijax.experimental.array_serialization import tensorstore_impl
     >>> tensorstore_impl.merge_nested_ts_specs({"kvstore": {"path": "a"}}, {"driver": "zarr", "kvstore": {}})
@@ -143,7 +143,7 @@ def merge_nested_ts_specs(dict1: dict[str, Any], dict2: dict[str, Any] | None) -
 
 
 def _has_metadata(spec: Any) -> bool:
-    """Also inside of drivers that wrap others, such as `cast`."""
+    """Whether a spec has metadata, also inside drivers that wrap others, such as `cast`."""
     return isinstance(spec, dict) and ("metadata" in spec or any(map(_has_metadata, spec.values())))
 
 
@@ -212,7 +212,7 @@ async def async_serialize(
 
 
 def estimate_read_memory_footprint(t: Any, domain: Any) -> int:
-    """Bytes that TensorStore needs to read a part of an array: those of all chunks that it touches.
+    """The bytes that TensorStore reads for a part of an array: all chunks that the part touches.
 
     >>> import tensorstore
     >>> from mpijax.experimental.array_serialization import tensorstore_impl
@@ -232,7 +232,7 @@ def estimate_read_memory_footprint(t: Any, domain: Any) -> int:
 
 
 class _LimitInFlightBytes:
-    """Lets reads wait until the elements that are on their way have few enough bytes; one alone may have more."""
+    """Delays reads until the bytes in flight are below the limit. A single read may exceed the limit."""
 
     def __init__(self, host_memory_bytes_limit: int):
         self._limit, self._used = host_memory_bytes_limit, 0

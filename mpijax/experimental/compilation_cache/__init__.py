@@ -1,1 +1,1 @@
-"""Where compiled programs are kept."""
+"""The cache of compiled programs."""

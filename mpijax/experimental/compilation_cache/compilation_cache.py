@@ -1,4 +1,4 @@
-"""Functions that say where compiled programs are kept; the option `jax_compilation_cache_dir` does the same."""
+"""Functions that set the cache of compiled programs; the option `jax_compilation_cache_dir` does the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["reset_cache", "set_cache_dir"]
 
 
 def set_cache_dir(path: str | os.PathLike) -> None:
-    """Keep programs that are compiled from now on in a folder, which is made if it is not there.
+    """Cache programs that are compiled from now on in a folder. The folder is made if it does not exist.
 
     >>> from mpijax.experimental.compilation_cache import compilation_cache
     >>> compilation_cache.set_cache_dir("/tmp/mpijax-programs")
@@ -23,7 +23,7 @@ def set_cache_dir(path: str | os.PathLike) -> None:
 
 
 def reset_cache() -> None:
-    """Forget the programs in memory. Files stay.
+    """Remove the programs from memory. The files on disk remain.
 
     >>> from mpijax.experimental.compilation_cache import compilation_cache
     >>> compilation_cache.reset_cache()

@@ -1,4 +1,4 @@
-"""``jax.experimental.jet``: Taylor series of functions, which are derivatives of higher order at polynomial cost."""
+"""``jax.experimental.jet``: Taylor series of functions, that is, higher derivatives at polynomial cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def jet2(fun, primals, series, **kwargs):
-    """`jet` on coefficients of powers, which are derivatives divided by factorials.
+    """`jet` with coefficients of powers instead of derivatives: derivatives divided by factorials.
 
     >>> mpijax.experimental.jet.jet2(lambda x: x**3, (jnp.float32(2),), ((1.0, 0.0),))[1]
     [Array(12., dtype=float32), Array(6., dtype=float32)]
@@ -26,7 +26,7 @@ def jet2(fun, primals, series, **kwargs):
 
 
 def fact(n: Any) -> Any:
-    """The factorial of n, a float.
+    """The factorial of n, as a float.
 
     >>> mpijax.experimental.jet.fact(3)
     Array(6., dtype=float32, weak_type=True)

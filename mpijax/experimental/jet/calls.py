@@ -1,7 +1,7 @@
-"""Power series of operations that hold programs: calls, choices and loops.
+"""Power series of operations that contain programs: calls, branches and loops.
 
-The program takes all values, then the coefficients of those that have a series. In loops every value that is carried
-and has derivatives has a series.
+The program takes all values, then the coefficients of values with a series. In loops, every carried value with
+derivatives has a series.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def _typed(x: Any, aval: ShapedArray) -> Any:
 
 @memo_on_jaxpr
 def jet_jaxpr(closed: ClosedJaxpr, order: int, flags: Flags, wanted: Flags | None = None) -> tuple[ClosedJaxpr, Flags]:
-    """The program of a program's series, and which of its results have one.
+    """The program for the series of a program, and which of its results have a series.
 
-    Arguments: all values, then `order` coefficients of each of those marked in `flags`; results alike.
-    wanted: which results have a series even where it is zero.
+    Arguments of the program: all values, then `order` coefficients of each value that is marked in `flags`. Results are
+      in the same order.
+    wanted: which results must have a series even if it is zero.
     """
     count = len(closed.in_avals)
     found: list[bool] = []

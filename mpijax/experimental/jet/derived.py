@@ -1,9 +1,9 @@
 """Power series of any operation, from its own first derivative.
 
-Where v = f(u), the derivative of v by the parameter of the series is the tangent of f at u in the direction u'. Its
-coefficients, to one degree less, are those of v' = 1 v1 + 2 v2 t + ...; so the program of the tangent is expanded in
-turn. If it does not depend on what has a series, f is linear, and its coefficients are those of the operands, one by
-one.
+For v = f(u), the derivative of v with respect to the parameter of the series is the tangent of f at u in the direction
+u'. Its coefficients, to one degree less, are those of v' = 1 v1 + 2 v2 t + ..., so the program of the tangent is
+expanded in turn. If the tangent does not depend on a value with a series, f is linear, and each coefficient of v
+follows from the same coefficient of u.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _known_tangent(primitive, avals, moving, params: tuple) -> _Tangent:
 def _tangent_of(primitive, avals, moving, params: dict[str, Any]) -> _Tangent:
     try:
         return _known_tangent(primitive, avals, moving, tuple(params.items()))
-    except TypeError:  # parameters that cannot be hashed, or an error of the rule, which comes again
+    except TypeError:  # parameters that cannot be hashed, or an error of the rule, which is raised again
         return _trace_tangent(primitive, avals, moving, params)
 
 
@@ -103,5 +103,5 @@ def _integrated(tangent: _Tangent, operands, moved: Sequence[Polynomial], expand
 
 
 def _zeros(v: Polynomial, order: int) -> list[Any]:
-    """What a constant lacks of `order` coefficients."""
+    """The `order` zero coefficients of a constant."""
     return [v[0] * 0 for _ in range(order - len(v))]

@@ -1,8 +1,9 @@
-"""Arithmetic on truncated power series: what an operation makes of the coefficients of its operands.
+"""Arithmetic on truncated power series: the coefficients of results from the coefficients of operands.
 
-A polynomial is a list of coefficients, arrays of one shape and dtype, the constant one first. A list of one
-coefficient is a constant: its higher coefficients are zero, and are not computed with. All others of one
-calculation have the same length. Sources: Griewank and Walther, Evaluating Derivatives, 2nd ed., section 13.2.
+A polynomial is a list of coefficients, arrays of the same shape and dtype, with the constant coefficient first. A list
+of one coefficient is a constant: its higher coefficients are zero, and are left out of computations. All other
+polynomials of a computation have the same length. Sources: Griewank and Walther, Evaluating Derivatives, 2nd ed.,
+section 13.2.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Polynomial = list[Any]
 
 
 def degree(*operands: Polynomial) -> int:
-    """The degree to which operands are known; 0 where all are constant."""
+    """The degree to which operands are known; 0 if all are constant."""
     return max(map(len, operands)) - 1
 
 
@@ -35,7 +36,7 @@ def product_term(multiply: Callable, u: Polynomial, w: Polynomial, k: int) -> An
 
 
 def product(multiply: Callable, u: Polynomial, w: Polynomial) -> Polynomial:
-    """A product, with any bilinear operation for a multiplication."""
+    """A product, where `multiply` may be any bilinear operation."""
     return [product_term(multiply, u, w, k) for k in range(degree(u, w) + 1)]
 
 
@@ -127,7 +128,7 @@ def power_by(start: Callable, exponent: Any) -> Callable[[Polynomial], Polynomia
 
 
 def power(u: Polynomial, exponent: Polynomial) -> Polynomial:
-    """u to any power; that of a constant exponent has the sign of u's right."""
+    """u to any power. With a constant exponent, the sign is right for negative u."""
     if len(exponent) == 1:
         r = lax.convert_element_type(exponent[0], typeof(u[0]).dtype)
         return power_by(lambda x: lax.pow(x, exponent[0]), r)(u)
@@ -135,7 +136,7 @@ def power(u: Polynomial, exponent: Polynomial) -> Polynomial:
 
 
 def integer_power(u: Polynomial, y: int) -> Polynomial:
-    """u to an integer power by repeated squares, so that it is right where u is zero."""
+    """u to an integer power by repeated squares, which is right at u = 0, too."""
     if y < 0:
         return quotient([const_like(u[0], 1)], integer_power(u, -y))
     result: Polynomial = [lax.full_like(u[0], 1)]

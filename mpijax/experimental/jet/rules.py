@@ -1,7 +1,7 @@
-"""Operations whose power series have recurrences of their own, and how users add others.
+"""Operations whose power series have their own recurrences, and functions with which users add others.
 
-All others are derived from their first derivative (`derived`), which takes a number of steps that is quadratic in
-the degree, times that for the operations of the derivative.
+The series of all other operations follow from their first derivatives (`derived`). That takes a number of steps that is
+quadratic in the degree, times the steps for the operations of the derivative.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _elementwise_power(start: Callable, exponent: float) -> Callable:
 
 
 def _convert(u: Polynomial, **params) -> list[Polynomial]:
-    """A series of numbers that a program takes as integers, and then makes floats of."""
+    """The series of numbers that a program reads as integers and then converts to floats."""
     return [[registry["convert_element_type"].bind(c, **params) for c in u]]
 
 
@@ -70,7 +70,7 @@ RULES.update(CALLS)
 
 
 def deflinear(prim) -> None:
-    """The results of `prim` are linear in its operands taken together.
+    """Declare that the results of `prim` are linear in all operands together.
 
     >>> twice = mpijax.extend.core.Primitive("twice")
     >>> _ = twice.def_impl(lambda x: 2 * x)
@@ -89,7 +89,7 @@ def deflinear(prim) -> None:
 
 
 def defzero(prim) -> None:
-    """The result of `prim` is constant where it is smooth.
+    """Declare that the result of `prim` is piecewise constant.
 
     >>> whole = mpijax.extend.core.Primitive("whole")
     >>> _ = whole.def_impl(lambda x: jnp.floor(x))
@@ -107,7 +107,7 @@ def defzero(prim) -> None:
 
 
 def def_comp(prim, comp: Callable, **kwargs) -> None:
-    """`prim` is `comp`, a function of operations that have rules.
+    """Declare that `prim` equals `comp`, a function of operations that have rules.
 
     >>> squared = mpijax.extend.core.Primitive("squared")
     >>> _ = squared.def_impl(lambda x: x * x)
@@ -120,7 +120,7 @@ def def_comp(prim, comp: Callable, **kwargs) -> None:
 
 
 def def_deriv(prim, deriv: Callable) -> None:
-    """The derivative of `prim`, a function of one array element by element, is `deriv`.
+    """Declare that the derivative of `prim`, an elementwise function of one array, is `deriv`.
 
     >>> cubed = mpijax.extend.core.Primitive("cubed")
     >>> _ = cubed.def_impl(lambda x: x**3)

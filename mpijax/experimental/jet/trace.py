@@ -41,7 +41,7 @@ class JetTracer(PrimalTracer):
 
 
 class JetTrace(Trace):
-    """Runs every operation on power series, in the parent.
+    """Runs every operation on power series, in the parent trace.
 
     >>> show = lambda x: print(type(x._trace).__name__) or x
     >>> value, _ = mpijax.experimental.jet.jet(show, (1.0,), ((1.0,),))
@@ -51,7 +51,7 @@ class JetTrace(Trace):
     __slots__ = ()
 
     def polynomial(self, x: Any) -> Polynomial:
-        """All coefficients of a value; a constant for what is not a tracer of this trace."""
+        """All coefficients of a value. A value that is not a tracer of this trace is a constant."""
         if type(x) is JetTracer and x._trace is self:
             return [x.primal, *x.terms]
         if hasattr(type(x), "__jax_array__"):
@@ -76,7 +76,8 @@ class JetTrace(Trace):
         return wrapped if primitive.multiple_results else wrapped[0]
 
     def process_custom_call(self, call, args):
-        """A function with a derivative given by the user: rules of first derivatives say nothing of higher ones."""
+        """A function with a user's derivative: it is expanded without that rule, which says nothing about higher
+        derivatives."""
         operands = [self.polynomial(x) for x in args]
         if all(len(u) == 1 for u in operands):
             with current_trace(self.parent):
@@ -97,23 +98,25 @@ def expand(fun: Callable, operands: Sequence[Polynomial]) -> list[Polynomial]:
 
 
 def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool = True, **_):
-    """Derivatives of higher order along a curve: what `fun` makes of a truncated Taylor series.
+    """Higher derivatives along a curve: applies `fun` to truncated Taylor series.
 
-    The n-th element of a series is the n-th derivative of that argument by the curve's parameter, and so in the
-    results. The cost grows with the square of the order, not exponentially as that of nested `jvp`s.
+    The n-th element of a series is the n-th derivative of that argument, or result, with respect to the parameter of
+    the curve. The cost grows with the square of the order; the cost of nested `jvp`s grows exponentially.
 
     Args:
       fun: function of arrays, to a pytree of arrays.
-      primals: its arguments, arrays, where the curve begins.
-      series: for each argument the list of its derivatives, of the argument's shape. All have the same length.
-      factorial_scaled: False for coefficients of powers, which are the derivatives divided by factorials.
+      primals: the arguments of `fun` at the beginning of the curve, arrays.
+      series: for each argument, the list of its derivatives, with the shape of the argument. All lists have the same
+        length.
+      factorial_scaled: True for derivatives; False for coefficients of powers, that is, derivatives divided by
+        factorials.
 
     Returns:
-      `fun(*primals)`, and the same pytree with the list of derivatives in place of each array.
+      `fun(*primals)`, and the same pytree with a list of derivatives instead of each array.
 
     Raises:
       ValueError: lists of different lengths, or an argument that is not an array.
-      TypeError: a derivative of another shape than its argument.
+      TypeError: a derivative does not have the shape of its argument.
 
     >>> value, derivatives = mpijax.experimental.jet.jet(lambda x: x**3, (jnp.float32(2),), ((1.0, 0.0, 0.0),))
     >>> derivatives
@@ -165,7 +168,7 @@ def _coefficient(i: int, j: int, x: Any, term: Any, scale: float) -> Any:
 
 
 def _terms(series: Polynomial, scale: Sequence[float]) -> list[Any]:
-    """The derivatives of a result; those of integers are floats."""
+    """The derivatives of a result; derivatives of integers are floats."""
     higher = series[1:] or [zeros_like(series[0])] * (len(scale) - 1)
     inexact = dtypes.issubdtype(typeof(higher[0]).dtype, np.inexact) if higher else True
     return [c if s == 1 and inexact else c * s for c, s in zip(higher, scale[1:], strict=True)]

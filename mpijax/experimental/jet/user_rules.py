@@ -1,4 +1,4 @@
-"""Rules that users add to `jet`, by JAX's convention."""
+"""Rules that users add to `jet`, with JAX's convention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpijax.transforms.zeros import zeros
 
 
 class ZeroSeries:
-    """What rules return for the coefficients of a result that is constant.
+    """The value that rules return for the coefficients of a constant result.
 
     >>> mpijax.experimental.jet.ZeroSeries()
     zero_series

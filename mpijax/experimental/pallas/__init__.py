@@ -1,7 +1,7 @@
 """``jax.experimental.pallas``: kernels over a grid of blocks, compiled for CPUs.
 
-`pallas_call` makes a kernel an ordinary traced program. It is a loop over the grid whose turns read blocks and write
-results where they are, or one loop nest over whole arrays where programs are independent. See docs/pallas.md.
+`pallas_call` makes a kernel an ordinary traced program: a loop over the grid that reads blocks and writes results in
+place, or one loop nest over whole arrays if programs are independent. See docs/pallas.md.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ lower_as_mlir = _missing.missing("pallas.lower_as_mlir", "see the loop nests by 
 
 @contextlib.contextmanager
 def pallas_export_experimental(dynamic_shapes: bool) -> Iterator[None]:
-    """Inside, kernels are exported with symbolic shapes. Raises NotImplementedError for `dynamic_shapes`.
+    """Context manager: inside, kernels are exported with symbolic shapes. Raises NotImplementedError for
+    `dynamic_shapes`.
 
     >>> from mpijax.experimental import pallas as pl
     >>> with pl.pallas_export_experimental(dynamic_shapes=False):

@@ -1,7 +1,7 @@
 """Masked reads and writes of parts of references, and read-modify-write operations.
 
-Positions outside of the array are not moved: what is read there is undefined, and what is written there is dropped. So
-a kernel may load a part that overhangs the end of an array under a mask.
+Positions outside of the array are not clipped: a read there is undefined, and a write there is dropped. So a kernel may
+load, under a mask, a part that extends beyond the end of an array.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def load(x_ref_or_view: Any, idx: Any = None, *, mask: Any = None, other: Any = 
 
     Args:
       mask: where it is False, the result is `other`, or undefined without one.
-      Further options are hints for GPUs, accepted.
+      Other options are hints for GPUs; they are accepted and have no effect.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def kernel(x_ref, o_ref):
@@ -89,7 +89,7 @@ def load(x_ref_or_view: Any, idx: Any = None, *, mask: Any = None, other: Any = 
 
 
 def swap(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None, **_hints: Any) -> Any:
-    """Write `val` at `idx` where `mask` is True; returns what was there.
+    """Write `val` at `idx` where `mask` is True. Returns the previous values.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.arange(4.0))
@@ -133,7 +133,7 @@ def _exchange(ref: Any, idx: Any, change: Callable[[Any], Any], mask: Any) -> An
     if places is None:
         _swap_whole(ref, index, value, False)
         return before
-    if mask is not None:  # positions under the mask may be those of others
+    if mask is not None:  # positions under the mask may belong to other programs
         places = (jnp.where(mask, places[0], ref.shape[0]), *places[1:])
     _swap_whole(ref, None, get(ref).at[places].set(value, mode="drop"), False)
     return before
@@ -147,7 +147,7 @@ def _atomic(ref: Any, idx: Any, val: Any, mask: Any, combine: Callable[[Any, Any
 def atomic_xchg(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
     """Replace the elements at `idx` by `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -158,9 +158,9 @@ def atomic_xchg(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> 
 
 
 def atomic_max(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Replace the elements at `idx` by the greater of themselves and `val`, where `mask` is True.
+    """Replace the elements at `idx` by the larger of the element and `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -171,9 +171,9 @@ def atomic_max(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_min(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Replace the elements at `idx` by the smaller of themselves and `val`, where `mask` is True.
+    """Replace the elements at `idx` by the smaller of the element and `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -184,9 +184,9 @@ def atomic_min(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_and(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Replace the elements at `idx` by the bitwise and of themselves and `val`, where `mask` is True.
+    """Replace the elements at `idx` by their bitwise and with `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -197,9 +197,9 @@ def atomic_and(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_or(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Replace the elements at `idx` by the bitwise or of themselves and `val`, where `mask` is True.
+    """Replace the elements at `idx` by their bitwise or with `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -210,9 +210,9 @@ def atomic_or(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> An
 
 
 def atomic_xor(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Replace the elements at `idx` by the bitwise exclusive or of themselves and `val`, where `mask` is True.
+    """Replace the elements at `idx` by their bitwise exclusive or with `val`, where `mask` is True.
 
-    Returns what was there. Programs run one after the other here, so this is an ordinary read and write.
+    Returns the previous values. Programs run one after the other here, so this is an ordinary read and write.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.array([1, 6]))
@@ -223,10 +223,8 @@ def atomic_xor(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_add(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """Add `val` to the elements at `idx`, also where positions repeat. Returns what was there.
-
-    Programs run one after the other here, so this is an ordinary read and write. Where `mask` is False, nothing is
-    added.
+    """Add `val` to the elements at `idx`, also where positions repeat. Returns the previous values. Programs run one
+after the other here, so this is an ordinary read and write. Where `mask` is False, nothing is added.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.zeros(3))
@@ -248,7 +246,7 @@ def atomic_add(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
-    """Replace a scalar by `val` if it equals `cmp`. Returns what was there.
+    """Replace a scalar by `val` if it equals `cmp`. Returns the previous value.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.int32(3))

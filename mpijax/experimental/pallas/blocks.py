@@ -1,4 +1,4 @@
-"""One operand or result divided into blocks: its types, and which block a program gets."""
+"""One operand or result divided into blocks: its types, and the block that a program gets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEX = ShapedArray((), np.dtype(np.int32))
 
 @dataclass(frozen=True)
 class Scalars:
-    """The types of the operands that index maps get, and their structure."""
+    """The types and the structure of the operands of index maps."""
 
     avals: tuple[ShapedArray, ...] = ()
     structure: Any = None
@@ -41,8 +41,8 @@ class Scalars:
 class Blocks:
     """An operand or result and its division.
 
-    aval: the type of the whole array. dims: the kinds of its axes. index_map: from a program's position and the scalars
-    to an int32 for each axis.
+    aval: the type of the whole array. dims: the kinds of its axes. index_map: function from the position of a program
+    and the scalars to an int32 for each axis.
     """
 
     aval: ShapedArray
@@ -56,7 +56,7 @@ class Blocks:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape that the kernel sees."""
+        """The shape of the block in the kernel."""
         return tuple(d.block_size for d in self.dims if not isinstance(d, Squeezed))
 
     @property
@@ -65,9 +65,9 @@ class Blocks:
 
     @property
     def padding(self) -> list[tuple[int, int]]:
-        """How many elements without values stand before and after the array along each axis.
+        """The number of undefined elements before and after the array along each axis.
 
-        After it, so that the last block lies in what results.
+        The padding after the array makes the last block whole.
         """
         found = []
         for n, size, dim in zip(self.aval.shape, self.sizes, self.dims, strict=True):
@@ -81,7 +81,7 @@ class Blocks:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is one block, the padded array."""
+        """Whether the padded array is one block."""
         return self.padded_shape == self.sizes
 
     def padded(self, x: Any) -> Any:
@@ -98,11 +98,11 @@ class Blocks:
         return lax.slice(x, lows, [low + n for low, n in zip(lows, self.aval.shape, strict=True)])
 
     def numbers(self, ids: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
-        """What the index map returns for a position."""
+        """The result of the index map for a position."""
         return jaxpr_as_fun(self.index_map)(*ids, *scalars)
 
     def starts(self, ids: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
-        """Where the block of a position begins."""
+        """The start of the block of a position."""
         numbers = self.numbers(ids, scalars)
         return [n * d.block_size if isinstance(d, Blocked) else n for n, d in zip(numbers, self.dims, strict=True)]
 
@@ -130,8 +130,8 @@ def blocks_of(spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, ran
     """The division of an array by a spec, for a grid with `rank` axes.
 
     Raises:
-      ValueError: the spec does not fit to the array, or its index map is not one.
-      NotImplementedError: for the kinds of axes whose index maps return more than a number.
+      ValueError: the spec does not match the array, or its index map is not an index map.
+      NotImplementedError: a kind of axis whose index map returns more than a number.
     """
     given = BlockSpec() if isinstance(spec, NoBlockSpec) else spec
     shape = aval.shape if given.block_shape is None else given.block_shape
@@ -190,7 +190,7 @@ def _number(x: Any, i: int, where: str) -> Any:
 
 
 def closed_without_arrays(jaxpr: Any, consts: Sequence[Any], where: str) -> ClosedJaxpr:
-    """A traced program with its constants, none of which may be an array of JAX's from outside.
+    """A traced program with its constants. No constant may be a JAX array from outside.
 
     Raises ValueError for such an array.
     """

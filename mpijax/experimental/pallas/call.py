@@ -42,28 +42,30 @@ def pallas_call(
 ) -> Callable[..., Any]:
     """A function that runs a kernel for each position of a grid, on blocks of its operands and results.
 
-    The programs run one after the other, the last axis of the grid fastest, as one compiled program. Where nothing has
-    been written, results are NaN, the smallest integer, or False.
+    The programs run one after the other, as one compiled program; the last axis of the grid changes fastest. Elements
+    that no program writes are NaN, the smallest integer, or False.
 
     Args:
-      kernel: gets references to the blocks of the operands, of the results, and to the scratch memory; returns None.
-      out_shape: a pytree of what has a shape and a dtype, for the results.
+      kernel: a function of references to the blocks of the operands, to the blocks of the results, and to the scratch
+        memory. It returns None.
+      out_shape: a pytree of objects with the shapes and dtypes of the results.
       grid_spec: `grid`, `in_specs`, `out_specs` and `scratch_shapes` as one object, instead of these.
-      grid: how many programs along each axis: integers, or int32 scalars that are computed.
-      in_specs: a sequence like the arguments, with a `BlockSpec` for each array; by default each is one block.
+      grid: number of programs along each axis: integers, or computed int32 scalars.
+      in_specs: a sequence like the arguments, with a `BlockSpec` for each array. By default, each array is one block.
       out_specs: a pytree like `out_shape`, with a `BlockSpec` for each.
       scratch_shapes: a pytree of types of buffers, such as `pltpu.VMEM((8, 128), jnp.float32)`. Buffers keep their
         contents from one program to the next.
       input_output_aliases: {number of an operand: number of the result that begins with its contents}.
       debug: print the kernel's Jaxpr.
-      interpret, compiler_params, cost_estimate, metadata: accepted: there is one way to run a kernel.
-      name: what messages and profiles call it.
+      interpret, compiler_params, cost_estimate, metadata: accepted; they have no effect.
+      name: name of the kernel in messages and profiles.
 
-    Arrays over ranks are gathered: each rank runs all programs. Inside `shard_map` a rank's kernel works on its shard.
+    On global arrays, a rank may gather its operands and run all programs. Inside `shard_map`, each rank runs the kernel
+    on its shard, without communication.
 
     Raises:
-      ValueError: specs, grid or aliases do not fit to the arrays; the kernel returns something, or uses an array that
-        is not among its operands.
+      ValueError: specs, grid or aliases do not match the arrays; or the kernel returns a value, or uses an array that
+        is not an operand.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def add(x_ref, y_ref, o_ref):

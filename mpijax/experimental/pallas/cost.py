@@ -1,4 +1,4 @@
-"""`CostEstimate` and `estimate_cost`: how much work a function is."""
+"""`CostEstimate` and `estimate_cost`: the work of a function."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TRANSCENDENTAL = frozenset("cos sin tan sinh cosh tanh acos asin atan exp log l
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Work of a kernel: floating-point operations, transcendental functions, bytes read and written, bytes sent.
+    """Work of a kernel: floating-point operations, transcendental functions, bytes read and written, and bytes sent.
 
-    Raises ValueError for what is not an int.
+    Raises ValueError if a field is not an int.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.CostEstimate(flops=10, transcendentals=0, bytes_accessed=40)

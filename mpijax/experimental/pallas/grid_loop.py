@@ -1,7 +1,8 @@
-"""A grid as a loop: one program after the other, the last axis of the grid fastest.
+"""A grid as a loop: programs run one after the other; the last axis of the grid changes fastest.
 
-Results are carried, and each turn writes its blocks into them where they are. Operands that no program writes to are
-read in place. So the loop needs memory for the blocks of one program only. Programs write in the order of the grid.
+The loop carries the results, and each turn writes its blocks into them in place. Operands that no program writes are
+read in place, too. So the loop needs memory only for the blocks of one program. Programs write in the order of the
+grid.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from mpijax.experimental.pallas.memory import uninitialized
 def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]):
     """The results, padded, after all programs.
 
-    sizes: of the grid, ints or int32 scalars. arrays: operands and the first contents of the results, padded.
+    sizes: sizes of the grid, ints or int32 scalars. arrays: operands and the initial contents of the results, padded.
     """
     divided = [*kernel.inputs, *kernel.outputs]
     computed = [s for s in sizes if isinstance(s, Array)]
     whole = [*arrays, *scratch]
-    # Of the scratch memory only what a program leaves for the next one.
+    # Of the scratch memory, carry only the contents that the next program reads.
     carried = [
         i for i, (r, w) in enumerate(zip(kernel.reads, kernel.writes, strict=True)) if w and (r or i < len(arrays))
     ]

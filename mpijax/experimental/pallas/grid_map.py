@@ -1,8 +1,8 @@
-"""A grid of independent programs of elementwise operations and reductions, as one program on whole arrays.
+"""A grid of independent programs with elementwise operations and reductions, as one program on whole arrays.
 
-Where no two programs write the same block and none leaves anything to another one, their order does not matter. Then
-an operand is seen as an array with an axis for the number of the block beside each axis of the block, and the kernel is
-mapped over the former. The compiler makes it loop nests over all of the array, on all threads.
+If no two programs write the same block, and no program reads what another one wrote, their order does not matter. Each
+axis of an operand is then split into an axis for the number of the block and an axis of the block, and the kernel is
+mapped over the former. The compiler makes loop nests over the whole array from it, on all threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpijax.transforms.vmap import vmap
 
 
 def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]) -> list[Any] | None:
-    """The results, padded, after all programs; None where the grid must be a loop."""
+    """The results, padded, after all programs; None if the grid must be a loop."""
     if any(isinstance(s, Array) or s == 0 for s in sizes) or kernel.num_scalars or math.prod(sizes) == 1:
         return None
     divided = [*kernel.inputs, *kernel.outputs]
@@ -47,7 +47,8 @@ def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Se
 
 
 def _layout(blocks: Blocks, sizes: Sequence[int]) -> list[int | None] | None:
-    """For each axis of the array the axis of the grid that numbers its blocks, None for one block; None if neither."""
+    """For each axis of the array, the axis of the grid that counts its blocks, or None for one block. None if the
+    layout is another."""
     jaxpr = blocks.index_map.jaxpr
     found: list[int | None] = []
     for var, n, size, dim in zip(jaxpr.outvars, blocks.padded_shape, blocks.sizes, blocks.dims, strict=True):
@@ -64,7 +65,7 @@ def _layout(blocks: Blocks, sizes: Sequence[int]) -> list[int | None] | None:
 
 
 def _is_independent(kernel: Kernel, layouts: Sequence[Any], sizes: Sequence[int]) -> bool:
-    """Whether each program writes blocks of its own, and only of results, and reads nothing that another one wrote."""
+    """Whether each program writes only its own blocks of results, and reads nothing that another program wrote."""
     count, total = len(kernel.inputs), len(kernel.inputs) + len(kernel.outputs)
     longer = {i for i, n in enumerate(sizes) if n > 1}
     own_blocks = all(longer <= set(layout) for layout in layouts[count:])

@@ -18,9 +18,9 @@ from mpijax.experimental.pallas.memory import MemoryRef, new_buffer, uninitializ
 
 
 def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
-    """A decorator that runs a function at once, if `condition` holds.
+    """A decorator that runs a function immediately if `condition` holds.
 
-    condition: a bool, or a traced one: then both ways are in the program.
+    condition: a bool. If it is traced, the program has both branches.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def kernel(x_ref, o_ref):
@@ -46,7 +46,7 @@ def when(condition: Any, /) -> Callable[[Callable[[], None]], None]:
 def loop(
     lower: Any, upper: Any, *, init_carry: Any = None, step: Any = 1, unroll: int | bool | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator that runs a function for each number from `lower` on, below `upper`, as `lax.fori_loop` does.
+    """A decorator that runs a function for each number in [`lower`, `upper`), as `lax.fori_loop` does.
 
     The function gets the number, and the carry if there is an `init_carry`; the decorator returns the last carry.
 
@@ -91,7 +91,7 @@ def align_to(a: Any, alignment: Any) -> Any:
 
 
 def next_power_of_2(x: int) -> int:
-    """The least power of two that is not below `x`. Raises ValueError for a negative number.
+    """The smallest power of two that is at least `x`. Raises ValueError for a negative number.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.next_power_of_2(5)
@@ -103,7 +103,7 @@ def next_power_of_2(x: int) -> int:
 
 
 def strides_from_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """How many elements lie between neighbours along each axis, in row-major order.
+    """The distance, in elements, of neighbours along each axis, in row-major order.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.strides_from_shape((2, 3, 4))
@@ -113,7 +113,7 @@ def strides_from_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def multiple_of(x: Any, values: Any) -> Any:
-    """`x`; that it is a multiple of `values` is a hint for other compilers.
+    """Returns `x`. That it is a multiple of `values` is a hint for other compilers.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.multiple_of(8, 4)
@@ -163,7 +163,7 @@ def debug_check(condition: Any, message: str) -> None:
 
 
 def delay(nanos: Any) -> None:
-    """Does nothing: there is no other core to wait for.
+    """Has no effect: there is no other core to wait for.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.delay(100)
@@ -184,7 +184,7 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 
 def empty_like(x: Any) -> Any:
-    """For each leaf, which has a shape and a dtype, an array without defined contents.
+    """An array without defined contents for each leaf, which has a shape and a dtype.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.empty_like({"a": mpijax.ShapeDtypeStruct((2,), jnp.int32)})["a"].shape
@@ -194,7 +194,7 @@ def empty_like(x: Any) -> Any:
 
 
 def empty_ref_like(x: Any) -> Ref:
-    """A reference to a buffer like a `ShapeDtypeStruct` or of the type of a buffer, without defined contents.
+    """A reference to a buffer without defined contents, for a `ShapeDtypeStruct` or the type of a buffer.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.empty_ref_like(pl.ANY((2,), jnp.int32)).shape
@@ -210,7 +210,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
 
     Args:
       types, kw_types: pytrees of types of buffers, such as `pltpu.VMEM((8,), jnp.float32)`.
-      collective_axes: buffers common to several cores: must be empty.
+      collective_axes: axes of cores that share the buffers; must be empty.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def both(a_ref, b_ref):
@@ -230,7 +230,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
 
 
 def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Callable[[Callable], Callable]:
-    """A decorator: the function gets references to new buffers after its arguments; see `run_scoped`.
+    """A decorator: the function gets references to new buffers as last arguments; see `run_scoped`.
 
     >>> from mpijax.experimental import pallas as pl
     >>> @pl.with_scoped(pl.ANY((), jnp.int32))
@@ -252,7 +252,7 @@ def with_scoped(*types: Any, collective_axes: Any = (), **kw_types: Any) -> Call
 
 
 def run_state(f: Callable[..., None]) -> Callable[[Any], Any]:
-    """A function of arrays that calls `f` with references to them, and returns what they hold then.
+    """A function of arrays that calls `f` with references to them, and returns their contents after the call.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def fill(refs):

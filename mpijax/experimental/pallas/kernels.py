@@ -1,4 +1,4 @@
-"""A kernel as a program: from the blocks of one position to the same blocks when it ends."""
+"""A kernel as a program: from the blocks of one position to the same blocks at its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mpijax.transforms.flat import debug_info
 
 @dataclass(frozen=True)
 class Kernel:
-    """What all programs of a grid run.
+    """The program that all positions of a grid run.
 
     closed: `(position, computed sizes of the grid, scalars, buffers) -> buffers`. The buffers are the blocks of the
     operands, those of the results, and the scratch memory.
@@ -38,7 +38,7 @@ class Kernel:
 
     @cached_property
     def reads(self) -> list[bool]:
-        """For each buffer whether its contents on entry matter to anything but itself on exit."""
+        """For each buffer, whether its contents on entry affect anything except its own contents on exit."""
         jaxpr = self.closed.jaxpr
         used = {v for e in jaxpr.eqns for v in e.invars if not isinstance(v, Literal)}
         elsewhere = [
@@ -48,7 +48,7 @@ class Kernel:
 
     @cached_property
     def writes(self) -> list[bool]:
-        """For each buffer whether its contents change."""
+        """For each buffer, whether its contents change."""
         return [a is not b for a, b in zip(self._buffers, self.closed.jaxpr.outvars, strict=True)]
 
     def run(self, ids: Sequence[Any], computed_sizes: Sequence[Any], scalars: Sequence[Any], buffers: Sequence[Any]):
@@ -68,8 +68,8 @@ def traced(
 ) -> Kernel:
     """Trace a kernel.
 
-    grid: its sizes, None for one that is computed. structures: of the operands, the results and the scratch memory,
-    which the function gets in this order.
+    grid: sizes of the grid, None for a computed size. structures: structures of the operands, the results and the
+    scratch memory, which the function gets in this order.
     """
     buffers = [*(b.block_aval for b in (*inputs, *outputs)), *scratch]
     computed = sum(size is None for size in grid)

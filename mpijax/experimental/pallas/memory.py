@@ -1,4 +1,4 @@
-"""Kinds of memory in JAX's names, and the types of buffers in them. Here all of them are the memory of the process."""
+"""Memory spaces with JAX's names, and the types of buffers in them. All of them are the memory of the process."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class semaphore(semaphore_dtype):
 
 
 def undefined(dtype: Any) -> Any:
-    """The number that stands where nothing has been written: NaN, the smallest integer, or False."""
+    """The value of elements that are not written: NaN, the smallest integer, or False."""
     if dtypes.issubdtype(dtype, np.inexact):
         return np.array(np.nan, dtype)[()]
     return np.array(jnp.iinfo(dtype).min if dtypes.issubdtype(dtype, np.integer) else 0, dtype)[()]
 
 
 def uninitialized(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array in which nothing has been written."""
+    """An array whose elements are not written."""
     return jnp.full(shape, undefined(dtype), dtype)
 
 
 @dataclass(frozen=True)
 class MemoryRef:
-    """The type of a buffer: that of its array, and the memory space asked for.
+    """The type of a buffer: the type of its array, and the requested memory space.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.MemorySpace.ANY((2, 3), jnp.float32).shape
@@ -72,7 +72,7 @@ class MemoryRef:
         return AbstractRef(self.get_array_aval(), self.memory_space)
 
     def initial(self) -> Any:
-        """What the buffer holds before anything is written."""
+        """The initial contents of the buffer."""
         return jnp.zeros(self.shape, self.dtype) if self.is_semaphore else uninitialized(self.shape, self.dtype)
 
 
@@ -99,7 +99,7 @@ class _Space(enum.Enum):
 
 
 class MemorySpace(_Space):
-    """Kinds of memory that every device of JAX's has. They differ in nothing here.
+    """Memory spaces of all devices of JAX. They are all the same here.
 
     >>> from mpijax.experimental import pallas as pl
     >>> str(pl.MemorySpace.ANY), pl.ANY is pl.MemorySpace.ANY
@@ -115,7 +115,7 @@ class MemorySpace(_Space):
 
 
 class TPUMemorySpace(_Space):
-    """Kinds of memory of a TPU: `VMEM((8, 128), jnp.float32)` is a buffer in the memory of the process.
+    """Memory spaces of a TPU: `VMEM((8, 128), jnp.float32)` is a buffer in the memory of the process.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.VMEM((8, 128), jnp.float32).shape
@@ -135,7 +135,7 @@ class TPUMemorySpace(_Space):
 
 
 class SemaphoreType(enum.Enum):
-    """Kinds of semaphores, among `scratch_shapes`. Each is a counter that begins with 0.
+    """Kinds of semaphores, for `scratch_shapes`. Each is a counter that begins at 0.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.SemaphoreType.REGULAR((2,)).shape
@@ -160,7 +160,8 @@ class SemaphoreType(enum.Enum):
 
 
 def buffer_of(type: Any, what: str) -> Any:
-    """What a new buffer of a type holds; TypeError, saying `what` asked for it, for what is not the type of one."""
+    """The contents of a new buffer of a type. Raises TypeError, which names `what`, if `type` is not the type of a
+    buffer."""
     if isinstance(type, AbstractRef):
         return uninitialized(type.shape, type.dtype)
     if not isinstance(type, (MemoryRef, SemaphoreType)):

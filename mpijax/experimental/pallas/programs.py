@@ -1,4 +1,4 @@
-"""Where in its grid a program is: `program_id` and `num_programs`."""
+"""The position of a program in its grid: `program_id` and `num_programs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):
-    """A program's place along each axis of the grid, and the sizes of the grid."""
+    """The position of a program along each axis of the grid, and the sizes of the grid."""
 
     ids: Sequence[Any]
     sizes: Sequence[Any]
@@ -25,7 +25,7 @@ _positions = _Positions()
 
 @contextmanager
 def at(ids: Sequence[Any], sizes: Sequence[Any]) -> Iterator[None]:
-    """Inside, the program is at `ids` of a grid of `sizes`."""
+    """Context manager: inside, the program is at the position `ids` of a grid with the sizes `sizes`."""
     _positions.stack.append(Position(ids, sizes))
     try:
         yield
@@ -43,7 +43,7 @@ def _here(axis: int, caller: str) -> Position:
 
 
 def program_id(axis: int) -> Any:
-    """The program's place along an axis of the grid: an int32 scalar from 0 on.
+    """The position of the program along an axis of the grid: an int32 scalar, starting at 0.
 
     Raises ValueError outside of a kernel, or for an axis that the grid does not have.
 
@@ -58,7 +58,7 @@ def program_id(axis: int) -> Any:
 
 
 def num_programs(axis: int) -> Any:
-    """The size of the grid along an axis: an int, or an int32 scalar where the size is computed.
+    """The size of the grid along an axis: an int, or an int32 scalar if the size is computed.
 
     Raises ValueError outside of a kernel, or for an axis that the grid does not have.
 

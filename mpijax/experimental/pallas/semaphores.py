@@ -16,7 +16,7 @@ from mpijax.core.refs import addupdate, get, swap
 
 
 class DeviceIdType(enum.Enum):
-    """How a device is named in exchanges between devices. There is one device here.
+    """The form of a device's name in exchanges between devices. There is only one device here.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.DeviceIdType.MESH.value
@@ -66,7 +66,8 @@ def semaphore_signal(
 
 
 def semaphore_wait(sem_or_view: Any, value: Any = 1, *, decrement: bool = True) -> None:
-    """Take `value` from a semaphore, if `decrement`. It does not block: nobody runs beside this program.
+    """Subtract `value` from a semaphore if `decrement`. It does not block, because no other program runs at the same
+    time.
 
     >>> from mpijax.experimental import pallas as pl
     >>> sem = mpijax.new_ref(jnp.int32(2))
@@ -99,7 +100,7 @@ class AsyncCopyDescriptor:
 
 
 def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> AsyncCopyDescriptor:
-    """A copy that begins with `.start()`, where it is also finished, and is waited for by `.wait()`.
+    """A copy between references. `.start()` copies everything, so `.wait()` never waits.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> src, dst = mpijax.new_ref(jnp.arange(3)), mpijax.new_ref(jnp.zeros(2, jnp.int32))

@@ -1,4 +1,4 @@
-"""How arrays are divided into blocks, in what the user writes: `BlockSpec`, `GridSpec` and the kinds of dimensions."""
+"""The user's description of blocks: `BlockSpec`, `GridSpec` and the kinds of dimensions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RevisitMode(enum.Enum):
 
 @dataclass(frozen=True)
 class Buffered:
-    """How blocks are prefetched on devices with memory of their own. Accepted: blocks are read where they are.
+    """How devices with their own memory prefetch blocks. It has no effect: blocks are read in place.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.Buffered(2).buffer_count
@@ -43,7 +43,7 @@ class Buffered:
 class Element:
     """A dimension of a block of `block_size` whose index map returns its first element, not the number of a block.
 
-    padding: elements without values to add before and after the array along this axis.
+    padding: numbers of undefined elements to add before and after the array along this axis.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def kernel(x_ref, o_ref):
@@ -109,7 +109,7 @@ squeezed = Squeezed()
 
 
 class NoBlockSpec:
-    """In place of specs: every operand or result is one block."""
+    """Stands for specs: every operand or result is one block."""
 
     def __repr__(self) -> str:
         return "NoBlockSpec"
@@ -120,15 +120,15 @@ no_block_spec = NoBlockSpec()
 
 @dataclass
 class BlockSpec:
-    """Which block of an array each program of the grid gets.
+    """The block of an array that each program of the grid gets.
 
     Args:
-      block_shape: for each axis the size of a block, None for an axis to leave out (of size 1), or an `Element`,
-        `Blocked` or `Squeezed`; None instead of a sequence means all of the array.
-      index_map: from the program's position in the grid to the number of the block along each axis; None means the
-        first block.
-      memory_space: accepted: there is one memory.
-      pipeline_mode: accepted: blocks are read where they are.
+      block_shape: for each axis, the size of a block, None for an axis of size 1 to leave out, or an `Element`,
+        `Blocked` or `Squeezed`. None instead of a sequence means the whole array.
+      index_map: function from the position of the program in the grid to the number of the block along each axis. None
+        means the first block.
+      memory_space: has no effect: there is one memory.
+      pipeline_mode: has no effect: blocks are read in place.
 
     >>> from mpijax.experimental import pallas as pl
     >>> rows = pl.BlockSpec((2, 4), lambda i: (i, 0))
@@ -159,8 +159,8 @@ class GridSpec:
     """A grid with the specs of operands and results, as one object for `pallas_call(..., grid_spec=...)`.
 
     Raises:
-      ValueError: `in_specs` is no sequence, or the grid is not made of integers.
-      NotImplementedError: for a grid with names.
+      ValueError: `in_specs` is not a sequence, or the grid does not consist of integers.
+      NotImplementedError: a grid with names.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.GridSpec(grid=4).grid
@@ -202,7 +202,7 @@ class PrefetchScalarGridSpec(GridSpec):
     """A `GridSpec` whose index maps depend on data: the first operands go to them, and to the kernel, as references.
 
     Args:
-      num_scalar_prefetch: how many operands. Index maps get them after the position; they have no specs.
+      num_scalar_prefetch: number of these operands. Index maps get them after the position; they have no specs.
 
     >>> from mpijax.experimental import pallas as pl
     >>> from mpijax.experimental.pallas import tpu as pltpu
@@ -231,7 +231,7 @@ class PrefetchScalarGridSpec(GridSpec):
 
 
 class CompilerParams:
-    """What the parameters for a device's compiler have in common. Those of TPUs and GPUs are accepted, and unused.
+    """Base of the parameters for a device's compiler. Those of TPUs and GPUs are accepted and have no effect.
 
     >>> from mpijax.experimental import pallas as pl
     >>> from mpijax.experimental.pallas import tpu as pltpu

@@ -1,6 +1,6 @@
-"""Pallas on TPUs, as far as it means something on a CPU: kinds of memory, prefetched scalars, copies, semaphores.
+"""The names of Pallas on TPUs that make sense on a CPU: memory spaces, prefetched scalars, copies, semaphores.
 
-What needs a TPU can be imported, and raises NotImplementedError when it is called.
+You can import names that need a TPU, but they raise NotImplementedError when you call them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CoreType(enum.Enum):
 
 
 class GridDimensionSemantics(enum.Enum):
-    """In which order programs along an axis of the grid may run. Here always one after the other.
+    """The order in which programs along an axis of the grid may run. Here they always run one after the other.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.PARALLEL.value
@@ -85,7 +85,7 @@ ARBITRARY = GridDimensionSemantics.ARBITRARY
 
 
 class SideEffectType(enum.Enum):
-    """What a kernel does beside its results.
+    """The side effects of a kernel.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.SideEffectType.PURE.value
@@ -99,7 +99,7 @@ class SideEffectType(enum.Enum):
 
 @dataclass(frozen=True)
 class CompilerParams(_specs.CompilerParams):
-    """Parameters for the compiler of TPUs: accepted, and unused.
+    """Parameters for the compiler of TPUs; they have no effect.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")).dimension_semantics
@@ -130,7 +130,7 @@ class CompilerParams(_specs.CompilerParams):
 
 
 class InterpretParams:
-    """How JAX simulates a TPU: accepted as `interpret` of `pallas_call`, and unused.
+    """Parameters of JAX's simulation of a TPU, for `interpret` of `pallas_call`; they have no effect.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.InterpretParams(detect_races=True).options
@@ -143,7 +143,7 @@ class InterpretParams:
 
 @contextlib.contextmanager
 def force_tpu_interpret_mode(params: Any = None) -> Iterator[None]:
-    """Changes nothing: there is one way to run a kernel.
+    """Has no effect: there is one way to run a kernel.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> with pltpu.force_tpu_interpret_mode():
@@ -153,7 +153,7 @@ def force_tpu_interpret_mode(params: Any = None) -> Iterator[None]:
 
 
 def set_tpu_interpret_mode(params: Any = None) -> None:
-    """Changes nothing: there is one way to run a kernel.
+    """Has no effect: there is one way to run a kernel.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.set_tpu_interpret_mode()
@@ -161,7 +161,7 @@ def set_tpu_interpret_mode(params: Any = None) -> None:
 
 
 def reset_tpu_interpret_mode_state() -> None:
-    """Changes nothing: nothing is simulated.
+    """Has no effect: nothing is simulated.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.reset_tpu_interpret_mode_state()
@@ -182,7 +182,7 @@ def is_tpu_device() -> bool:
 
 
 def load(ref: Any, *, mask: Any = None) -> Any:
-    """What a reference or view holds; undefined where `mask` is False.
+    """The contents of a reference or view; undefined where `mask` is False.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.load(mpijax.new_ref(jnp.arange(3)).at[1:])
@@ -204,13 +204,14 @@ def store(ref: Any, val: Any, *, mask: Any = None) -> None:
 
 
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
-    """The elements moved by `shift` places along an axis, around its end.
+    """The elements shifted by `shift` positions along an axis, with wrap-around.
 
     Args:
-      stride, stride_axis: along that other axis, each place moves its elements by `stride` more than the one before.
+      stride, stride_axis: along `stride_axis`, each position shifts its elements by `stride` more than the previous
+        position.
 
     Raises:
-      ValueError: for a negative shift or stride, an axis that is not there, or one of `stride` and `stride_axis` alone.
+      ValueError: a negative shift or stride, an axis that x does not have, or only one of `stride` and `stride_axis`.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.roll(jnp.arange(4), 1, 0)
@@ -251,7 +252,7 @@ def bitcast(x: Any, ty: Any) -> Any:
 
 
 def touch(ref: Any) -> None:
-    """Does nothing but check that `ref` is a reference.
+    """Checks that `ref` is a reference, and does nothing else.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.touch(mpijax.new_ref(jnp.ones(1)))
@@ -260,7 +261,7 @@ def touch(ref: Any) -> None:
 
 
 def trace_value(label: str, value: Any) -> None:
-    """Does nothing: there is no trace of a TPU that the value could stand in.
+    """Has no effect: there is no trace of a TPU.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.trace_value("x", jnp.int32(1))
@@ -268,7 +269,7 @@ def trace_value(label: str, value: Any) -> None:
 
 
 def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
-    """`x`: there is one memory.
+    """Returns `x`: there is one memory.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu
     >>> pltpu.with_memory_space_constraint(jnp.ones(1), pltpu.VMEM)

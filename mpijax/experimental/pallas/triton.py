@@ -1,4 +1,4 @@
-"""Pallas on NVIDIA's and AMD's GPUs, as far as it means something on a CPU: masked memory access, products, atomics."""
+"""The names of Pallas on GPUs that make sense on a CPU: masked memory access, products, atomics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CompilerParams(_specs.CompilerParams):
-    """Parameters for Triton's compiler: accepted, and unused.
+    """Parameters for Triton's compiler; they have no effect.
 
     >>> from mpijax.experimental.pallas import triton as plgpu
     >>> plgpu.CompilerParams(num_warps=4).num_warps
@@ -43,7 +43,7 @@ class CompilerParams(_specs.CompilerParams):
 
 
 def load(ref: Any, *, mask: Any = None, other: Any = None, **hints: Any) -> Any:
-    """What a reference or view holds; where `mask` is False, `other`. Hints for GPUs are accepted.
+    """The contents of a reference or view; `other` where `mask` is False. Hints for GPUs have no effect.
 
     >>> from mpijax.experimental.pallas import triton as plgpu
     >>> plgpu.load(mpijax.new_ref(jnp.arange(3)), mask=jnp.array([True, False, True]), other=7)
@@ -67,9 +67,9 @@ def store(ref: Any, val: Any, *, mask: Any = None, eviction_policy: str | None =
 def dot(
     a: Any, b: Any, trans_a: bool = False, trans_b: bool = False, allow_tf32: bool | None = None, precision: Any = None
 ) -> Any:
-    """The product of two matrices, transposed if asked for: in float32, float64 or int32.
+    """The product of two matrices, optionally transposed, in float32, float64 or int32.
 
-    Raises ValueError for what is not a matrix.
+    Raises ValueError if an operand is not a matrix.
 
     >>> from mpijax.experimental.pallas import triton as plgpu
     >>> plgpu.dot(jnp.ones((2, 3)), jnp.ones((4, 3)), trans_b=True).shape
@@ -96,7 +96,7 @@ def approx_tanh(x: Any) -> Any:
 
 
 def debug_barrier() -> None:
-    """Does nothing: a program has one thread.
+    """Has no effect: a program has one thread.
 
     >>> from mpijax.experimental.pallas import triton as plgpu
     >>> plgpu.debug_barrier()
@@ -104,7 +104,7 @@ def debug_barrier() -> None:
 
 
 def max_contiguous(x: Any, values: Any) -> Any:
-    """`x`; that its values are contiguous is a hint for GPUs.
+    """Returns `x`. That its values are contiguous is a hint for GPUs.
 
     >>> from mpijax.experimental.pallas import triton as plgpu
     >>> plgpu.max_contiguous(8, 4)

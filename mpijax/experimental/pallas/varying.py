@@ -1,8 +1,8 @@
-"""Inside `shard_map`: a kernel is traced as if its values were the same on all ranks, and its results vary again.
+"""Inside `shard_map`, a kernel is traced as if its values were the same on all ranks; its results vary again.
 
-A kernel knows nothing of mesh axes: it starts loops with zeros, and writes constants where others wrote data. With
-types that vary, each of these would need a `pvary`. What leaves the kernel varies over all axes over which an operand
-does.
+A kernel does not know mesh axes: it starts loops with zeros, and writes constants to places that other programs wrote
+data to. With varying types, each of these would need a `pvary`. The results of a kernel vary over all axes over which
+an operand varies.
 """
 
 from __future__ import annotations

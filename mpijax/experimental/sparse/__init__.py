@@ -1,6 +1,6 @@
-"""``jax.experimental.sparse``: sparse arrays as lists of coordinates and values (`BCOO`), in traced programs.
+"""``jax.experimental.sparse``: sparse arrays as lists of coordinates and values (`BCOO`), also in traced programs.
 
-`BCSR`, `COO`, `CSR` and `CSC` store coordinates in other ways, and compute as a BCOO.
+`BCSR`, `COO`, `CSR` and `CSC` store coordinates in other formats; their operations convert them to a BCOO.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Derivatives by sparse arrays: by the elements that are stored."""
+"""Derivatives with respect to the stored elements of sparse arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def _is_sparse(x: Any) -> bool:
 def _by_values(
     transform: Callable, fun: Callable, argnums: int | Sequence[int], has_aux: bool, options: dict
 ) -> Callable:
-    """`transform(fun)` by the values of sparse arguments: its results, and what makes a derivative sparse again."""
+    """`transform(fun)` with respect to the values of sparse arguments: its results, and functions that make derivatives
+    sparse."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Callable]:
@@ -50,7 +51,8 @@ def _with(x: Any, data: Any) -> Any:
 
 
 def _sparse_again(x: Any, derivative: Any) -> Any:
-    """A derivative by the values of x as an array with its coordinates; axes of results are batch axes."""
+    """A derivative with respect to the values of x, as an array with the coordinates of x. Axes of results are batch
+    axes."""
     restore: Callable = lambda values: _with(x, values)
     for _ in range(derivative.ndim - x.data.ndim):
         restore = vmap(restore)
@@ -58,7 +60,7 @@ def _sparse_again(x: Any, derivative: Any) -> Any:
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.value_and_grad`; the derivative by a sparse argument is a sparse array with its coordinates.
+    """As `jax.value_and_grad`. The derivative with respect to a sparse argument is a sparse array with its coordinates.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
@@ -88,7 +90,7 @@ def _with_auxiliary(transform: Callable, fun: Callable, argnums: Any, has_aux: b
 
 
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.grad`; the derivative by a sparse argument is a sparse array with its coordinates.
+    """As `jax.grad`. The derivative with respect to a sparse argument is a sparse array with its coordinates.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0]))
@@ -99,7 +101,8 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
 
 
 def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.jacfwd`, of functions with dense results; by a sparse argument a sparse array, results along batch axes.
+    """As `jax.jacfwd`, for functions with dense results. The derivative with respect to a sparse argument is a sparse
+    array, with the axes of the results as batch axes.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0, 3.0]))
@@ -110,7 +113,8 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
 
 
 def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
-    """As `jax.jacrev`, of functions with dense results; by a sparse argument a sparse array, results along batch axes.
+    """As `jax.jacrev`, for functions with dense results. The derivative with respect to a sparse argument is a sparse
+    array, with the axes of the results as batch axes.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0.0, 2.0, 3.0]))

@@ -1,4 +1,4 @@
-"""Making sparse arrays: of zeros, the identity; and dense arrays of them."""
+"""Constructors of sparse arrays (zeros, identity), and conversion to dense arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def todense(arr: Any) -> Any:
-    """Sparse arrays in a tree as dense ones; other leaves as they are.
+    """A tree with its sparse arrays as dense arrays; other leaves do not change.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.todense({"a": sparse.eye(2), "b": 1})
@@ -68,7 +68,7 @@ def _in_format(mat: BCOO, sparse_format: str) -> JAXSparse:
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any
 ) -> JAXSparse:
-    """A sparse array of zeros, with no element stored, or `nse` of them.
+    """A sparse array of zeros, with no stored element, or with `nse` stored elements.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.empty((2, 3)).todense().shape
@@ -95,7 +95,7 @@ def eye(
     sparse_format: str = "bcoo",
     **kwds: Any,
 ) -> JAXSparse:
-    """A matrix (N, M) with ones on its k-th diagonal.
+    """A sparse matrix of shape (N, M) with ones on its k-th diagonal.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.eye(2).todense()

@@ -1,4 +1,4 @@
-"""What all sparse arrays have in common: `JAXSparse`."""
+"""The base class of sparse arrays: `JAXSparse`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JAXSparse(abc.ABC):
     data: Any
     shape: tuple[int, ...]
     __hash__ = None  # type: ignore[assignment]
-    # Arrays leave operators with a sparse one to it.
+    # Arrays leave operators with a sparse array to the sparse array.
     __array_priority__ = 1000
 
     ndim = property(lambda self: len(self.shape))
@@ -34,15 +34,15 @@ class JAXSparse(abc.ABC):
     @property
     @abc.abstractmethod
     def nse(self) -> int:
-        """The number of elements stored."""
+        """The number of stored elements."""
 
     @abc.abstractmethod
     def tree_flatten(self) -> tuple[Any, Any]:
-        """The arrays, and what else there is."""
+        """(the arrays, the other attributes)."""
 
     @abc.abstractmethod
     def transpose(self, axes: Any = None) -> Any:
-        """Axes in another order."""
+        """The array with its axes in another order."""
 
     @abc.abstractmethod
     def todense(self) -> Any:
@@ -55,7 +55,7 @@ class JAXSparse(abc.ABC):
         name = type(self).__name__
         try:
             text = f"{name}({np.dtype(self.dtype).name}{list(self.shape)}, nse={self.nse}{self._shown()})"
-        except Exception:  # what transformations put in place of arrays has no shape
+        except Exception:  # objects that transformations put instead of arrays have no shape
             text = f"{name}(<invalid>)"
         return f"{type(self.data).__name__}[{text}]" if isinstance(self.data, Tracer) else text
 

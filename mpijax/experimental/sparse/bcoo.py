@@ -1,4 +1,4 @@
-"""The class `BCOO`. What its methods do is in `operations`."""
+"""The class `BCOO`. Its methods call functions of `operations`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mpijax.transforms.vmappable import register_vmappable
 
 
 class BCOO(JAXSparse):
-    """A sparse array: values and their coordinates. A pytree of the two.
+    """A sparse array: values and their coordinates. It is a pytree of these two arrays.
 
-    Its axes are batch axes, then sparse ones, then dense ones. Coordinates beyond the shape mean no element: so `nse`,
-    the number of elements stored, can be larger than what is there.
+    Its axes are batch axes, then sparse axes, then dense axes. Coordinates outside of the shape mean no element. So
+    `nse`, the number of stored elements, can be larger than the number of elements.
 
     Args:
-      args: `(data, indices)`: data of shape (*batch, nse, *dense), indices (*batch, nse, number of sparse axes),
-        integers.
-      shape: of the array.
-      indices_sorted, unique_indices: what is known about the coordinates.
+      args: `(data, indices)`: data of shape (*batch, nse, *dense), and integer indices of shape (*batch, nse, number of
+        sparse axes).
+      shape: shape of the array.
+      indices_sorted, unique_indices: whether the coordinates are sorted, and whether they are distinct.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO((jnp.array([5.0, 6.0]), jnp.array([[0, 1], [1, 0]])), shape=(2, 2))
@@ -85,12 +85,12 @@ class BCOO(JAXSparse):
     def fromdense(
         cls, mat: Any, *, nse: int | None = None, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
     ) -> BCOO:
-        """The elements of a dense array that are not 0; `nse` of them, which must be given under `jit`."""
+        """The elements of a dense array that are not 0. `nse`: the number of stored elements, required under `jit`."""
         return ops.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
-        """A matrix of scipy.sparse."""
+        """The sparse array of a matrix of scipy.sparse."""
         if n_dense or n_batch:
             raise NotImplementedError("BCOO.from_scipy_sparse with n_dense or n_batch; matrices of SciPy have neither.")
         found = mat.tocoo()
@@ -104,7 +104,7 @@ class BCOO(JAXSparse):
     # ---------------------------------------------------------------- operations
 
     def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
-        """Axes in another order, reversed by default; batch, sparse and dense ones stay among themselves."""
+        """The array with its axes in another order, reversed by default. Batch, sparse and dense axes cannot mix."""
         return ops.bcoo_transpose(self, permutation=tuple(range(self.ndim))[::-1] if axes is None else tuple(axes))
 
     def update_layout(
@@ -114,14 +114,14 @@ class BCOO(JAXSparse):
         return layouts.bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-        """Sorted coordinates, each once; `nse` is needed under `jit`.
+        """The array with sorted and distinct coordinates. `nse` is required under `jit`.
 
-        remove_zeros: elements that are 0 are not stored. Such a function is not to be differentiated.
+        remove_zeros: do not store elements that are 0. Do not differentiate such a function.
         """
         return ops.bcoo_eliminate_zeros(self, nse) if remove_zeros else ops.bcoo_sum_duplicates(self, nse)
 
     def sort_indices(self) -> BCOO:
-        """Coordinates in the order of rows."""
+        """The array with its coordinates in row-major order."""
         return ops.bcoo_sort_indices(self)
 
     def __iter__(self) -> Any:

@@ -1,4 +1,4 @@
-"""`BCSR`: sparse arrays by rows, with batch axes; another way to write a `BCOO`, which computes."""
+"""`BCSR`: sparse arrays by rows, with batch axes. Operations convert it to a `BCOO`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from mpijax.transforms.vmappable import register_vmappable
 
 @tree.register_pytree_node_class
 class BCSR(JAXSparse):
-    """Matrices by rows: values, columns, and where the rows begin; batch axes before, dense axes behind.
+    """Sparse matrices by rows: values, columns, and starts of rows. They may have leading batch axes and trailing dense
+    axes.
 
     Args:
-      args: `(data, indices, indptr)`: data of shape (*batch, nse, *dense), indices (*batch, nse), indptr
-        (*batch, rows + 1).
-      shape: of the array.
+      args: `(data, indices, indptr)`: data of shape (*batch, nse, *dense), indices of shape (*batch, nse), indptr of
+        shape (*batch, rows + 1).
+      shape: shape of the array.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCSR((jnp.array([5.0, 6.0]), jnp.array([1, 0]), jnp.array([0, 1, 2])), shape=(2, 2))
@@ -73,12 +74,12 @@ class BCSR(JAXSparse):
     def fromdense(
         cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0, n_batch: int = 0
     ) -> BCSR:
-        """The elements of a dense array that are not 0; `nse` of them, which must be given under `jit`."""
+        """The elements of a dense array that are not 0. `nse`: the number of stored elements, required under `jit`."""
         return bcsr_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
-        """A matrix of scipy.sparse."""
+        """The BCSR of a matrix of scipy.sparse."""
         if n_dense or n_batch:
             raise NotImplementedError("BCSR from_scipy_sparse with nonzero n_dense/n_batch.")
         found, integers = mat.tocsr(), index_dtype or np.int32
@@ -86,7 +87,7 @@ class BCSR(JAXSparse):
 
     @classmethod
     def from_bcoo(cls, arr: BCOO) -> BCSR:
-        """A BCOO with two sparse axes."""
+        """The BCSR of a BCOO with two sparse axes."""
         if arr.n_sparse != 2:
             raise NotImplementedError(f"BSCR.from_bcoo requires n_sparse=2; got {arr.n_sparse=}")
         arr = arr if arr.indices_sorted else arr.sort_indices()
@@ -96,7 +97,7 @@ class BCSR(JAXSparse):
 
     @ranks_differ
     def to_bcoo(self) -> BCOO:
-        """The same as a BCOO."""
+        """The same array as a BCOO."""
         rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr)
         indices = jnp.stack(jnp.broadcast_arrays(rows, self.indices), axis=-1)
         # Entries after the last row are padding.
@@ -115,7 +116,7 @@ class BCSR(JAXSparse):
         raise NotImplementedError("BCSR.transpose: use to_bcoo().transpose()")
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
-        """Sorted coordinates, each once; `nse` is needed under `jit`."""
+        """The array with sorted and distinct coordinates. `nse` is required under `jit`."""
         return (bcsr_eliminate_zeros if remove_zeros else bcsr_sum_duplicates)(self, nse)
 
 
@@ -165,7 +166,8 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
-    """Without the elements that are 0; equal coordinates once, with the sum of their values, sorted.
+    """The array without elements that are 0, with sorted and distinct coordinates. Values at equal coordinates are
+    added.
 
     >>> from mpijax.experimental import sparse
     >>> mat = sparse.BCSR((jnp.array([5, 0]), jnp.array([1, 0]), jnp.array([0, 1, 2])), shape=(2, 2))
@@ -176,7 +178,8 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """Equal coordinates once, with the sum of their values, sorted; `nse` is needed under `jit`.
+    """The array with sorted and distinct coordinates. Values at equal coordinates are added. `nse` is required under
+    `jit`.
 
     >>> from mpijax.experimental import sparse
     >>> mat = sparse.BCSR.fromdense(jnp.array([[0, 5], [6, 0]]))

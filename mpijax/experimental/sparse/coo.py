@@ -15,7 +15,7 @@ from mpijax.experimental.sparse.matrices import Matrix
 
 
 class COOInfo(NamedTuple):
-    """What primitives on matrices know of one beside its arrays.
+    """The attributes of a matrix besides its arrays, for primitives.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.COO.fromdense(jnp.eye(2))._info
@@ -47,11 +47,11 @@ class COO(Matrix):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
-        """The elements that are not 0."""
+        """The elements of a dense matrix that are not 0."""
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
-        """The same as a BCOO."""
+        """The same matrix as a BCOO."""
         return BCOO((self.data, jnp.stack([self.row, self.col], 1)), shape=self.shape, indices_sorted=self._rows_sorted)
 
     def _sort_indices(self) -> COO:
@@ -80,7 +80,7 @@ class COO(Matrix):
 
 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
-    """The elements of a matrix that are not 0; `nse` of them, which must be given under `jit`.
+    """The elements of a matrix that are not 0. `nse`: the number of stored elements, required under `jit`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.coo_fromdense(jnp.array([[0, 5], [6, 0]]))
@@ -91,7 +91,7 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 
 
 def coo_todense(mat: COO) -> Any:
-    """The dense matrix.
+    """The dense matrix of a COO.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.coo_todense(sparse.coo_fromdense(jnp.array([[0, 5], [6, 0]]))).tolist()
@@ -101,7 +101,7 @@ def coo_todense(mat: COO) -> Any:
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
-    """`mat @ v`, or `mat.T @ v`, of a vector.
+    """The product of a matrix and a vector: `mat @ v`, or `mat.T @ v`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.coo_matvec(sparse.coo_fromdense(jnp.array([[0, 5], [6, 0]])), jnp.array([1, 2])).tolist()
@@ -111,7 +111,7 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
 
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
-    """`mat @ B`, or `mat.T @ B`, of a matrix.
+    """The product of two matrices: `mat @ B`, or `mat.T @ B`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.coo_matmat(sparse.coo_fromdense(jnp.array([[0, 5], [6, 0]])), jnp.eye(2, dtype=int)).tolist()

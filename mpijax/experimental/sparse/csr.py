@@ -15,7 +15,7 @@ from mpijax.experimental.sparse.matrices import Matrix, rows_of, starts_of
 
 
 class _Compressed(Matrix):
-    """Values, their positions in a row (or column), and where the rows (or columns) begin."""
+    """Values, their positions in a row (or column), and the starts of rows (or columns)."""
 
     def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int]):
         self.data, self.indices, self.indptr = map(jnp.asarray, args)
@@ -43,11 +43,11 @@ class CSR(_Compressed):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
-        """The elements that are not 0."""
+        """The elements of a dense matrix that are not 0."""
         return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
-        """The same as a BCOO."""
+        """The same matrix as a BCOO."""
         return BCOO((self.data, jnp.stack([rows_of(self.indptr, self.nse), self.indices], 1)), shape=self.shape)
 
     def transpose(self, axes: Any = None) -> CSC:
@@ -66,11 +66,11 @@ class CSC(_Compressed):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSC:
-        """The elements that are not 0."""
+        """The elements of a dense matrix that are not 0."""
         return csr_fromdense(jnp.asarray(mat).T, nse=nse, index_dtype=index_dtype).transpose()
 
     def to_bcoo(self) -> BCOO:
-        """The same as a BCOO."""
+        """The same matrix as a BCOO."""
         return BCOO((self.data, jnp.stack([self.indices, rows_of(self.indptr, self.nse)], 1)), shape=self.shape)
 
     def transpose(self, axes: Any = None) -> CSR:
@@ -78,7 +78,7 @@ class CSC(_Compressed):
 
 
 def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
-    """The elements of a matrix that are not 0, by rows; `nse` of them, which must be given under `jit`.
+    """The elements of a matrix that are not 0, by rows. `nse`: the number of stored elements, required under `jit`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.csr_fromdense(jnp.array([[0, 5], [6, 0]])).indices
@@ -90,7 +90,7 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 
 
 def csr_todense(mat: CSR) -> Any:
-    """The dense matrix.
+    """The dense matrix of a CSR.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.csr_todense(sparse.csr_fromdense(jnp.array([[0, 5], [6, 0]]))).tolist()
@@ -100,7 +100,7 @@ def csr_todense(mat: CSR) -> Any:
 
 
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
-    """`mat @ v`, or `mat.T @ v`, of a vector.
+    """The product of a matrix and a vector: `mat @ v`, or `mat.T @ v`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.csr_matvec(sparse.csr_fromdense(jnp.array([[0, 5], [6, 0]])), jnp.array([1, 2])).tolist()
@@ -110,7 +110,7 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
 
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
-    """`mat @ B`, or `mat.T @ B`, of a matrix.
+    """The product of two matrices: `mat @ B`, or `mat.T @ B`.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.csr_matmat(sparse.csr_fromdense(jnp.array([[0, 5], [6, 0]])), jnp.eye(2, dtype=int)).tolist()

@@ -1,4 +1,5 @@
-"""Axes of `BCOO` arrays: which are batch, sparse and dense; new, dropped, cut and reversed ones; gathers of slices."""
+"""Axes of `BCOO` arrays: changes of batch, sparse and dense axes; new, dropped, sliced and reversed axes; gathers of
+slices."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def bcoo_update_layout(
 ) -> Any:
     """The same array with other numbers of batch and dense axes.
 
-    on_inefficient: 'error', 'warn' or None, where the new layout stores many zeros.
+    on_inefficient: what to do if the new layout stores many zeros: 'error', 'warn' or None.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 0]]), n_batch=1)
@@ -60,7 +61,7 @@ def bcoo_update_layout(
 
 
 def with_fewer(mat: Any, n_batch: int, n_dense: int) -> Any:
-    """With fewer batch and dense axes: the others of them become sparse ones."""
+    """The array with fewer batch and dense axes; the other batch and dense axes become sparse axes."""
     if (n_batch, n_dense) == (mat.n_batch, mat.n_dense):
         return mat
     ours, sparse_end = mat.shape[: mat.n_batch], mat.n_batch + mat.n_sparse
@@ -81,7 +82,7 @@ def with_fewer(mat: Any, n_batch: int, n_dense: int) -> Any:
 
 @ranks_differ
 def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
-    """Without axes of size 1.
+    """The array without axes of size 1.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.bcoo_squeeze(sparse.BCOO.fromdense(jnp.array([[0, 5]])), dimensions=(0,))
@@ -108,9 +109,11 @@ def bcoo_squeeze(arr: Any, *, dimensions: Sequence[int]) -> Any:
 def bcoo_broadcast_in_dim(
     mat: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> Any:
-    """`lax.broadcast_in_dim`: axis i becomes axis `broadcast_dimensions[i]` of `shape`; along others it is repeated.
+    """`lax.broadcast_in_dim`: axis i becomes axis `broadcast_dimensions[i]` of `shape`; the array is repeated along
+    other axes.
 
-    New axes before the sparse ones are batch axes. An array that is repeated along others has sparse axes only.
+    New axes before the sparse axes are batch axes. If the array is repeated along other axes, the result has only
+    sparse axes.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5]))
@@ -154,7 +157,7 @@ def bcoo_broadcast_in_dim(
 
 @ranks_differ
 def _repeated(mat: Any, shape: tuple[int, ...], to: tuple[int, ...]) -> Any:
-    """Of an array with sparse axes only: for each copy all elements. A missing one stays missing in every copy."""
+    """Repeats an array that has only sparse axes. A missing element is missing in every copy."""
     target = dict(zip(to, range(mat.ndim), strict=True))
     repeated = [d for d in range(len(shape)) if d not in target or mat.shape[target[d]] != shape[d]]
     counts = [shape[d] for d in repeated]
@@ -177,7 +180,7 @@ def _repeated(mat: Any, shape: tuple[int, ...], to: tuple[int, ...]) -> Any:
 def bcoo_slice(
     mat: Any, *, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Any:
-    """`lax.slice`. As many elements are stored as before, or as the slice has, if these are fewer.
+    """`lax.slice`. The number of stored elements is that of the operand, or the size of the slice if that is smaller.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6, 7]))
@@ -227,7 +230,7 @@ def _part(mat: Any, cut: Any, shape: tuple[int, ...], offset: Any, stride: Any) 
 
 
 def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Any:
-    """`lax.dynamic_slice`: a part of fixed size from positions that may be traced.
+    """`lax.dynamic_slice`: a part of fixed size, from a start that may be traced.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6, 7]))
@@ -257,7 +260,7 @@ def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequ
 
 @ranks_differ
 def bcoo_rev(operand: Any, dimensions: Sequence[int]) -> Any:
-    """`lax.rev`: the other way round along axes.
+    """`lax.rev`: the array with its elements in reverse order along axes.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.bcoo_rev(sparse.BCOO.fromdense(jnp.array([0, 5, 6])), (0,)).todense()
@@ -276,7 +279,7 @@ def bcoo_gather(
     operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """`lax.gather` of slices at positions inside of the array: a batch axis for the positions.
+    """`lax.gather` of slices at positions inside the array. The result has a batch axis for the positions.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 7]]))
@@ -323,7 +326,8 @@ def bcoo_gather(
 
 
 def example(take: Callable, _index: Any, mat: Any, axis: int) -> Any:
-    """One example of a BCOO or BCSR along a batch axis; arrays of size 1 along it are the same for all."""
+    """One example of a BCOO or BCSR along a batch axis. Arrays of size 1 along the axis are the same for all
+    examples."""
     if not 0 <= axis < mat.n_batch:
         raise ValueError(
             f"Cannot map in_axis={axis} for {type(mat).__name__} array with n_batch={mat.n_batch}. in_axes for batched "
@@ -338,7 +342,7 @@ def example(take: Callable, _index: Any, mat: Any, axis: int) -> Any:
 
 
 def examples(put: Callable, size: int, mat: Any, axis: int) -> Any:
-    """The BCOO or BCSR of all examples, with a batch axis for them."""
+    """The BCOO or BCSR of all examples, with a batch axis for the examples."""
     if not 0 <= axis <= mat.n_batch:
         raise ValueError(
             f"{type(mat).__name__}: cannot add out_axis={axis} for {type(mat).__name__} array with "

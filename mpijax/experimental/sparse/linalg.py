@@ -1,4 +1,4 @@
-"""``jax.experimental.sparse.linalg``: largest eigenvalues of an operator, and systems of equations in rows (CSR)."""
+"""``jax.experimental.sparse.linalg``: largest eigenvalues of an operator, and linear systems with a CSR matrix."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ class _Search(NamedTuple):
 
 
 def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: Any = None) -> tuple[Any, Any, Any]:
-    """The k largest eigenvalues of a Hermitian matrix and their vectors, by LOBPCG.
+    """The k largest eigenvalues of a Hermitian matrix and their eigenvectors, by LOBPCG.
 
-    Each turn finds the best vectors in the span of the last ones, of their residuals and of what they last moved by
-    (Knyazev, SIAM J. Sci. Comput. 23, 2001, without a preconditioner); a QR factorization keeps the three apart.
-    Not differentiable.
+    Each iteration finds the best vectors in the span of the current vectors, their residuals and their last changes
+    (Knyazev, SIAM J. Sci. Comput. 23, 2001, without a preconditioner). A QR factorization keeps these independent. Not
+    differentiable.
 
     Args:
-      A: (n, n), or a function that multiplies (n, j) by such a matrix.
-      X: (n, k), where the search starts, with 0 < 5 k < n.
-      m: the most turns.
-      tol: an eigenvalue is found once |A v - lambda v| < 10 n tol (|A v| + lambda); the dtype's eps if None.
+      A: a matrix of shape (n, n), or a function that multiplies an array of shape (n, j) by such a matrix.
+      X: the start vectors, of shape (n, k), with 0 < 5 k < n.
+      m: the largest number of iterations.
+      tol: an eigenvalue has converged if |A v - lambda v| < 10 n tol (|A v| + lambda). None means the eps of the dtype.
 
     Returns:
-      Eigenvalues (k,), the largest first; vectors (n, k); the number of turns.
+      (eigenvalues of shape (k,), the largest first; eigenvectors of shape (n, k); number of iterations).
 
     Raises:
-      ValueError: too many vectors for the matrix, none, or shapes or dtypes that do not belong together.
+      ValueError: too many vectors for the matrix, no vector, or shapes or dtypes that do not match.
 
     >>> from mpijax.experimental.sparse import linalg
     >>> values, vectors, _ = linalg.lobpcg_standard(jnp.diag(jnp.arange(12.)), jnp.eye(12)[:, 3:5] + 1)
@@ -113,19 +113,19 @@ def _search(multiply: Callable, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any
 def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reorder: int = 1) -> Any:
     """Solve M x = b, where row i of M has the values data[indptr[i]:indptr[i + 1]] in the columns `indices` of there.
 
-    Through SciPy's sparse LU factorization, on the host; derivatives go through `data` and `b`. `tol` and `reorder`
-    (0 to 3) are for GPUs and have no effect.
+    Uses SciPy's sparse LU factorization, in a callback. It has derivatives with respect to `data` and `b`. `tol` and
+    `reorder` (0 to 3) are for GPUs and have no effect.
 
     Args:
       data: (nse,)
-      indices, indptr: integers, (nse,) and (n + 1,)
-      b: (n,), of the dtype of `data`.
+      indices, indptr: integers of shape (nse,) and (n + 1,).
+      b: right-hand side of shape (n,), with the dtype of `data`.
 
     Returns:
-      x, (n,)
+      x, of shape (n,).
 
     Raises:
-      ValueError: shapes or dtypes that are not of a system in rows.
+      ValueError: shapes or dtypes that do not match.
 
     >>> from mpijax.experimental.sparse import linalg
     >>> data, columns, ends = jnp.array([2., 4., 1.]), jnp.array([0, 1, 0]), jnp.array([0, 1, 3])

@@ -1,4 +1,4 @@
-"""What the formats of matrices `COO`, `CSR` and `CSC` have in common: a BCOO computes for them."""
+"""The common code of the matrix formats `COO`, `CSR` and `CSC`: they compute by conversion to a BCOO."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mpijax.experimental.sparse.bcoo import BCOO
 
 
 def rows_of(indptr: Any, nse: int) -> Any:
-    """The row of each element, from where the rows begin; elements behind the last row are in none."""
+    """The row of each element, from the starts of rows. Elements after the last row are in no row."""
     return jnp.zeros(nse, indptr.dtype).at[indptr].add(1, mode="drop").cumsum() - 1
 
 
 def starts_of(rows: Any, count: int) -> Any:
-    """Where each of `count` rows begins among sorted elements, and where the last one ends."""
+    """The start of each of `count` rows among sorted elements, and the end of the last row."""
     counts = jnp.zeros(count, rows.dtype).at[rows].add(1, mode="drop")
     return jnp.concatenate([jnp.zeros(1, rows.dtype), jnp.cumsum(counts).astype(rows.dtype)])
 
 
 class Matrix(JAXSparse):
-    """A matrix that is written as a BCOO to be computed with."""
+    """A matrix that converts itself to a BCOO to compute."""
 
     nse = property(lambda self: self.data.size)  # type: ignore[assignment]
 

@@ -27,7 +27,7 @@ from mpijax.experimental.sparse.util import (
 def bcoo_fromdense(
     mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = None
 ) -> Any:
-    """The elements of `mat` that are not 0, in the order of rows; see `BCOO.fromdense`.
+    """The elements of `mat` that are not 0, in row-major order; see `BCOO.fromdense`.
 
     Raises:
       ConcretizationTypeError: `mat` is traced and `nse` is not given.
@@ -78,8 +78,8 @@ def bcoo_todense(mat: Any) -> Any:
 def bcoo_extract(sparr: Any, arr: Any, *, assume_unique: bool | None = None) -> Any:
     """The values of a dense array at the coordinates of a BCOO, as a BCOO.
 
-    assume_unique: whether no coordinates are equal, by default what the BCOO says. If not, the first of equal ones gets
-    the value, and the others 0.
+    assume_unique: whether all coordinates are distinct; default the attribute of the BCOO. Otherwise, the first of
+    equal coordinates gets the value, and the others get 0.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
@@ -126,7 +126,7 @@ def _runs(indices: Any) -> tuple[Any, Any]:
 
 
 def bcoo_sort_indices(mat: Any) -> Any:
-    """Coordinates in the order of rows; missing ones come last.
+    """The array with its coordinates in row-major order; missing elements come last.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO((jnp.array([5, 6]), jnp.array([[2], [0]])), shape=(3,))
@@ -142,9 +142,9 @@ def bcoo_sort_indices(mat: Any) -> Any:
 
 @ranks_differ
 def bcoo_sum_duplicates(mat: Any, nse: int | None = None) -> Any:
-    """Equal coordinates once, with the sum of their values, sorted.
+    """The array with sorted and distinct coordinates. Values at equal coordinates are added.
 
-    `nse` elements are stored, by default as many as there are, which under `jit` must be given.
+    `nse`: the number of stored elements; default the number of distinct coordinates. Required under `jit`.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO((jnp.array([5, 6]), jnp.array([[2], [2]])), shape=(3,))
@@ -179,9 +179,10 @@ def bcoo_sum_duplicates(mat: Any, nse: int | None = None) -> Any:
 
 
 def bcoo_eliminate_zeros(mat: Any, nse: int | None = None) -> Any:
-    """Without the elements that are 0; equal coordinates once, with the sum of their values, sorted.
+    """The array without elements that are 0, with sorted and distinct coordinates. Values at equal coordinates are
+    added.
 
-    Not to be differentiated: the derivative of an element that happens to be 0 is lost.
+    Do not differentiate it: the derivative of an element that happens to be 0 is lost.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO((jnp.array([5, 0]), jnp.array([[2], [1]])), shape=(3,))
@@ -195,7 +196,7 @@ def bcoo_eliminate_zeros(mat: Any, nse: int | None = None) -> Any:
 
 
 def set_nse(mat: Any, nse: int) -> Any:
-    """With places for `nse` elements, at least as many as before."""
+    """The array with places for `nse` elements, at least as many as before."""
     more = [(0, 0)] * mat.n_batch + [(0, nse - mat.nse)]
     data = jnp.pad(mat.data, more + [(0, 0)] * mat.n_dense)
     fill = jnp.broadcast_to(beyond(mat), (*mat.indices.shape[:-2], nse - mat.nse, mat.n_sparse))
@@ -207,7 +208,7 @@ def set_nse(mat: Any, nse: int) -> Any:
 
 
 def _permutations(mat: Any, permutation: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """The permutations of batch, sparse and dense axes, which stay among themselves."""
+    """The permutations of the batch, the sparse and the dense axes, which cannot mix."""
     permutation, batch, last = tuple(permutation), mat.n_batch, mat.n_batch + mat.n_sparse
     if sorted(permutation) != list(range(mat.ndim)):
         raise TypeError(
@@ -224,7 +225,7 @@ def _permutations(mat: Any, permutation: Sequence[int]) -> tuple[list[int], list
 
 
 def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
-    """Axes in the order `permutation`, which keeps batch, sparse and dense axes among themselves.
+    """The array with its axes in the order `permutation`, which must not mix batch, sparse and dense axes.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [0, 6]]))
@@ -244,9 +245,9 @@ def bcoo_transpose(mat: Any, *, permutation: Sequence[int]) -> Any:
 def bcoo_reshape(
     mat: Any, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding: Any = None
 ) -> Any:
-    """Another shape of the same size, in which batch, sparse and dense axes do not mix; one size may be -1.
+    """The array with another shape of the same size. Batch, sparse and dense axes cannot mix. One size may be -1.
 
-    dimensions: the axes are first put into this order.
+    dimensions: an order of the axes, applied first.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 0]]))
@@ -279,7 +280,7 @@ def bcoo_reshape(
 
 
 def _split_sizes(mat: Any, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """Where in the new sizes the sparse and the dense axes begin."""
+    """The positions in the new sizes at which the sparse and the dense axes begin."""
     batch, sparse = math.prod(mat.shape[: mat.n_batch]), math.prod(sparse_shape(mat))
     so_far = np.cumprod((1, *sizes))[1:].tolist()
     for what, size, both in (("batch and sparse", batch, batch), ("sparse and dense", sparse, batch * sparse)):
@@ -298,7 +299,7 @@ def _split_sizes(mat: Any, sizes: tuple[int, ...]) -> tuple[int, int]:
 
 @ranks_differ
 def bcoo_reduce_sum(mat: Any, *, axes: Sequence[int]) -> Any:
-    """Sums along axes. Coordinates may then be equal; the elements of summed batches stand one behind the other.
+    """Sums along axes. Coordinates of the result may be equal; the elements of summed batches are concatenated.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0, 5], [6, 1]]))

@@ -1,7 +1,7 @@
-"""JAX's primitives on the arrays of sparse arrays, for who binds them or gives rules for them.
+"""JAX's primitives on the arrays of sparse arrays, for programs that bind them or set rules for them.
 
-Each is a function of other operations. These are compiled, differentiated and mapped instead. The functions of
-`mpijax.experimental.sparse` call them directly.
+Each is a function of other operations, which are compiled, differentiated and mapped instead. The functions of
+`mpijax.experimental.sparse` call these operations directly.
 """
 
 from __future__ import annotations

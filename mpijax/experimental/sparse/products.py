@@ -1,4 +1,5 @@
-"""Operations on two arrays, one of them a `BCOO` at least: sums, elementwise products, contractions, convolutions."""
+"""Operations on two arrays, at least one of which is a `BCOO`: sums, elementwise products, contractions,
+convolutions."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from mpijax.transforms.api import eval_shape, make_jaxpr
 
 
 def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
-    """The values of a BCOO times an array that broadcasts to it: an array, with a value for each element stored.
+    """The values of a BCOO times an array that broadcasts to it: an array with a value for each stored element.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
@@ -55,7 +56,8 @@ def bcoo_multiply_dense(sp_mat: Any, v: Any) -> Any:
 
 
 def bcoo_multiply_sparse(lhs: Any, rhs: Any) -> Any:
-    """Products of the elements at equal coordinates; stores as many as the smaller operand, duplicates added before.
+    """Products of the elements at equal coordinates. Stores as many elements as the smaller operand; duplicates are
+    added first.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6]))
@@ -98,7 +100,7 @@ def multiply(x: Any, y: Any) -> Any:
 
 
 def add(x: Any, y: Any) -> Any:
-    """The sum: a BCOO of two of them, a dense array with a dense one of the whole shape."""
+    """The sum: a BCOO for two BCOOs; a dense array for a BCOO and a dense array of the whole shape."""
     if not is_bcoo(y):
         if np.broadcast_shapes(x.shape, np.shape(y)) != np.shape(y):
             raise NotImplementedError(
@@ -130,13 +132,14 @@ def bcoo_dot_general(
     lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:  # fmt: skip
-    """`lax.dot_general` of a BCOO with an array (an array), or of two BCOOs (a BCOO of nse1 * nse2 elements).
+    """`lax.dot_general` of a BCOO and an array (gives an array), or of two BCOOs (gives a BCOO of nse1 * nse2
+    elements).
 
-    Axes of the product's batch may be any of a BCOO's if the other operand is an array; of two BCOOs they must be batch
-    axes of both.
+    Batch axes of the product may be any axes of a BCOO if the other operand is an array. For two BCOOs, they must be
+    batch axes of both.
 
     Raises:
-      TypeError: shapes do not fit. NotImplementedError: two BCOOs with other axes than these.
+      TypeError: shapes do not match. NotImplementedError: two BCOOs with other batch axes.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
@@ -242,7 +245,8 @@ def _pairs(
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     """The elements of a dense product at given coordinates.
 
-    Each is computed by itself; if the product or the coordinates have batch or dense axes, from the whole product.
+    Each element is computed separately. If the product or the coordinates have batch or dense axes, the whole product
+    is computed.
 
     >>> from mpijax.experimental import sparse
     >>> x = jnp.arange(4.0).reshape(2, 2)
@@ -264,7 +268,7 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
 
 
 def bcoo_conv_general_dilated(lhs: Any, rhs: Any, **options: Any) -> Any:
-    """`lax.conv_general_dilated` along one axis, of one channel, without strides or dilation: a BCOO.
+    """`lax.conv_general_dilated` along one axis, with one channel, without strides or dilation. The result is a BCOO.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[[0.0, 5.0, 0.0, 1.0]]]))

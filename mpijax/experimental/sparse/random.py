@@ -28,10 +28,10 @@ def random_bcoo(
     generator: Callable = random.uniform,
     **kwds: Any,
 ) -> BCOO:
-    """A sparse array with elements at random coordinates: `nse` of them, or a share of all below 1.
+    """A sparse array with elements at random coordinates. `nse`: the number of elements, or, below 1, their fraction.
 
-    dtype: of the values, that of Python's floats if None.
-    generator: `(key, shape=, dtype=, **kwds) -> array`, draws the values.
+    dtype: dtype of the values; None means the default float.
+    generator: `(key, shape=, dtype=, **kwds) -> array`, a function that draws the values.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.random_bcoo(mpijax.random.key(0), (4, 5), nse=3).nse

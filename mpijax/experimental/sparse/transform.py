@@ -1,7 +1,7 @@
-"""`sparsify`: functions of dense arrays for sparse ones, by a rule for each primitive that knows them.
+"""`sparsify`: applies functions of dense arrays to sparse arrays, by a rule for each supported primitive.
 
-The function is traced with dense types. Its program is then run with the sparse arrays in place: equations without a
-sparse operand as they are, others by the rules below.
+`sparsify` traces the function with dense types, and then runs its program with the sparse arrays. Equations without a
+sparse operand run unchanged; the others follow the rules below.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def _is_sparse(x: Any) -> bool:
 
 
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
-    """`f`, written for dense arrays, as a function that takes and returns `BCOO` and `BCSR` arrays too.
+    """`f`, a function of dense arrays, as a function that also takes and returns `BCOO` and `BCSR` arrays.
 
-    Sums, products and other functions of sparse arrays are sparse as well; a product of a sparse with a dense array by
-    `@`, `dot` or `einsum` is dense.
+    Sums, products and other functions of sparse arrays are sparse. A product of a sparse and a dense array by `@`,
+    `dot` or `einsum` is dense.
 
     Args:
-      use_tracer: accepted; the function is always traced.
+      use_tracer: has no effect; the function is always traced.
 
     Raises:
-      NotImplementedError: an operation that has no rule for sparse arrays, or not for these.
+      NotImplementedError: an operation has no rule for sparse arrays, or not for these.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))

@@ -1,4 +1,4 @@
-"""What operations on sparse arrays share: `SparseInfo`, batch axes, and checks of an array's parts."""
+"""Shared code of operations on sparse arrays: `SparseInfo`, batch axes, and checks of values and coordinates."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class SparseEfficiencyWarning(UserWarning):
 
 
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
-    """Of JAX on GPUs; never raised here."""
+    """A warning of JAX on GPUs; mpijax never raises it."""
 
 
 class SparseInfo(NamedTuple):
-    """What primitives on sparse arrays know of one beside its arrays.
+    """The attributes of a sparse array besides its arrays, for primitives.
 
     >>> from mpijax.experimental import sparse
     >>> sparse.eye(2)._info
@@ -42,7 +42,7 @@ _F = TypeVar("_F", bound=Callable)
 
 
 def ranks_differ(fun: _F) -> _F:
-    """`fun`, in which arrays of different ranks go together, whatever `jax_numpy_rank_promotion` says."""
+    """`fun`, with promotion of arrays with different numbers of axes, for any value of `jax_numpy_rank_promotion`."""
 
     @wraps(fun)
     def allowed(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ def ranks_differ(fun: _F) -> _F:
 def nfold_vmap(fun: Callable, N: int, *, broadcasted: bool = True, in_axes: Any = 0) -> Callable:
     """`fun` over N leading axes of its arguments.
 
-    broadcasted: an argument whose axis has size 1 is the same for all.
+    broadcasted: whether an argument whose axis has size 1 is the same for all.
 
     >>> from mpijax.experimental.sparse.util import nfold_vmap
     >>> nfold_vmap(jnp.dot, 1)(jnp.ones((1, 2)), jnp.arange(4.0).reshape(2, 2))
@@ -89,7 +89,7 @@ def is_bcoo(x: Any) -> bool:
 
 
 def check_parts(data: tuple[int, ...], indices: Any, shape: tuple[int, ...]) -> None:
-    """Raise ValueError or TypeError unless values and coordinates are of an array of that shape."""
+    """Raise ValueError or TypeError unless values and coordinates match an array of that shape."""
     if indices.ndim < 2 or not dtypes.issubdtype(indices.dtype, np.integer):
         raise TypeError(
             f"BCOO indices must be integers of shape (*batch, nse, n_sparse), got {indices.dtype}{list(indices.shape)}."
@@ -112,12 +112,12 @@ def check_parts(data: tuple[int, ...], indices: Any, shape: tuple[int, ...]) -> 
 
 
 def sparse_shape(mat: Any) -> tuple[int, ...]:
-    """Sizes of the axes that have coordinates."""
+    """Sizes of the sparse axes."""
     return mat.shape[mat.n_batch : mat.n_batch + mat.n_sparse]
 
 
 def beyond(mat: Any) -> Any:
-    """The coordinates that mean no element, of the dtype of the coordinates."""
+    """The coordinates that mean no element, with the dtype of the coordinates."""
     return jnp.asarray(np.array(sparse_shape(mat), int), mat.indices.dtype)
 
 

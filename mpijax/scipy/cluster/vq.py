@@ -13,15 +13,15 @@ __all__ = [
 
 
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
-    """For each observation the nearest vector of a code book.
+    """The nearest vector of a code book for each observation.
 
     Args:
-      obs: (m, n), or (m,) of one feature.
-      code_book: (k, n), or (k,).
-      check_finite: not used: values are not known while tracing.
+      obs: observations, of shape (m, n), or (m,) for one feature.
+      code_book: vectors, of shape (k, n), or (k,).
+      check_finite: has no effect: values are not known while tracing.
 
     Returns:
-      (index of the nearest vector, (m,) of int32; distance to it, (m,)).
+      (index of the nearest vector, int32 of shape (m,); distance to it, of shape (m,)).
 
     >>> mpijax.scipy.cluster.vq.vq(jnp.array([[0.0, 1.0], [5.0, 5.0]]), jnp.array([[0.0, 0.0], [5.0, 4.0]]))
     (Array([0, 1], dtype=int32), Array([1., 1.], dtype=float32))

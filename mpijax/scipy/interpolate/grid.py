@@ -22,14 +22,15 @@ def _check_method(method: str) -> None:
 
 @register_pytree_node_class
 class RegularGridInterpolator:
-    """Values between the points of a grid: call it with positions. A tree: it can be an argument of `jit`.
+    """Interpolates between the points of a grid: call it with positions. It is a pytree, so it can be an argument of
+    `jit`.
 
     Args:
-      points: for each axis of the grid its coordinates, in ascending order.
-      values: (m1, …, mn, …), of the grid's shape; further axes are interpolated alike.
+      points: the coordinates along each axis of the grid, in ascending order.
+      values: array of shape (m1, …, mn, …): the shape of the grid, and optionally further axes.
       method: "linear" or "nearest".
       bounds_error: must be False: values are not known while tracing.
-      fill_value: result beyond the grid; None: extrapolate.
+      fill_value: result outside of the grid; None extrapolates.
 
     >>> points, values = jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 20.0])
     >>> f = mpijax.scipy.interpolate.RegularGridInterpolator((points,), values)
@@ -74,7 +75,7 @@ class RegularGridInterpolator:
         return self
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """Values at positions (..., n), or at a tuple of n coordinate arrays that broadcast."""
+        """Values at positions of shape (..., n), or at a tuple of n coordinate arrays that broadcast."""
         method = self.method if method is None else method
         _check_method(method)
         positions = self._positions(xi)
@@ -103,7 +104,7 @@ class RegularGridInterpolator:
 
     @staticmethod
     def _cell(x: Any, points: Any) -> tuple[Any, Any, Any]:
-        """(index of the cell that x lies in, where in it from 0 to 1, whether x lies beyond the grid)."""
+        """(index of the cell of x, position of x in the cell from 0 to 1, whether x is outside of the grid)."""
         index = jnp.clip(jnp.searchsorted(points, x) - 1, 0, points.size - 2)
         low, high = points[index], points[index + 1]
         return index, (x - low) / (high - low), (x < points[0]) | (x > points[-1])

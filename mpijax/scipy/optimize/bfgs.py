@@ -10,13 +10,14 @@ from mpijax.scipy.optimize.descent import Descent, descend
 
 
 def minimize_bfgs(fun: Callable, x0: Any, **options: Any) -> Descent:
-    """Minimize `fun` from x0, (n,). See `minimize`."""
+    """Minimize `fun`, starting at x0, of shape (n,). See `minimize`."""
     x0 = jnp.asarray(x0)
     return descend(fun, x0, jnp.eye(x0.shape[0], dtype=x0.dtype), lambda h, g: -(h @ g), _update, **options)
 
 
 def _update(inverse: Any, step: Any, change: Any) -> Any:
-    """The estimate next to `inverse` that takes the gradient's change to the step; as it was if they are orthogonal."""
+    """The estimate closest to `inverse` that maps the change of the gradient to the step; `inverse` if they are
+    orthogonal."""
     rho = 1 / jnp.dot(change, step)
     project = jnp.eye(step.size, dtype=step.dtype) - rho * jnp.outer(step, change)
     updated = project @ inverse @ project.T + rho * jnp.outer(step, step)

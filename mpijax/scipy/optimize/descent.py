@@ -1,4 +1,4 @@
-"""What quasi-Newton methods share: steps along -H g by a line search, until the gradient is small."""
+"""The common code of quasi-Newton methods: line searches along -H g until the gradient is small."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mpijax.transforms.autodiff import value_and_grad
 
 
 class Descent(NamedTuple):
-    """Where a minimization is.
+    """The state of a minimization.
 
     Attributes:
-      x, value, gradient: the point, (n,), and the function there.
-      memory: what the method knows of the inverse Hessian: a tree.
+      x, value, gradient: the point, of shape (n,), and the function and its gradient there.
+      memory: the method's estimate of the inverse Hessian, a tree.
       previous: the value one step before.
       iterations, evaluations: counts.
-      converged, failed: why to stop.
+      converged, failed: whether to stop, and why.
       status: see `OptimizeResults`.
     """
 
@@ -53,13 +53,13 @@ def descend(
     """Minimize `fun` from x0.
 
     Args:
-      memory: the method's at the start.
+      memory: the method's first estimate of the inverse Hessian.
       direction: (memory, gradient) -> direction of descent.
       learn: (memory, step, change of the gradient) -> memory.
-      maxiter: most iterations; 200 for each unknown by default.
-      norm, gtol: stop where the gradient's norm of this order is below gtol.
-      ftol: also stop where the value falls by less than this fraction.
-      line_search_maxiter: most evaluations to find a bracket, and again to find a point in it.
+      maxiter: the largest number of iterations; default 200 for each unknown.
+      norm, gtol: stop if the norm of the gradient, of this order, is below gtol.
+      ftol: also stop if the value decreases by less than this fraction.
+      line_search_maxiter: the largest number of evaluations to find a bracket, and again to find a point in it.
     """
     x0 = jnp.asarray(x0)
     maxiter = x0.size * 200 if maxiter is None else maxiter

@@ -1,4 +1,4 @@
-"""BFGS of limited memory: the inverse Hessian as the last few steps and changes of the gradient."""
+"""Limited-memory BFGS: the last few steps and changes of the gradient represent the inverse Hessian."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def minimize_lbfgs(
     maxiter: Any = None,
     maxls: int = 20,
 ) -> Descent:
-    """Minimize `fun` from x0, (n,), keeping `maxcor` steps; `maxls` is the line search's limit. See `minimize`."""
+    """Minimize `fun`, starting at x0, of shape (n,). It keeps `maxcor` steps; `maxls` limits a line search. See
+    `minimize`."""
     x0 = jnp.asarray(x0)
     none = jnp.zeros((maxcor, x0.size), x0.dtype)
     memory = _Memory(none, none, none[:, 0].real, jnp.ones((), none.real.dtype))

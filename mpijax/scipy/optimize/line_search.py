@@ -1,4 +1,4 @@
-"""A point along a line where a function has fallen enough and is flat enough: the strong conditions of Wolfe."""
+"""Line search: a point on a line that satisfies the strong Wolfe conditions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import mpijax.numpy as jnp
 from mpijax import lax
 
-# Fractions of the slope at the start: how far the function must fall, how steep it may still be.
+# Fractions of the slope at the start: the least decrease of the function, and the largest remaining slope.
 _FALL, _STEEP = 1e-4, 0.9
 
 
@@ -18,13 +18,13 @@ def inner(a: Any, b: Any) -> Any:
 
 
 def scaled(number: Any, vector: Any) -> Any:
-    """A real multiple of a vector, which may be complex."""
+    """A vector, which may be complex, times a real number."""
     return number.astype(vector.dtype) * vector
 
 
 class Found(NamedTuple):
-    """The step taken, the function and its gradient there, evaluations, whether the conditions do not hold, and why:
-    1: no bracket was found, 3: no point in it."""
+    """The step, the function and its gradient there, the number of evaluations, whether the search failed, and why: 1
+    if it found no bracket, 3 if it found no point in the bracket."""
 
     step: Any
     value: Any
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """A point of the line: how far, the function's value, its slope along the line, its gradient."""
+    """A point on the line: its distance, the value of the function, its slope along the line, its gradient."""
 
     at: Any
     value: Any
@@ -63,8 +63,8 @@ def line_search(
     Args:
       evaluate: x -> (value, gradient); a complex one is the direction of steepest ascent.
       value, gradient: the function at x.
-      previous: its value one step before, from which the first trial is guessed.
-      maxiter: most evaluations while looking for a bracket, and again inside it.
+      previous: the value one step before, from which the first trial follows.
+      maxiter: the largest number of evaluations to find a bracket, and again to find a point in it.
     """
     slope = inner(gradient, direction)
     real = jnp.finfo(x.dtype)
@@ -94,7 +94,7 @@ def _choose(which: Any, a: Any, b: Any) -> Any:
 
 
 def _advance(s: _Search, p: _Point, start: _Point, maxiter: int) -> _Search:
-    """Take the point evaluated last into account, as in Nocedal and Wright, algorithms 3.5 and 3.6."""
+    """Update the search with the last evaluated point, as in Nocedal and Wright, algorithms 3.5 and 3.6."""
     high_value = ~(p.value <= start.value + _FALL * p.at * start.slope)
     too_high = high_value | ((p.value >= s.low.value) & (s.zooming | (s.low.at > 0)))
     done = ~too_high & (abs(p.slope) <= -_STEEP * start.slope)
@@ -108,7 +108,8 @@ def _advance(s: _Search, p: _Point, start: _Point, maxiter: int) -> _Search:
 
 
 def _between(low: _Point, high: _Point) -> Any:
-    """The minimum of the cubic through both points and slopes; their middle if that is near an end or there is none."""
+    """The minimum of the cubic through both points and slopes; their midpoint if the minimum is near an end or does not
+    exist."""
     width = high.at - low.at
     d = low.slope + high.slope - 3 * (high.value - low.value) / width
     root = d * d - low.slope * high.slope

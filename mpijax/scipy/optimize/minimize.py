@@ -1,4 +1,4 @@
-"""`minimize`, by SciPy's signature."""
+"""`minimize`, with SciPy's signature."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mpijax.scipy.optimize.lbfgs import minimize_lbfgs
 
 
 class OptimizeResults(NamedTuple):
-    """What `minimize` found.
+    """The result of `minimize`.
 
     Attributes:
-      x: the solution, (n,).
-      success: whether the gradient is as small as asked for.
-      status: 0: converged; 1: most iterations reached; from 2 on: the line search failed.
-      fun, jac: the function's value and gradient at x.
-      hess_inv: an estimate of the inverse Hessian, (n, n); None if the method has none.
-      nfev, njev: evaluations of the function and of its gradient.
-      nit: iterations.
+      x: the solution, of shape (n,).
+      success: whether the gradient is below its tolerance.
+      status: 0 if it converged, 1 if it reached the largest number of iterations, 2 or more if a line search failed.
+      fun, jac: the value and the gradient of the function at x.
+      hess_inv: an estimate of the inverse Hessian, of shape (n, n); None if the method has none.
+      nfev, njev: number of evaluations of the function and of its gradient.
+      nit: number of iterations.
 
     >>> mpijax.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").success
     Array(True, dtype=bool)
@@ -52,15 +52,15 @@ def minimize(
 
     Args:
       fun: fun(x, *args) -> scalar, differentiable.
-      x0: where to start, (n,), floats.
+      x0: the start, floats of shape (n,).
       args: further arguments of `fun`.
       method: "BFGS"; or "l-bfgs-experimental-do-not-rely-on-this", which keeps few vectors instead of a matrix.
-      tol: not used: give `gtol` in options.
-      options: of BFGS: maxiter, norm (order of the gradient's norm, inf by default), gtol (1e-5),
-        line_search_maxiter; of L-BFGS also maxcor (vectors kept) and ftol.
+      tol: has no effect; use `gtol` in `options`.
+      options: a dict. For BFGS: maxiter, norm (order of the norm of the gradient, inf by default), gtol (1e-5),
+        line_search_maxiter. For L-BFGS also maxcor (number of vectors to keep) and ftol.
 
     Raises:
-      TypeError: `args` is no tuple.
+      TypeError: `args` is not a tuple.
       ValueError: the method is unknown.
 
     >>> mpijax.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").x.round(4)

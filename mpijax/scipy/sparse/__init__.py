@@ -1,4 +1,4 @@
-"""Solvers for linear systems given by products with a matrix."""
+"""Iterative solvers for linear systems; the matrix is given by its products with vectors."""
 
 from mpijax.scipy.sparse import linalg
 

@@ -1,4 +1,4 @@
-"""The iteration of GMRES: cycles of Arnoldi steps, each column brought to triangular form by rotations."""
+"""The iteration of GMRES: cycles of Arnoldi steps; rotations make each column triangular."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def gmres_solve(
 
     Args:
       A, M: linear functions of trees: the operator and its preconditioner.
-      x0: where to start.
-      enough: norm of the preconditioned residual at which cycles stop.
-      enough_in_cycle: the same within a cycle.
-      restart, maxiter: steps of a cycle, most cycles.
+      x0: the start.
+      enough: norm of the preconditioned residual at which the iteration stops between cycles.
+      enough_in_cycle: the same inside a cycle.
+      restart, maxiter: number of steps of a cycle, largest number of cycles.
     """
     b, unravel = ravel_pytree(b)
     flat = lambda fun: lambda v: jnp.asarray(ravel_pytree(fun(unravel(v)))[0], b.dtype)
@@ -51,7 +51,7 @@ def _best_correction(A: Callable, r: Any, enough: Any, restart: int) -> Any:
     """The d in the span of r, A r, A² r, … with the smallest norm of r - A d."""
     norm = jnp.linalg.norm(r).astype(r.dtype)
     basis = jnp.zeros((restart + 1, r.size), r.dtype).at[0].set(r / norm)
-    # Columns that no step reaches stay those of the identity, with right-hand side 0.
+    # Columns that no step reaches remain columns of the identity, with right-hand side 0.
     triangle = jnp.eye(restart, dtype=r.dtype)
     rotations = jnp.zeros((restart, 2), r.dtype)
     target = jnp.zeros(restart + 1, r.dtype).at[0].set(norm)
@@ -79,8 +79,8 @@ def _best_correction(A: Callable, r: Any, enough: Any, restart: int) -> Any:
 def _arnoldi(A: Callable, basis: Any, k: Any) -> tuple[Any, Any, Any]:
     """The next vector of an orthonormal basis, whose rows after k are zero.
 
-    Returns (the coefficients of A applied to row k, basis, whether that lies in the span of the rows already).
-    Projecting twice keeps the basis orthogonal to rounding.
+    Returns (the coefficients of A applied to row k, the basis, whether that vector already lies in the span of the
+    rows). Two projections keep the basis orthogonal up to rounding.
     """
     v = A(basis[k])
     before = jnp.linalg.norm(v)

@@ -1,8 +1,8 @@
 """Iterative solvers of linear systems: conjugate gradients, BiCGSTAB, GMRES.
 
-The solution is differentiated by the implicit function theorem (`lax.custom_linear_solve`): a derivative takes
-another solve, not the steps of the iteration. Inner products are taken over the vectors given and do not
-communicate: where ranks hold parts of a vector, solve under `jit` over arrays sharded along a mesh.
+Derivatives of the solution follow from the implicit function theorem (`lax.custom_linear_solve`): a derivative takes
+another solve, and does not go through the steps of the iteration. The solvers do not communicate themselves: inner
+products include only the given vectors. If ranks hold parts of a vector, solve under `jit` with global arrays.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _identity(x):
 
 
 def _as_function(op: Any) -> Callable:
-    """The product with an operator: a function, a square array, or what has `@`."""
+    """The product with an operator: a function, a square array, or an object with `@`."""
     if callable(op):
         return op
     if not hasattr(op, "__matmul__"):
@@ -71,7 +71,7 @@ def _as_function(op: Any) -> Callable:
 
 
 def _start(b: Any, x0: Any) -> tuple[Any, Any]:
-    """Both as trees of arrays; x0 is zero if not given. Raises ValueError unless they match."""
+    """b and x0 as trees of arrays; x0 is zero if not given. Raises ValueError unless they match."""
     b = tree.tree_map(jnp.asarray, b)
     x0 = tree.tree_map(jnp.zeros_like if x0 is None else jnp.asarray, b if x0 is None else x0)
     structures = tree.tree_structure(x0), tree.tree_structure(b)
@@ -84,7 +84,7 @@ def _start(b: Any, x0: Any) -> tuple[Any, Any]:
 
 
 def _weak_as(b: Any, x: Any) -> Any:
-    """x, weakly typed where `b` is one of Python's numbers."""
+    """x, weakly typed if `b` is a Python number."""
     return tree.tree_map(lambda leaf, of_b: convert(leaf, weak_type=of_b.weak_type), x, b)
 
 
@@ -96,7 +96,7 @@ def _size(b: Any) -> int:
 
 
 def _enough(b: Any, tol: Any, atol: Any) -> Any:
-    """The square of the residual's norm at which to stop."""
+    """The squared norm of the residual at which to stop."""
     return jnp.maximum(jnp.square(tol) * real_dot(b, b), jnp.square(atol))
 
 
@@ -121,7 +121,7 @@ def _cg(A, b, *, x0, tol, atol, maxiter, M):
     return lax.while_loop(unsolved, step, (x0, r, real_dot(r, z), z, 0))[0]
 
 
-# What the count of steps becomes when a quotient has no denominator, which ends the iteration.
+# The count of steps after a division by zero, which ends the iteration.
 _BREAKDOWN = -10
 
 
@@ -167,18 +167,18 @@ def _solve(method, A, b, x0, tol, atol, maxiter, M, symmetric):
 def cg(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None
 ) -> tuple[Any, None]:
-    """Solve A x = b by conjugate gradients, for A Hermitian and positive definite.
+    """Solve A x = b by conjugate gradients, for a Hermitian positive definite A.
 
     Args:
       A: a square array, or a linear function of trees like b.
       b: right-hand side: an array or a tree of arrays.
-      x0: where to start; zero by default.
-      tol, atol: stop where norm(residual) <= max(tol * norm(b), atol).
-      maxiter: most steps; 10 times the number of unknowns by default.
-      M: preconditioner, an approximation of the inverse of A, like A.
+      x0: the start; zero by default.
+      tol, atol: stop if norm(residual) <= max(tol * norm(b), atol).
+      maxiter: the largest number of steps; default 10 times the number of unknowns.
+      M: preconditioner, an approximation of the inverse of A, in a form that A may have.
 
     Returns:
-      (x, None); the second is for SciPy's status, which is not there.
+      (x, None). SciPy returns a status as the second value.
 
     >>> mpijax.scipy.sparse.linalg.cg(lambda x: jnp.array([2.0, 4.0]) * x, jnp.array([2.0, 8.0]))[0].round(4)
     Array([1., 2.], dtype=float32)
@@ -190,7 +190,7 @@ def cg(
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None
 ) -> tuple[Any, None]:
-    """Solve A x = b by stabilized bi-conjugate gradients, for any regular A. Arguments and result as of `cg`.
+    """Solve A x = b by stabilized bi-conjugate gradients, for any regular A. Arguments and result are those of `cg`.
 
     >>> mpijax.scipy.sparse.linalg.bicgstab(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))[0].round(4)
     Array([1., 2.], dtype=float32)
@@ -216,13 +216,14 @@ def gmres(
     """Solve A x = b by generalized minimal residuals, for any regular A.
 
     Args:
-      A, b, x0, tol, atol, M: as of `cg`.
-      restart: steps of a cycle, each of which keeps one more vector of b's size.
-      maxiter: most cycles.
-      solve_method: "batched": all steps of a cycle; "incremental": stop within a cycle once it is good enough.
+      A, b, x0, tol, atol, M: as for `cg`.
+      restart: number of steps of a cycle; each step keeps one more vector with the size of b.
+      maxiter: the largest number of cycles.
+      solve_method: "batched" runs all steps of a cycle; "incremental" stops inside a cycle if the residual is small
+        enough.
 
     Returns:
-      (x, info): info is 0, or -1 where x is not a number.
+      (x, info): info is 0, or -1 if x has a NaN.
 
     >>> mpijax.scipy.sparse.linalg.gmres(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0]))[0].round(4)
     Array([1., 2.], dtype=float32)

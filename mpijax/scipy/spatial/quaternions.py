@@ -1,4 +1,4 @@
-"""Quaternions (x, y, z, w) along the last axis of arrays, and the other ways to write rotations."""
+"""Quaternions (x, y, z, w) along the last axis of arrays, and other representations of rotations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def normalized(quat: Any) -> Any:
 
 
 def product(p: Any, q: Any) -> Any:
-    """Hamilton's product: the rotation q, then p."""
+    """Hamilton's product: the rotation q, then the rotation p."""
     (a, b, c, w), (x, y, z, v) = parts(p), parts(q)
     return jnp.stack(
         [
@@ -45,7 +45,8 @@ def inverse(quat: Any) -> Any:
 
 
 def canonical(quat: Any) -> Any:
-    """Of a rotation's two quaternions the one whose first component that is not 0, in order w x y z, is positive."""
+    """The canonical one of the two quaternions of a rotation: its first component that is not 0, in the order w x y z,
+    is positive."""
     x, y, z, w = parts(quat)
     negative = (w < 0) | ((w == 0) & ((x < 0) | ((x == 0) & ((y < 0) | ((y == 0) & (z < 0))))))
     return jnp.where(negative[..., None], -quat, quat)
@@ -63,7 +64,8 @@ def to_matrix(quat: Any) -> Any:
 
 
 def from_matrix(matrix: Any) -> Any:
-    """From (..., 3, 3), by the largest of the four squares of components, which loses no digits."""
+    """The quaternion of matrices of shape (..., 3, 3). It uses the largest of the four squared components, which loses
+    no digits."""
     m = [[matrix[..., i, j] for j in range(3)] for i in range(3)]
     trace = m[0][0] + m[1][1] + m[2][2]
     by_axis = []
@@ -101,7 +103,7 @@ def from_rotvec(rotvec: Any) -> Any:
 
 
 def _safe_length(vector: Any) -> Any:
-    """The length, with derivative 0 (not NaN) at the zero vector."""
+    """The length, with the derivative 0 (not NaN) at the zero vector."""
     square = jnp.sum(vector * vector, axis=-1)
     nothing = square == 0
     return jnp.where(nothing, 0.0, jnp.sqrt(jnp.where(nothing, 1.0, square)))
@@ -130,7 +132,7 @@ def about(axis: int, angle: Any) -> Any:
 def to_euler(quat: Any, axes: tuple[int, int, int], extrinsic: bool) -> Any:
     """(..., 3): angles about three axes; after Bernardes and Viollet, "Quaternion to Euler angles conversion" (2022).
 
-    In gimbal lock only a sum of two angles is defined; one of them is then 0.
+    In gimbal lock, only the sum of two angles is defined; one of them is then 0.
     """
     i, j, k = axes if extrinsic else axes[::-1]
     symmetric = i == k

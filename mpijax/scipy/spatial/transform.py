@@ -16,7 +16,7 @@ __all__ = ["Rotation", "Slerp"]
 
 
 class Rotation(NamedTuple):
-    """One rotation, or a vector of them; a pytree.
+    """One rotation, or a vector of rotations. It is a pytree.
 
     Attributes:
       quat: unit quaternions (x, y, z, w), of shape (4,) or (n, 4).
@@ -35,14 +35,14 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
-        """From angles about one to three axes.
+        """A rotation from angles about one to three axes.
 
         Args:
-          seq: the axes: "xyz" fixed in space, "XYZ" fixed to the body.
-          angles: (..., len(seq)), or a scalar for one axis.
+          seq: the axes: "xyz" for axes fixed in space, "XYZ" for axes fixed to the body.
+          angles: array of shape (..., len(seq)), or a scalar for one axis.
 
         Raises:
-          ValueError: `seq` is no such string, or the angles do not fit it.
+          ValueError: `seq` is not such a string, or the angles do not match it.
         """
         axes, extrinsic = _axes_of(seq, (1, 2, 3))
         angles = jnp.atleast_1d(_floats(angles))
@@ -58,34 +58,34 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Rotation:
-        """From orthogonal matrices of determinant 1, (..., 3, 3)."""
+        """A rotation from orthogonal matrices with determinant 1, of shape (..., 3, 3)."""
         return cls(qn.from_matrix(_floats(matrix)))
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
-        """From modified Rodrigues parameters, (..., 3): the axis times tan(angle / 4)."""
+        """A rotation from modified Rodrigues parameters, of shape (..., 3): the axis times tan(angle / 4)."""
         return cls(qn.from_mrp(_floats(mrp)))
 
     @classmethod
     def from_quat(cls, quat: Any) -> Rotation:
-        """From quaternions (x, y, z, w) of any length but 0."""
+        """A rotation from quaternions (x, y, z, w) of any length except 0."""
         return cls(qn.normalized(_floats(quat)))
 
     @classmethod
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
-        """From vectors along the axis, as long as the angle is large, (..., 3)."""
+        """A rotation from vectors along the axis, whose length is the angle, of shape (..., 3)."""
         rotvec = _floats(rotvec)
         return cls(qn.from_rotvec(jnp.deg2rad(rotvec) if degrees else rotvec))
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
-        """The rotation by nothing, or a vector of `num` of them."""
+        """The identity rotation, or a vector of `num` identity rotations."""
         quat = jnp.array([0.0, 0.0, 0.0, 1.0], dtype=dtype)
         return cls(quat if num is None else jnp.tile(quat, (num, 1)))
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
-        """Uniformly distributed rotations: normalized normal quaternions of a key of `jax.random`."""
+        """Uniformly distributed rotations: normalised normal quaternions, drawn with a key of `jax.random`."""
         return cls.from_quat(random.normal(random_key, (4,) if num is None else (num, 4)))
 
     def __getitem__(self, indexer: Any) -> Any:
@@ -103,7 +103,7 @@ class Rotation(NamedTuple):
         return Rotation.from_quat(qn.product(self.quat, other.quat))
 
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
-        """The vectors (..., 3), rotated; rotations and vectors broadcast."""
+        """The rotated vectors, of shape (..., 3). Rotations and vectors broadcast."""
         matrix = self.as_matrix()
         if inverse:
             matrix = jnp.swapaxes(matrix, -1, -2)
@@ -113,7 +113,7 @@ class Rotation(NamedTuple):
         """(..., 3): angles about three axes, in [-pi, pi]. In gimbal lock one of them is 0.
 
         Raises:
-          ValueError: `seq` is not three axes as `from_euler` takes them.
+          ValueError: `seq` does not name three axes as in `from_euler`.
         """
         if len(seq) != 3:
             raise ValueError(f"Expected 3 axes, got {seq}.")
@@ -135,7 +135,8 @@ class Rotation(NamedTuple):
         return jnp.rad2deg(rotvec) if degrees else rotvec
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
-        """(..., 4). `canonical`: of q and -q the one with w >= 0; `scalar_first`: as (w, x, y, z)."""
+        """The quaternions, of shape (..., 4). `canonical`: return the one of q and -q with w >= 0. `scalar_first`: as
+        (w, x, y, z)."""
         quat = qn.canonical(self.quat) if canonical else self.quat
         return jnp.roll(quat, 1, axis=-1) if scalar_first else quat
 
@@ -148,10 +149,10 @@ class Rotation(NamedTuple):
         return 2 * jnp.arctan2(qn.length(self.quat[..., :3]), jnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Any = None) -> Rotation:
-        """The rotation with the least weighted sum of squared distances to these, as matrices.
+        """The mean rotation: it has the smallest weighted sum of squared distances to these rotations, as matrices.
 
         Raises:
-          ValueError: weights are not a vector with an element for each rotation.
+          ValueError: `weights` is not a vector with an element for each rotation.
         """
         count = len(self)
         weights = jnp.ones(count, self.quat.dtype) if weights is None else jnp.asarray(weights, self.quat.dtype)
@@ -162,7 +163,7 @@ class Rotation(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether this is one rotation, not a vector."""
+        """Whether this is one rotation and not a vector."""
         return self.quat.ndim == 1
 
 
@@ -184,13 +185,14 @@ def _axes_of(seq: str, lengths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]
 
 
 class Slerp(NamedTuple):
-    """Interpolation at constant angular speed between rotations at given times. `Slerp.init` makes one; a pytree.
+    """Interpolation with constant angular speed between rotations at given times. `Slerp.init` makes one. It is a
+    pytree.
 
     Attributes:
-      times: (n,), increasing.
-      timedelta: (n - 1,), their differences.
-      rotations: at the beginnings of the intervals.
-      rotvecs: (n - 1, 3), the turn within each.
+      times: increasing times, of shape (n,).
+      timedelta: the differences of the times, of shape (n - 1,).
+      rotations: the rotations at the beginnings of the intervals.
+      rotvecs: the rotation vectors from the beginning to the end of the intervals, of shape (n - 1, 3).
 
     >>> turns = mpijax.scipy.spatial.transform.Rotation.from_euler("z", jnp.array([[0.0], [90.0]]), degrees=True)
     >>> between = mpijax.scipy.spatial.transform.Slerp.init(jnp.array([0.0, 1.0]), turns)
@@ -205,10 +207,10 @@ class Slerp(NamedTuple):
 
     @classmethod
     def init(cls, times: Any, rotations: Rotation) -> Slerp:
-        """Between a vector of at least two rotations, at increasing times.
+        """The interpolation between a vector of at least two rotations, at increasing times.
 
         Raises:
-          TypeError: no `Rotation`. ValueError: less than two of them, or not as many times.
+          TypeError: `rotations` is not a `Rotation`. ValueError: fewer than two rotations, or another number of times.
         """
         if not isinstance(rotations, Rotation):
             raise TypeError(f"`rotations` must be a `Rotation` instance, got {type(rotations).__name__}.")
@@ -221,7 +223,7 @@ class Slerp(NamedTuple):
         return cls(times, jnp.diff(times), start, (start.inv() * end).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
-        """Rotations at the times, a scalar or a vector. Raises ValueError for more axes."""
+        """The rotations at the times, a scalar or a vector. Raises ValueError for more axes."""
         at = jnp.asarray(times, dtype=self.times.dtype)
         if at.ndim > 1:
             raise ValueError(f"`times` must be at most 1-dimensional, got shape {at.shape}.")

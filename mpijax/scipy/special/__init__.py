@@ -1,4 +1,4 @@
-"""Special functions, by SciPy's names."""
+"""Special functions, with SciPy's names."""
 
 from mpijax.nn.normalize import logsumexp
 from mpijax.scipy.special.bessel import bessel_jn, i0, i0e, i1, i1e, sph_harm_y

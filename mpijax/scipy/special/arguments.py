@@ -1,4 +1,4 @@
-"""What special functions do with their arguments."""
+"""Checks and conversions of the arguments of special functions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from mpijax.scipy.special.arguments import inexact_args, real_args
 def i0e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 0.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i0e(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.4658], dtype=float32)
@@ -28,7 +28,7 @@ def i0e(x: Any) -> Any:
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i0(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 1.2661], dtype=float32)
@@ -40,7 +40,7 @@ def i0(x: Any) -> Any:
 def i1e(x: Any) -> Any:
     """e ** -|x| times the modified Bessel function of order 1.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i1e(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2079], dtype=float32)
@@ -51,7 +51,7 @@ def i1e(x: Any) -> Any:
 def i1(x: Any) -> Any:
     """The modified Bessel function of order 1.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.i1(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.5652], dtype=float32)
@@ -68,9 +68,9 @@ def _no_derivative_by_order(*_args):
 
 
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
-    """Bessel functions of the first kind of the orders 0 … v, stacked at the front: shape (v + 1, *z.shape).
+    """Bessel functions of the first kind of the orders 0 … v, stacked along the first axis: shape (v + 1, *z.shape).
 
-    `n_iter` is how many steps JAX takes of its recurrence; here values are exact whatever it says.
+    `n_iter` has no effect: it is the number of steps of JAX's recurrence. Values here are accurate without it.
 
     >>> mpijax.scipy.special.bessel_jn(jnp.array([0.0, 1.0]), v=1).round(4)
     Array([[1.    , 0.7652],
@@ -103,7 +103,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, 
       theta: polar angles in [0, π].
       phi: azimuthal angles.
       diff_n: must be None; use transformations to differentiate by the angles.
-      n_max: the largest degree, which JAX needs under `jit`; not used here.
+      n_max: has no effect: the largest degree, which JAX needs under `jit`.
 
     >>> mpijax.scipy.special.sph_harm_y(jnp.array([0]), jnp.array([0]), jnp.array([1.0]), jnp.array([2.0])).round(4)
     Array([0.2821+0.j], dtype=complex64)
@@ -134,7 +134,8 @@ def _float_result(n, m, theta):
 
 
 def _legendre_tangent(g, ans, n, m, theta):
-    """Half the difference of the neighbouring orders' functions, weighted, which is regular at the poles.
+    """The derivative as half the weighted difference of the functions of the neighbouring orders, which is regular at
+    the poles.
 
     Beyond the poles the function runs backwards: its sine is the positive root of 1 - cos². π, rounded, is the pole.
     """

@@ -1,4 +1,4 @@
-"""Products with logarithms, entropies, the logistic function, the transformation of Box and Cox."""
+"""Products with logarithms, entropies, the logistic function, and the Box-Cox transformation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expit(x: Any) -> Any:
 
 @custom_jvp
 def xlogy(x: Any, y: Any) -> Any:
-    """x log y, which is 0 at x = 0 whatever y (except NaN).
+    """x log y, which is 0 at x = 0 for any y except NaN.
 
     Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 
@@ -61,7 +61,7 @@ def _xlogy_jvp(primals, tangents):
 
 @custom_jvp
 def xlog1py(x: Any, y: Any) -> Any:
-    """x log(1 + y), which is 0 at x = 0 whatever y (except NaN).
+    """x log(1 + y), which is 0 at x = 0 for any y except NaN.
 
     Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 
@@ -88,9 +88,9 @@ _xlogx.defjvps(lambda g, ans, x: g * (lax.log(x) + 1))
 
 
 def entr(x: Any) -> Any:
-    """-x log x; 0 at 0, -inf below.
+    """-x log x; 0 at x = 0, and -inf for x < 0.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.entr(jnp.array([0.25, 0.5])).round(4)
     Array([0.3466, 0.3466], dtype=float32)
@@ -100,9 +100,9 @@ def entr(x: Any) -> Any:
 
 
 def rel_entr(p: Any, q: Any) -> Any:
-    """p log(p / q) for p, q > 0; 0 for p = 0 and q >= 0; inf elsewhere.
+    """p log(p / q) for p, q > 0; 0 for p = 0 and q >= 0; inf otherwise.
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.rel_entr(jnp.array([0.0, 1.0]), jnp.array([0.5, 2.0])).round(4)
     Array([ 0.    , -0.6931], dtype=float32)
@@ -117,7 +117,7 @@ def rel_entr(p: Any, q: Any) -> Any:
 def kl_div(p: Any, q: Any) -> Any:
     """rel_entr(p, q) - p + q
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.kl_div(jnp.array([0.5, 1.0]), jnp.array([0.5, 2.0])).round(4)
     Array([0.    , 0.3069], dtype=float32)
@@ -146,7 +146,7 @@ def boxcox(x: Any, lmbda: Any) -> Any:
 
 
 def boxcox1p(x: Any, lmbda: Any) -> Any:
-    """boxcox(1 + x, lmbda), exact for small x too.
+    """boxcox(1 + x, lmbda), also accurate for small x.
 
     Elementwise; the arguments broadcast, integers become floats. Complex numbers are allowed.
 

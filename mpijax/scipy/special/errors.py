@@ -27,7 +27,7 @@ def _of_one(name: str, derivative: Callable, cost: int) -> Primitive:
 def erf(x: Any) -> Any:
     """2 / √π times the integral of exp(-t²) from 0 to x.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.erf(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.8427], dtype=float32)
@@ -36,9 +36,9 @@ def erf(x: Any) -> Any:
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact for large x too.
+    """1 - erf(x), also accurate for large x.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.erfc(jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.1573], dtype=float32)
@@ -49,7 +49,7 @@ def erfc(x: Any) -> Any:
 def erfinv(x: Any) -> Any:
     """The y with erf(y) = x.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.erfinv(jnp.array([0.0, 0.5])).round(4)
     Array([0.    , 0.4769], dtype=float32)
@@ -58,11 +58,11 @@ def erfinv(x: Any) -> Any:
 
 
 def erfcinv(x: Any) -> Any:
-    """The y with erfc(y) = x, for 0 < x < 2; infinities at 0 and 2, else NaN.
+    """The y with erfc(y) = x, for 0 < x < 2. Infinities at 0 and 2, NaN elsewhere.
 
-    Small x keep all digits, until x / 2 is denormal.
+    Small x keep all digits unless x / 2 is denormal.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.erfcinv(jnp.array([1e-30, 0.5, 1.0])).round(4)
     Array([8.1486, 0.4769, 0.    ], dtype=float32)
@@ -93,7 +93,7 @@ wofz_p = hosted(
 
 
 def erfcx(x: Any) -> Any:
-    """exp(x²) erfc(x), which neither overflows nor vanishes for large x; of real or complex x.
+    """exp(x²) erfc(x), for real or complex x. It neither overflows nor underflows for large x.
 
     Elementwise; integers become floats. Complex numbers are allowed.
 
@@ -110,7 +110,7 @@ erfcx_p = _of_one("erfcx", lambda g, ans, x: g * (2 * x * ans - _SLOPE), 40)
 def dawsn(x: Any) -> Any:
     """Dawson's integral: exp(-x²) times the integral of exp(t²) from 0 to x.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.dawsn(jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.5381], dtype=float32)
@@ -126,7 +126,7 @@ dawsn_p = _of_one("dawsn", lambda g, ans, x: g * (1 - 2 * x * ans), 80)
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal variable is below x; float32 or float64.
 
-    Elementwise, on floats. TypeError for complex numbers.
+    Elementwise, on floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.ndtr(jnp.array([0.0, 1.0])).round(4)
     Array([0.5   , 0.8413], dtype=float32)
@@ -142,7 +142,7 @@ def ndtr(x: Any) -> Any:
 def ndtri(p: Any) -> Any:
     """The quantile of the standard normal distribution, the inverse of `ndtr`; float32 or float64.
 
-    Elementwise, on floats. TypeError for complex numbers.
+    Elementwise, on floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.ndtri(jnp.array([0.5, 0.975])).round(4)
     Array([0.  , 1.96], dtype=float32)
@@ -155,12 +155,12 @@ ndtri_p = _of_one("ndtri", lambda g, ans, p: g * lax.exp(0.5 * ans * ans + _LOG_
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
-    """log(ndtr(x)), exact in both tails; float32 or float64.
+    """log(ndtr(x)), accurate in both tails; float32 or float64.
 
-    `series_order` (0 … 30) is how many terms JAX takes of its series for the lower tail; here the value is exact
-    whatever it says.
+    `series_order` (0 … 30) has no effect: it is the number of terms of JAX's series for the lower tail. Values here are
+    accurate without it.
 
-    Elementwise, on floats. TypeError for complex numbers.
+    Elementwise, on floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.log_ndtr(jnp.array([-10.0, 0.0])).round(3)
     Array([-53.231,  -0.693], dtype=float32)
@@ -175,7 +175,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
 
 def _density_ratio(x, log_ndtr_of_x):
-    """The normal density at x by the probability below x."""
+    """The normal density at x divided by the probability below x."""
     return lax.exp(-0.5 * x * x - _LOG_SQRT_2PI - log_ndtr_of_x)
 
 
@@ -185,7 +185,7 @@ log_ndtr_p = _of_one("log_ndtr", lambda g, ans, x: g * _density_ratio(x, ans), 8
 def owens_t(h: Any, a: Any) -> Any:
     """Owen's T: the probability that X > h and 0 < Y < aX for standard normal X and Y.
 
-    Elementwise; the arguments broadcast, integers and floats narrower than float32 become float32. TypeError for
+    Elementwise; the arguments broadcast, integers and floats narrower than float32 become float32. Raises TypeError for
     complex numbers.
 
     >>> mpijax.scipy.special.owens_t(jnp.array([0.0, 1.0]), 1.0).round(4)

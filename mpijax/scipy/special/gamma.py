@@ -1,4 +1,4 @@
-"""Gamma and beta functions, their logarithms and derivatives, incomplete ones, factorials."""
+"""Gamma and beta functions, their logarithms and derivatives, incomplete gamma and beta functions, factorials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPLEX = (np.complexfloating,)
 def gammaln(x: Any) -> Any:
     """log |Γ(x)|
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.gammaln(jnp.array([5.0, 100.0])).round(4)
     Array([  3.1781, 359.1342], dtype=float32)
@@ -31,9 +31,9 @@ def gammaln(x: Any) -> Any:
 
 
 def gammasgn(x: Any) -> Any:
-    """The sign of Γ(x): 1 or -1, NaN at its poles below 0 and for NaN.
+    """The sign of Γ(x): 1 or -1; NaN at its negative poles and for NaN.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.gammasgn(jnp.array([0.5, -0.5, -1.5]))
     Array([ 1., -1.,  1.], dtype=float32)
@@ -47,7 +47,7 @@ def gammasgn(x: Any) -> Any:
 
 
 def gamma(x: Any) -> Any:
-    """Γ(x), of real or complex x; NaN at its poles below 0.
+    """Γ(x), for real or complex x; NaN at its negative poles.
 
     Elementwise; integers become floats. Complex numbers are allowed.
 
@@ -61,7 +61,7 @@ def gamma(x: Any) -> Any:
 
 
 def loggamma(x: Any) -> Any:
-    """log Γ(x), of complex x on its principal branch; of real x NaN where Γ may be negative.
+    """log Γ(x). For complex x, the principal branch; for real x, NaN where Γ may be negative.
 
     Elementwise; integers become floats. Complex numbers are allowed.
 
@@ -77,7 +77,7 @@ def loggamma(x: Any) -> Any:
 def digamma(x: Any) -> Any:
     """The derivative of log Γ(x).
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.digamma(jnp.array([1.0, 2.0])).round(4)
     Array([-0.5772,  0.4228], dtype=float32)
@@ -97,7 +97,7 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def _nan_at_poles(function):
-    """`function`, but NaN at the poles of Γ, where SciPy's are infinite."""
+    """`function`, but NaN at the poles of Γ; SciPy's functions are infinite there."""
 
     def call(z):
         pole = (z.imag == 0) & (z.real <= 0) & (z.real == np.floor(z.real))
@@ -136,7 +136,7 @@ complex_gamma_p = hosted(
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|
 
-    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.betaln(2.0, jnp.array([1.0, 2.0])).round(4)
     Array([-0.6931, -1.7918], dtype=float32)
@@ -159,7 +159,7 @@ betaln_p = compiled(
 def beta(a: Any, b: Any) -> Any:
     """Γ(a) Γ(b) / Γ(a + b)
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.beta(2.0, jnp.array([1.0, 2.0])).round(4)
     Array([0.5   , 0.1667], dtype=float32)
@@ -171,9 +171,9 @@ def beta(a: Any, b: Any) -> Any:
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
-    """Γ(n + 1); 0 for n below 0. Floats: `exact` must be False.
+    """Γ(n + 1) as a float; 0 for n < 0. `exact` must be False.
 
-    Elementwise; integers become floats. TypeError for complex numbers.
+    Elementwise; integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.factorial(jnp.array([0, 3, 5])).round(2)
     Array([  1.,   6., 120.], dtype=float32)
@@ -185,7 +185,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 
 
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
-    """The number of ways to choose k of N, with repetition or without; 0 where there is none.
+    """The number of ways to choose k of N, with or without repetition; 0 if there is none.
 
     >>> mpijax.scipy.special.comb(jnp.array([4, 5]), 2).round(4)
     Array([ 6., 10.], dtype=float32)
@@ -200,9 +200,9 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 
 def poch(z: Any, m: Any) -> Any:
-    """Pochhammer's symbol Γ(z + m) / Γ(z), with derivatives by both.
+    """Pochhammer's symbol Γ(z + m) / Γ(z). It has derivatives with respect to both arguments.
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.poch(jnp.array([3.0]), 2.0).round(4)
     Array([12.], dtype=float32)
@@ -224,10 +224,10 @@ poch_p = compiled(
 
 
 def multigammaln(a: Any, d: Any) -> Any:
-    """The logarithm of the gamma function of `d` variables, which the Wishart distribution has.
+    """The logarithm of the gamma function of `d` variables, as in the Wishart distribution.
 
     Args:
-      a: array, above (d - 1) / 2.
+      a: array of values above (d - 1) / 2.
       d: an int, known while tracing.
 
     >>> mpijax.scipy.special.multigammaln(jnp.array([3.0]), 2).round(4)
@@ -246,7 +246,7 @@ def multigammaln(a: Any, d: Any) -> Any:
 def gammainc(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function.
 
-    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.gammainc(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([0.    , 0.2642], dtype=float32)
@@ -257,7 +257,7 @@ def gammainc(a: Any, x: Any) -> Any:
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularized upper incomplete gamma function, 1 - gammainc(a, x).
 
-    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.gammaincc(2.0, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.7358], dtype=float32)
@@ -266,9 +266,9 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularized incomplete beta function, with a derivative by x.
+    """The regularized incomplete beta function. It has a derivative with respect to x.
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.betainc(2.0, 2.0, jnp.array([0.0, 0.5, 1.0])).round(4)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -287,9 +287,10 @@ _TERMS = 16
 
 @custom_jvp
 def zeta(x: Any, q: Any = None) -> Any:
-    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` must be given (1: Riemann's).
+    """Hurwitz' zeta function: the sum over k >= 0 of (k + q) ** -x, for x > 1. `q` is required; 1 gives Riemann's
+    function.
 
-    Elementwise; the arguments broadcast, integers become floats. TypeError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.zeta(2.0, jnp.array([1.0])).round(4)
     Array([1.6449], dtype=float32)
@@ -306,7 +307,7 @@ def _zeta_args(x, q):
 
 
 def _zeta_expansion(x, q):
-    """Zeta by the formula of Euler and Maclaurin, which can be differentiated."""
+    """Zeta by the formula of Euler and Maclaurin, which is differentiable."""
     x, q = _zeta_args(x, q)
     first = sum((q + k) ** -x for k in range(_TERMS))
     end = q + _TERMS

@@ -15,9 +15,9 @@ _MOST_TERMS = 2000
 
 
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
-    """Kummer's function: the sum over k of (a)ₖ / (b)ₖ xᵏ / k!. Derivatives by all arguments.
+    """Kummer's function: the sum over k of (a)ₖ / (b)ₖ xᵏ / k!. It has derivatives with respect to all arguments.
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.hyp1f1(1.0, 1.0, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 2.7183], dtype=float32)
@@ -28,9 +28,9 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Any:
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss' function: the sum over k of (a)ₖ (b)ₖ / (c)ₖ xᵏ / k!, continued beyond |x| = 1.
 
-    Derivatives by x everywhere, by a, b and c for |x| < 1.
+    It has a derivative with respect to x everywhere, and with respect to a, b and c for |x| < 1.
 
-    Elementwise; the arguments broadcast, integers become floats. ValueError for complex numbers.
+    Elementwise; the arguments broadcast, integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.hyp2f1(1.0, 1.0, 1.0, jnp.array([0.0, 0.5])).round(4)
     Array([1., 2.], dtype=float32)

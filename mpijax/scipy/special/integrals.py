@@ -18,7 +18,7 @@ from mpijax.scipy.special.arguments import check_single_or_double, inexact_args,
 def expi(x: Any) -> Any:
     """The integral of eᵗ / t from -inf to x.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.expi(jnp.array([1.0, 2.0])).round(4)
     Array([1.8951, 4.9542], dtype=float32)
@@ -27,9 +27,9 @@ def expi(x: Any) -> Any:
 
 
 def exp1(x: Any) -> Any:
-    """The integral of e⁻ᵗ / t from x to inf; NaN below 0.
+    """The integral of e⁻ᵗ / t from x to inf; NaN for x < 0.
 
-    Elementwise; integers become floats. ValueError for complex numbers.
+    Elementwise; integers become floats. Raises ValueError for complex numbers.
 
     >>> mpijax.scipy.special.exp1(jnp.array([1.0, 2.0])).round(4)
     Array([0.2194, 0.0489], dtype=float32)
@@ -38,7 +38,7 @@ def exp1(x: Any) -> Any:
 
 
 def expn(n: Any, x: Any) -> Any:
-    """The integral of e ** (-x t) / t ** n over t from 1 to inf, for ints n >= 0; NaN below 0. Derivative by x.
+    """The integral of e ** (-x t) / t ** n over t from 1 to inf, for ints n >= 0; NaN for x < 0. Differentiable in x.
 
     >>> mpijax.scipy.special.expn(2, jnp.array([0.0, 1.0])).round(4)
     Array([1.    , 0.1485], dtype=float32)
@@ -137,7 +137,7 @@ fresnel_cosine_p = compiled(
 def spence(x: Any) -> Any:
     """Spence's function: the integral of log t / (1 - t) from 1 to x; float32 or float64.
 
-    Elementwise, on floats. TypeError for complex numbers.
+    Elementwise, on floats. Raises TypeError for complex numbers.
 
     >>> mpijax.scipy.special.spence(jnp.array([0.0, 1.0])).round(4)
     Array([1.6449, 0.    ], dtype=float32)

@@ -1,4 +1,4 @@
-"""Distributions, each a module of functions, and statistics of samples. Loaded when first used."""
+"""Distributions, each a module of functions, and statistics of samples. A module is loaded at its first use."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 
 
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of each value k; -inf beyond loc and loc + 1.
+    """The logarithm of the probability of each value k; -inf except at loc and loc + 1.
 
     >>> mpijax.scipy.stats.bernoulli.logpmf(jnp.array([0, 1]), 0.3).round(4)
     Array([-0.3567, -1.204 ], dtype=float32)
@@ -43,7 +43,7 @@ def cdf(k: Any, p: Any) -> Any:
 
 
 def ppf(q: Any, p: Any) -> Any:
-    """The least value up to which the probability is at least q.
+    """The smallest value such that the probability of values up to it is at least q.
 
     >>> mpijax.scipy.stats.bernoulli.ppf(jnp.array([0.5, 0.9]), 0.3).round(4)
     Array([0., 1.], dtype=float32)

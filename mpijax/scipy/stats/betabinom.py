@@ -1,4 +1,5 @@
-"""Beta-binomial distribution: successes in n trials whose probability is beta(a, b) distributed."""
+"""Beta-binomial distribution: the number of successes in n trials, whose probability has the distribution beta(a,
+b)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["logpmf", "pmf"]
 
 
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of each value k; NaN for n < 0 and unless a and b are positive.
+    """The logarithm of the probability of each value k; NaN if n < 0, or if a or b is not positive.
 
     >>> mpijax.scipy.stats.betabinom.logpmf(jnp.array([0, 2]), 4, 2.0, 3.0).round(4)
     Array([-1.5404, -1.3581], dtype=float32)

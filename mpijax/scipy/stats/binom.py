@@ -1,4 +1,4 @@
-"""Binomial distribution: successes in n trials of probability p."""
+"""Binomial distribution: the number of successes in n trials, each with probability p."""
 
 from __future__ import annotations
 

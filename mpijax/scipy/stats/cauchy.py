@@ -51,7 +51,7 @@ logsf = log_of(sf, "logsf", "1.0", -1.3863)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is q.
+    """The value such that the probability of values up to it is q.
 
     >>> mpijax.scipy.stats.cauchy.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([-1.,  0.], dtype=float32)
@@ -61,7 +61,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value above which the probability is q.
+    """The value such that the probability of values above it is q.
 
     >>> mpijax.scipy.stats.cauchy.isf(jnp.array([0.25, 0.5])).round(4)
     Array([1., 0.], dtype=float32)

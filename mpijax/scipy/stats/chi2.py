@@ -1,4 +1,4 @@
-"""Chi-squared distribution of `df` degrees of freedom."""
+"""Chi-squared distribution with `df` degrees of freedom."""
 
 from __future__ import annotations
 

@@ -16,11 +16,12 @@ __all__ = ["logpdf", "pdf"]
 
 
 def logpdf(x: Any, alpha: Any) -> Any:
-    """The logarithm of the density at x; -inf unless x is positive and adds up to 1.
+    """The logarithm of the density at x; -inf unless x is positive and has the sum 1.
 
     Args:
-      x: probabilities along the first axis: as many as `alpha` has, or one fewer, then the last is 1 - their sum.
-      alpha: concentrations, one axis.
+      x: probabilities along the first axis: as many as in `alpha`, or one fewer; the last one is then 1 minus their
+        sum.
+      alpha: concentrations, an array with one axis.
 
     Returns:
       Array of shape x.shape[1:].

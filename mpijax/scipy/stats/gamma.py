@@ -1,4 +1,4 @@
-"""Gamma distribution of shape a."""
+"""Gamma distribution with shape parameter a."""
 
 from __future__ import annotations
 

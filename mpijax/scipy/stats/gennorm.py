@@ -1,4 +1,4 @@
-"""Generalized normal distribution, whose density falls with exp(-|x| ** beta)."""
+"""Generalized normal distribution, with a density proportional to exp(-|x| ** beta)."""
 
 from __future__ import annotations
 

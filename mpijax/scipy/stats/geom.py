@@ -1,4 +1,4 @@
-"""Geometric distribution: the number of trials of probability p up to the first success."""
+"""Geometric distribution: the number of trials up to the first success, each with probability p."""
 
 from __future__ import annotations
 

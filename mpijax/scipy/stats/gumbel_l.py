@@ -1,4 +1,4 @@
-"""Gumbel distribution of the smallest of many values. All functions are NaN unless scale is positive."""
+"""Gumbel distribution of the smallest of many values. All functions return NaN unless scale is positive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ sf = exp_of(logsf, "sf", "1.0", 0.066)
 
 
 def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is p, strictly between 0 and 1.
+    """The value such that the probability of values up to it is p, for 0 < p < 1.
 
     >>> mpijax.scipy.stats.gumbel_l.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([-1.2459, -0.3665], dtype=float32)

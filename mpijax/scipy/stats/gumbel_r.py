@@ -1,4 +1,4 @@
-"""Gumbel distribution of the largest of many values. All functions are NaN unless scale is positive."""
+"""Gumbel distribution of the largest of many values. All functions return NaN unless scale is positive."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is p, strictly between 0 and 1.
+    """The value such that the probability of values up to it is p, for 0 < p < 1.
 
     >>> mpijax.scipy.stats.gumbel_r.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([-0.3266,  0.3665], dtype=float32)

@@ -1,4 +1,4 @@
-"""Estimates of a density by a sum of normal densities around samples."""
+"""Density estimates: sums of normal densities around samples."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _FIELDS = ("neff", "dataset", "weights", "covariance", "inv_cov")
 
 @register_pytree_node_class
 class gaussian_kde:
-    """A density estimated from samples.
+    """A density that is estimated from samples.
 
     Args:
-      dataset: samples, (n,) of one variable or (d, n) of d variables.
-      bw_method: how wide the kernels are: "scott" (default), "silverman", a scalar factor, or a function of the
-        estimate that gives one.
-      weights: of the samples, (n,).
+      dataset: samples, of shape (n,) for one variable or (d, n) for d variables.
+      bw_method: the width of the kernels: "scott" (default), "silverman", a scalar factor, or a function of the
+        estimate that returns a factor.
+      weights: weights of the samples, of shape (n,).
 
     Attributes:
       neff: effective number of samples.
-      dataset, weights: as given, weights adding up to 1.
-      covariance, inv_cov: of a kernel, (d, d), and its inverse.
+      dataset, weights: the arguments; the weights are normalised to the sum 1.
+      covariance, inv_cov: the covariance of a kernel and its inverse, of shape (d, d).
 
     >>> mpijax.scipy.stats.gaussian_kde(jnp.array([-1.0, 0.0, 1.0]))(jnp.array([0.0])).round(4)
     Array([0.3182], dtype=float32)
@@ -95,11 +95,11 @@ class gaussian_kde:
     # ------------------------------------------------------------ densities
 
     def evaluate(self, points: Any) -> Any:
-        """The density at points, (m,) or (d, m); result (m,)."""
+        """The density at points of shape (m,) or (d, m). The result has the shape (m,)."""
         return self._evaluate("evaluate", points, lambda logs: jnp.exp(logs) @ self.weights)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at points, (m,) or (d, m); result (m,)."""
+        """The logarithm of the density at points of shape (m,) or (d, m). The result has the shape (m,)."""
         return self._evaluate("logpdf", x, lambda logs: logsumexp(logs + jnp.log(self.weights)[None], axis=-1))
 
     def pdf(self, x: Any) -> Any:
@@ -118,7 +118,7 @@ class gaussian_kde:
         return combine(normalizer - 0.5 * squares)
 
     def _columns(self, points: Any) -> Any:
-        """Points as (d, m); one point of d variables may come as (d,)."""
+        """Points as an array of shape (d, m). One point of d variables may have the shape (d,)."""
         points = jnp.atleast_2d(points)
         if is_complex(points.dtype):
             raise NotImplementedError("gaussian_kde does not support complex coordinates")
@@ -132,7 +132,7 @@ class gaussian_kde:
     # ------------------------------------------------------------ integrals
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
-        """The integral of the density times a normal density of `mean` (d,) and `cov` (d, d)."""
+        """The integral of the density times a normal density with `mean`, of shape (d,), and `cov`, of shape (d, d)."""
         mean, cov = jnp.atleast_1d(jnp.squeeze(mean)), jnp.atleast_2d(cov)
         if mean.shape != (self.d,):
             raise ValueError(f"mean does not have dimension {self.d}; got shape {mean.shape}")
@@ -148,7 +148,8 @@ class gaussian_kde:
         return large._overlaps(self.covariance + other.covariance, small.dataset) @ small.weights
 
     def _overlaps(self, covariance: Any, means: Any) -> Any:
-        """For each column of `means` the sum over samples of their normal density around it; result (m,)."""
+        """For each column of `means`, the sum over samples of the normal densities around it. The result has the shape
+        (m,)."""
         factor = lax.linalg.cholesky(covariance)
         size = means.shape[1]
         differences = (self.dataset[:, None, :] - means[:, :, None]).reshape(self.d, -1)
@@ -158,7 +159,7 @@ class gaussian_kde:
         return jnp.exp(exponent) @ self.weights / normalizer
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """The probability between two scalars, of one variable."""
+        """The probability between two scalars, for one variable."""
         if self.d != 1:
             raise ValueError(f"integrate_box_1d() only handles 1D pdfs; this one has dimension {self.d}")
         if jnp.ndim(low) != 0 or jnp.ndim(high) != 0:
@@ -167,7 +168,7 @@ class gaussian_kde:
         return jnp.sum(self.weights * (ndtr((high - samples) / sigma) - ndtr((low - samples) / sigma)))
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
-        """Not available: boxes of several variables have no closed form."""
+        """Not available: the integral over a box of several variables has no closed form."""
         raise NotImplementedError("only 1D box integrations are supported; use `integrate_box_1d`")
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
@@ -177,7 +178,7 @@ class gaussian_kde:
     # ------------------------------------------------------------ samples
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Random samples of the density, (d, *shape)."""
+        """Random samples of the density, of shape (d, *shape)."""
         which_key, noise_key = random.split(key)
         which = random.choice(which_key, self.n, shape=shape, p=self.weights)
         center = jnp.zeros(self.d, typeof(self.covariance).dtype)
@@ -188,7 +189,7 @@ class gaussian_kde:
 
 
 def _with_weights(data: Any, weights: Any) -> tuple[Any, Any]:
-    """Floating samples, and their weights adding up to 1."""
+    """Samples as floats, and their weights, normalised to the sum 1."""
     count = data.shape[1]
     if weights is None:
         (data,) = promote_dtypes_inexact(data)

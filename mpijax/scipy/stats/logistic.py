@@ -46,7 +46,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is x.
+    """The value such that the probability of values up to it is x.
 
     >>> mpijax.scipy.stats.logistic.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([-1.0986,  0.    ], dtype=float32)
@@ -56,7 +56,7 @@ def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value above which the probability is x.
+    """The value such that the probability of values above it is x.
 
     >>> mpijax.scipy.stats.logistic.isf(jnp.array([0.25, 0.5])).round(4)
     Array([1.0986, 0.    ], dtype=float32)

@@ -1,4 +1,4 @@
-"""Multinomial distribution: how often each of several outcomes comes in n trials."""
+"""Multinomial distribution: the number of times that each of several outcomes occurs in n trials."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["logpmf", "pmf"]
 
 
 def logpmf(x: Any, n: Any, p: Any) -> Any:
-    """The logarithm of the probability of counts x (ints, outcomes along the last axis), of n trials in all.
+    """The logarithm of the probability of counts x (ints, with outcomes along the last axis) in n trials.
 
     Args:
-      x: counts; -inf results unless they add up to n.
-      n: int, trials.
+      x: counts; the result is -inf unless their sum is n.
+      n: number of trials, an int.
       p: probabilities of the outcomes, along the last axis.
 
     >>> mpijax.scipy.stats.multinomial.logpmf(jnp.array([1, 2]), 3, jnp.array([0.4, 0.6])).round(4)

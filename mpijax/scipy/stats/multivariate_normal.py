@@ -20,9 +20,9 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
     """The logarithm of the density at x.
 
     Args:
-      x: (..., n).
-      mean: (..., n) or a scalar, for one variable.
-      cov: covariance, (..., n, n); or a scalar: of independent variables with this variance.
+      x: array of shape (..., n).
+      mean: array of shape (..., n), or a scalar for one variable.
+      cov: covariance, of shape (..., n, n); or a scalar, the variance of independent variables.
       allow_singular: must be None.
 
     >>> x = jnp.array([[0.0, 0.0], [1.0, 0.0]])

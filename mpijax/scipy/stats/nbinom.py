@@ -1,4 +1,4 @@
-"""Negative binomial distribution: failures before the n-th success of probability p."""
+"""Negative binomial distribution: the number of failures before the n-th success, which has probability p."""
 
 from __future__ import annotations
 

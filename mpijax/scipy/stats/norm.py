@@ -38,7 +38,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of values up to x, exact in both tails.
+    """The logarithm of the probability of values up to x, accurate in both tails.
 
     >>> mpijax.scipy.stats.norm.logcdf(jnp.array([0.0, 1.0])).round(4)
     Array([-0.6931, -0.1728], dtype=float32)
@@ -68,7 +68,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is q.
+    """The value such that the probability of values up to it is q.
 
     >>> mpijax.scipy.stats.norm.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([-0.6745,  0.    ], dtype=float32)
@@ -77,7 +77,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value above which the probability is q.
+    """The value such that the probability of values above it is q.
 
     >>> mpijax.scipy.stats.norm.isf(jnp.array([0.25, 0.5])).round(4)
     Array([0.6745, 0.    ], dtype=float32)

@@ -1,4 +1,4 @@
-"""Pareto distribution, from loc + scale on, with exponent b."""
+"""Pareto distribution with exponent b, on [loc + scale, inf)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ sf = exp_of(logsf, "sf", "2.0, 3.0", 0.125)
 
 
 def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is q; NaN for q beyond 0 and 1.
+    """The value such that the probability of values up to it is q; NaN for q outside of [0, 1].
 
     >>> mpijax.scipy.stats.pareto.ppf(jnp.array([0.5, 0.9]), 3.0).round(4)
     Array([1.2599, 2.1544], dtype=float32)

@@ -1,4 +1,4 @@
-"""Poisson distribution of mean mu."""
+"""Poisson distribution with mean mu."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SUMMED_UP_TO, _TERMS = 100, 250
 
 
 def entropy(mu: Any, loc: Any = 0) -> Any:
-    """The entropy in nats: 0 for mu = 0, NaN for mu < 0. `loc` does not change it, but broadcasts.
+    """The entropy in nats: 0 for mu = 0, NaN for mu < 0. `loc` only broadcasts; it does not change the value.
 
     >>> mpijax.scipy.stats.poisson.entropy(jnp.array([0.5, 3.0])).round(4)
     Array([0.9276, 1.9315], dtype=float32)

@@ -15,7 +15,7 @@ _NAN_POLICIES = ("propagate", "omit", "raise")
 
 
 class ModeResult(NamedTuple):
-    """The most frequent values and how often they come."""
+    """The most frequent values and their counts."""
 
     mode: Any
     count: Any
@@ -35,7 +35,7 @@ def _check_nan_policy(name: str, policy: str) -> None:
 
 
 def _run_starts(ordered):
-    """For sorted values along the last axis, whether each differs from the one before it; NaNs are equal."""
+    """For sorted values along the last axis, whether each differs from the previous one. NaN equals NaN."""
     before, after = ordered[..., :-1], ordered[..., 1:]
     differs = (before != after) & ~(jnp.isnan(before) & jnp.isnan(after))
     return jnp.concatenate([jnp.ones((*ordered.shape[:-1], 1), bool), differs], axis=-1)
@@ -48,11 +48,11 @@ def _first_of_run(starts):
 
 
 def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent value along an axis, the smallest of several, and how often it comes.
+    """The most frequent value along an axis (the smallest one if there are several), and its count.
 
     Args:
       a: array.
-      axis: which axis; None for all elements together.
+      axis: the axis; None for all elements together.
       nan_policy: "propagate": NaN counts as a value.
       keepdims: keep the axis with size 1.
 
@@ -79,13 +79,14 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
 
 
 def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Any:
-    """The rank of each element, from 1, as floats; all NaN where one element is.
+    """The rank of each element, from 1, as floats. If one element is NaN, all ranks are NaN.
 
     Args:
       a: array.
-      method: the rank of equal elements: "average", "min" or "max" of those that they take together; "dense": the
-        next element has the next rank; "ordinal": in the order of their positions.
-      axis: rank along this axis, result of a's shape; None: all elements together, one axis.
+      method: the rank of equal elements: the "average", "min" or "max" of the ranks that they share; "dense": as "min",
+        but the next element has the next rank; "ordinal": different ranks, in the order of their positions.
+      axis: axis along which to rank; the result has the shape of a. None ranks all elements together; the result has
+        one axis.
       nan_policy: "propagate".
 
     >>> mpijax.scipy.stats.rankdata(jnp.array([10, 30, 20, 20]))
@@ -105,7 +106,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
 
 
 def _ranks_in_order(starts, method):
-    """The ranks of sorted elements, given where runs of equal ones start."""
+    """The ranks of sorted elements, from the starts of runs of equal elements."""
     positions, first = _first_of_run(starts)
     if method == "ordinal":
         return positions + 1
@@ -121,13 +122,13 @@ def _ranks_in_order(starts, method):
 def sem(
     a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Any:
-    """The standard error of the mean: the standard deviation by the square root of the number of elements.
+    """The standard error of the mean: the standard deviation divided by the square root of the number of elements.
 
     Args:
       a: array.
-      axis: along which axis; None for all elements.
+      axis: the axis; None for all elements.
       ddof: degrees of freedom to subtract.
-      nan_policy: "propagate"; or "omit", to leave NaNs out.
+      nan_policy: "propagate", or "omit" to ignore NaN.
       keepdims: keep the axis with size 1.
 
     >>> mpijax.scipy.stats.sem(jnp.array([1.0, 2.0, 3.0])).round(4)

@@ -1,4 +1,4 @@
-"""What the distributions share: functions that are the exponential or the logarithm of another one."""
+"""Shared code of the distributions: functions that are the exponential or the logarithm of another one."""
 
 from __future__ import annotations
 

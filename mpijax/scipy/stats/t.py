@@ -1,4 +1,4 @@
-"""Student's t distribution of `df` degrees of freedom."""
+"""Student's t distribution with `df` degrees of freedom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normal distribution cut off at a and b, in units of scale from loc."""
+"""Normal distribution truncated to [a, b], in units of scale from loc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _log_difference(x, y):
 
 
 def _log_mass(a, b):
-    """The logarithm of the normal probability between a and b: by the tails on the side where it is small."""
+    """The logarithm of the normal probability between a and b, by the tail on the side where it is small."""
     a, b = jnp.broadcast_arrays(a, b)
     right = a > 0
     central = ~((b <= 0) | right)

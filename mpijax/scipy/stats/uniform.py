@@ -37,7 +37,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value up to which the probability is q; NaN for q beyond 0 and 1.
+    """The value such that the probability of values up to it is q; NaN for q outside of [0, 1].
 
     >>> mpijax.scipy.stats.uniform.ppf(jnp.array([0.25, 0.5])).round(4)
     Array([0.25, 0.5 ], dtype=float32)

@@ -1,4 +1,4 @@
-"""Von Mises distribution of angles, concentrated by kappa > 0."""
+"""Von Mises distribution of angles, with concentration kappa > 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cauchy distribution wrapped around the circle, angles in [0, 2π], 0 < c < 1."""
+"""Cauchy distribution wrapped around the circle, for angles in [0, 2π] and 0 < c < 1."""
 
 from __future__ import annotations
 
