@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import platform
 from functools import cache
-from pathlib import Path
 
 from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.loops.caches import cache_size
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, turns_of
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
-# Assumed size of the last-level cache if the system does not report it.
-USUAL_CACHE = 32 << 20
+# The least size from which stores bypass the caches.
 LEAST = 4 << 20
 # Threads start at multiples of this many elements.
 SHARE = 64
@@ -29,12 +28,7 @@ def stream_above() -> int:
     """Bytes of a result above which stores bypass the caches: half of the last-level cache."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return 1 << 62
-    size = USUAL_CACHE
-    try:
-        size = int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().rstrip("K\n")) << 10
-    except (OSError, ValueError):
-        pass
-    return max(size // 2, LEAST)
+    return max(cache_size(3) // 2, LEAST)
 
 
 def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
