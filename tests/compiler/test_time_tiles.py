@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import mpijax as jax
-import mpijax.numpy as jnp
 import numpy as np
 import pytest
+from thread_counts import THREADS, threads
+
+import mpijax as jax
+import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.compiler.steps import time_tiles
 from mpijax.compiler.steps.instructions import KernelCall, Loop, Place, Temp, TimeTiles
 from mpijax.runtime.machine.executable import Program, ProgramSpec
 from mpijax.runtime.reports import step_notes
-from thread_counts import THREADS, threads
 
 
 @pytest.fixture(autouse=True)

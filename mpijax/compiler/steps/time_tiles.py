@@ -20,7 +20,7 @@ A first loop computes the small values of all iterations, such as their numbers,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +107,9 @@ class _Body:
     the large kernels with their windows. varying: bytes of each small value that they read, by entry of the table.
     """
 
-    def __init__(self, loop, kernels, place, plan, before):
+    def __init__(
+        self, loop: Loop, kernels: dict[int, Kernel], place: Callable[[Value], Place], plan: Plan, before: Sequence[Any]
+    ):
         self.loop, self.kernels, self.place = loop, kernels, place
         self.plan, self.buffers = plan, plan.buffers
         self.points = {x.pointer: x.place for x in before if isinstance(x, Point)}
@@ -119,6 +121,7 @@ class _Body:
             k for k, x in enumerate(loop.body) if k not in self.large and not isinstance(x, (Swap, Advance))
         ]
         self.calls: list[_Call] = []
+        self.varying: dict[int, int] = {}
 
     def _is_large(self, k: int, x: KernelCall) -> bool:
         kernel = self.kernels.get(k)
@@ -145,7 +148,7 @@ class _Body:
             return "argument", entry.index if isinstance(entry, Input) else entry.donor
         return "buffer", buffer
 
-    def _memories(self, buffers) -> set[Memory]:
+    def _memories(self, buffers: Iterable[int]) -> set[Memory]:
         return {self.memory(b, turn) for b in buffers for turn in (0, 1)}
 
     def _written(self, places: Sequence[int]) -> set[Memory]:

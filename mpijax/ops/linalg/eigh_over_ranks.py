@@ -58,8 +58,10 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
     """The rule of `eigh`."""
     [shape], [cuts] = s.shapes, s.cuts
     cut, n = cuts[-2] if cuts[-2] is not None else cuts[-1], shape[-1]
-    gathered = cut is None or len(shape) > 2 or n * n <= GATHERED_UP_TO or config.values.mpijax_same_bits
-    if gathered or s.params["subset_by_index"] not in (None, (0, n)) or not 1 < cut.parts <= min(MOST_PARTS, n // 2):
+    gathered = len(shape) > 2 or n * n <= GATHERED_UP_TO or config.values.mpijax_same_bits
+    if cut is None or gathered or s.params["subset_by_index"] not in (None, (0, n)):
+        return rules.batched((2,))(s)
+    if not 1 < cut.parts <= min(MOST_PARTS, n // 2):
         return rules.batched((2,))(s)
     width = -(-n // (2 * cut.parts))  # of a block
     borders = np.minimum(np.arange(cut.parts + 1) * 2 * width, n)
