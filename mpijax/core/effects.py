@@ -9,7 +9,6 @@ from __future__ import annotations
 from mpijax.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True)
 class Effect:
     """Base of effects; `ordered` ones keep program order among themselves, `kept` ones happen exactly once.
 
