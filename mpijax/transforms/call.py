@@ -161,18 +161,19 @@ jit_p.impl = lambda *args, **params: provided.run_call(*args, **params)
 
 def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, keep_unused=False, donated=None):
     """Bind `jit` on flat arguments; constants that are tracers have become leading arguments already."""
-    return jit_p.bind(*args, **call_params(closed, name=name, inline=inline, keep_unused=keep_unused, donated=donated))
+    return jit_p.bind(
+        *args,
+        jaxpr=closed,
+        name=name,
+        inline=inline,
+        keep_unused=keep_unused,
+        donated_invars=donated or (False,) * len(args),
+    )
 
 
-def call_params(closed: ClosedJaxpr, *, name: str, inline=False, keep_unused=False, donated=None) -> dict[str, Any]:
-    """The parameters of a call of a Jaxpr."""
-    return {
-        "jaxpr": closed,
-        "name": name,
-        "inline": inline,
-        "keep_unused": keep_unused,
-        "donated_invars": donated or (False,) * len(closed.in_avals),
-    }
+def plain_call(closed: ClosedJaxpr, name: str) -> dict[str, Any]:
+    """The parameters of a call without options."""
+    return _without_donation({**_DEFAULTS, "name": name}, closed)
 
 
 def hoist_tracers(jaxpr: Jaxpr, consts, is_tracer) -> tuple[ClosedJaxpr, list[Any]]:

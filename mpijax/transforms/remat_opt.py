@@ -15,7 +15,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.trace import state, trace_to_jaxpr, typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_jaxpr
-from mpijax.transforms.call import call_jaxpr, call_params, hoist_tracers, jit_p
+from mpijax.transforms.call import call_jaxpr, hoist_tracers, jit_p, plain_call
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.ref_state import values_of
 from mpijax.transforms.zeros import Zero
@@ -87,7 +87,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     count = len(fun.out_avals)
     if any(used[count:]):
         return eqn
-    params = call_params(fun, name=eqn.params["name"])
+    params = plain_call(fun, eqn.params["name"])
     call = Eqn(jit_p, eqn.invars, eqn.outvars[:count], params, fun.effects, eqn.source)
     return jit_p.dce(used[:count], call)
 
