@@ -8,6 +8,7 @@ Options under "accepted" are those of JAX that have nothing to act on here (XLA,
 setting them is not an error, and has no effect.
 """
 
+from mpijax.core import logs
 from mpijax.core.option import (
     Config,
     bool_option,
@@ -163,31 +164,18 @@ debug_print_rank = bool_option(
     "mpijax_debug_print_rank", False, "debug.print and debug.log begin each message with the rank.", traced=True
 )
 
-
-def _set_logging_level(level: str | None) -> None:
-    from mpijax.core import logs  # few programs ask for messages
-
-    logs.set_level(level)
-
-
-def _set_logged_modules(names: str) -> None:
-    from mpijax.core import logs
-
-    logs.set_modules(names)
-
-
 logging_level = enum_option(
     "jax_logging_level",
     "NOTSET DEBUG INFO WARNING ERROR CRITICAL",
     None,
     "Messages of this library from this level on are written to the standard error.",
-    changed=_set_logging_level,
+    changed=logs.set_level,
 )
 debug_log_modules = object_option(
     "jax_debug_log_modules",
     "",
     "Comma-separated loggers, such as mpijax.jit, all of whose messages are written to the standard error.",
-    changed=_set_logged_modules,
+    changed=logs.set_modules,
 )
 thread_guard = bool_option(
     "jax_thread_guard", False, "Accepted without effect: which thread communicates is not looked at."

@@ -5,8 +5,9 @@ All loggers are below one, which has the handler. The options set levels.
 
 from __future__ import annotations
 
-import logging
+import importlib
 import sys
+from typing import Any
 
 _ROOT = "mpijax"
 _FORMAT = "{levelname}:{asctime}:{name}:{lineno}: {message}"
@@ -19,10 +20,11 @@ class _Levels:
         self.level: str | None = None
         self.modules: list[str] = []
         self._before: dict[str, int] = {}
-        self._handler: logging.Handler | None = None
+        self._handler: Any = None
 
     def apply(self) -> None:
         """Set the levels anew."""
+        logging = importlib.import_module("logging")  # few programs ask for messages
         root = logging.getLogger(_ROOT)
         for name, level in self._before.items():
             logging.getLogger(name).setLevel(level)
