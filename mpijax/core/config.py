@@ -8,6 +8,7 @@ Options under "accepted" are JAX options for things that mpijax does not have (X
 Setting them is not an error and has no effect.
 """
 
+from mpijax.core import logs
 from mpijax.core.option import (
     Config,
     bool_option,
@@ -162,10 +163,20 @@ pprint_use_color = bool_option("jax_pprint_use_color", True, "Colour printed pro
 debug_print_rank = bool_option(
     "mpijax_debug_print_rank", False, "debug.print and debug.log begin each message with the rank.", traced=True
 )
+
 logging_level = enum_option(
-    "jax_logging_level", "NOTSET DEBUG INFO WARNING ERROR CRITICAL", None, "Level of this library's logger."
+    "jax_logging_level",
+    "NOTSET DEBUG INFO WARNING ERROR CRITICAL",
+    None,
+    "Messages of this library from this level on are written to the standard error.",
+    changed=logs.set_level,
 )
-debug_log_modules = object_option("jax_debug_log_modules", "", "Comma-separated modules logged at DEBUG.")
+debug_log_modules = object_option(
+    "jax_debug_log_modules",
+    "",
+    "Comma-separated loggers, such as mpijax.jit, all of whose messages are written to the standard error.",
+    changed=logs.set_modules,
+)
 thread_guard = bool_option(
     "jax_thread_guard", False, "Accepted without effect: which thread communicates is not looked at."
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from mpijax.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True)
 class Effect:
     """Base of effects. `ordered` effects keep program order among themselves; `kept` effects happen exactly once.
 

@@ -159,13 +159,16 @@ class Option:
         bare: the value for ``with option():``; without it, the argument is required.
         doc: what the option does.
         variable: another environment variable that sets it, if those of its name are not set.
+        changed: called with each new process-wide value.
     """
 
-    def __init__(self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc="", variable=None):
+    def __init__(
+        self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc="", variable=None, changed=None
+    ):  # fmt: skip
         if name in _options:
             raise ValueError(f"Config option {name} already defined")
         self.name, self.parse, self._bare = name, parse, bare
-        self.default = default
+        self.default, self.changed = default, changed
         self.__name__ = name.removeprefix("jax_")
         example = EXAMPLES.get(self.__name__)
         self.__doc__ = doc if example is None else f"{doc}\n{example}\n    "
@@ -175,7 +178,10 @@ class Option:
                 _traced.append(name)
             if checks:
                 _checking.append(name)
-            _set_global(name, _from_environment(name, default, parse, variable))
+            value = _from_environment(name, default, parse, variable)
+            _set_global(name, value)
+        if changed is not None and value != default:
+            changed(value)
 
     @property
     def value(self) -> Any:
@@ -225,7 +231,10 @@ class Config:
         option = _options.get(name)
         if option is None:
             raise AttributeError(f"Unrecognized config option: {name}")
-        _set_global(name, option.parse(val))
+        value = option.parse(val)
+        _set_global(name, value)
+        if option.changed is not None:
+            option.changed(value)
 
     def read(self, name: str) -> Any:
         """The value in force of an option."""
@@ -285,7 +294,9 @@ def bool_option(name: str, default: bool, doc: str, *, traced: bool = False, che
     return Option(name, default, _parse_bool, traced=traced, checks=checks, bare=True, doc=doc)
 
 
-def enum_option(name: str, choices: str, default: str | None, doc: str, *, traced: bool = False) -> Option:
+def enum_option(
+    name: str, choices: str, default: str | None, doc: str, *, traced: bool = False, changed: Callable | None = None
+) -> Option:
     """Define an option with one of the words in `choices` as value (or None, if its default is None)."""
     words = choices.split()
 
@@ -298,7 +309,7 @@ def enum_option(name: str, choices: str, default: str | None, doc: str, *, trace
             )
         return str(value)
 
-    return Option(name, default, parse, traced=traced, doc=doc)
+    return Option(name, default, parse, traced=traced, doc=doc, changed=changed)
 
 
 def number_option(
@@ -317,11 +328,13 @@ def number_option(
     return Option(name, default, parse, traced=traced, doc=doc, variable=variable)
 
 
-def object_option(name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
+def object_option(
+    name: str, default: Any, doc: str, *, traced: bool = False, checks: bool = False, changed: Callable | None = None
+) -> Option:
     """Define an option with any hashable value. If its default is a number, text is parsed as a number."""
     number = type(default) if isinstance(default, int | float) else None
 
     def parse(value: Any) -> Any:
         return number(value) if number is not None and isinstance(value, str) else value
 
-    return Option(name, default, parse, traced=traced, checks=checks, doc=doc)
+    return Option(name, default, parse, traced=traced, checks=checks, doc=doc, changed=changed)

@@ -17,6 +17,7 @@ from mpijax.core.sharding import sum_types
 from mpijax.core.trace import EVAL, literal_value, state, typeof
 from mpijax.core.warn import warn_user
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
+from mpijax.ops.rules import full_like
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
@@ -281,13 +282,13 @@ def _bitcast_pieces(x, *, new_dtype):
             x, shape=shape, broadcast_dimensions=tuple(range(aval.ndim)), sharding=None
         )
         place = iota(dtype=wide, shape=shape, dimension=aval.ndim, sharding=None)
-        shifts = registry["mul"].bind(place, wide.type(new))
+        shifts = registry["mul"].bind(place, full_like(place, new))
         piece = registry["shift_right_logical"].bind(x, shifts)
         if new < 8:
-            piece = registry["and"].bind(piece, wide.type((1 << new) - 1))
+            piece = registry["and"].bind(piece, full_like(piece, (1 << new) - 1))
         return bits(convert(piece, _unsigned(new)), new_dtype=new_dtype)
     place = iota(dtype=wide, shape=aval.shape, dimension=aval.ndim - 1, sharding=None)
-    shifted = registry["shift_left"].bind(x, registry["mul"].bind(place, wide.type(old)))
+    shifted = registry["shift_left"].bind(x, registry["mul"].bind(place, full_like(place, old)))
     whole = registry["reduce_sum"].bind(shifted, axes=(aval.ndim - 1,), out_sharding=None)
     return bits(convert(whole, _unsigned(new)), new_dtype=new_dtype)
 

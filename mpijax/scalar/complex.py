@@ -38,10 +38,15 @@ def mul(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def square(b: Builder, x: Scalar) -> Scalar:
-    """z * z. The real part (|re| - |im|) (|re| + |im|) is exact for close parts, and 0, not -0, for equal parts."""
+    """z * z. The real part (|re| - |im|) (|re| + |im|) is exact for close parts, and 0, not -0, for equal parts.
+
+    It is 0 for equal parts also if their sum overflows.
+    """
     a, c = real_part(x), imag_part(x)
     product, p, q = b.mul(a, c), b.abs(a), b.abs(c)
-    return pair(b.mul(b.sub(p, q), b.add(p, q)), b.add(product, product))
+    d = b.sub(p, q)
+    real = b.select(b.compare("eq", d, b.const(0.0, d.dtype)), d, b.mul(d, b.add(p, q)))
+    return pair(real, b.add(product, product))
 
 
 def scale(b: Builder, x: Scalar, factor: Scalar) -> Scalar:

@@ -100,6 +100,8 @@ def hankel(c: Any, r: Any = None) -> Any:
     for name, x in (("c", c), ("r", r)):
         if x.ndim == 0:
             raise ValueError(f"hankel: {name} must be at least 1-dimensional, got a scalar.")
+    ndim = max(c.ndim, r.ndim)
+    c, r = (x.reshape((1,) * (ndim - x.ndim) + x.shape) for x in (c, r))  # no rank is promoted: that may be an error
     return _from_last(_hankel, "(m),(n)->(m,n)", c, r)
 
 

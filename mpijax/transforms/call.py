@@ -171,6 +171,11 @@ def call_jaxpr(closed: ClosedJaxpr, args, *, name: str, inline: bool = False, ke
     )
 
 
+def plain_call(closed: ClosedJaxpr, name: str) -> dict[str, Any]:
+    """The parameters of a call without options."""
+    return _without_donation({**_DEFAULTS, "name": name}, closed)
+
+
 def hoist_tracers(jaxpr: Jaxpr, consts, is_tracer) -> tuple[ClosedJaxpr, list[Any]]:
     """Turn constants that are tracers or mutable array references into leading arguments. Returns their values too."""
     traced = [type(c) is Ref or is_tracer(c) for c in consts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mpijax.core.trace import Tracer, typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import check_aliases, is_ref
+from mpijax.transforms.remat_opt import fwd_or_fun
 from mpijax.transforms.transpose import is_undefined_primal
 from mpijax.transforms.zeros import Zero, as_array, instantiate
 
@@ -39,19 +41,22 @@ class VjpCall(CustomCall):
     """A call of a `custom_vjp` function.
 
     `fwd(primals, perturbed) -> (results, residuals, bwd)`, all flat. `bwd(residuals, cotangents)` returns the
-    cotangents of the arguments. `perturbed` has a flag for each argument: whether it is differentiated.
+    cotangents of the arguments. `perturbed` has a flag for each argument: whether it is differentiated. With
+    `optimize_remat`, `fun` replaces `fwd` if the residuals are not kept.
     """
 
-    def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, debug=None):
+    def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, optimize_remat=False, debug=None):
         super().__init__(fun, name, symbolic_zeros, debug)
         self.fwd = fwd
         self.bwd_name = bwd_name
+        self.optimize_remat = optimize_remat
         self.primitive = custom_vjp_call_p
 
     def differentiate(self, primals, tangents):
         """Results from `fwd`, and tangents from a linear operation whose transpose is `bwd`."""
         nonzero = [type(t) is not Zero for t in tangents]
-        outs, residuals, bwd = self.fwd(primals, nonzero)
+        fwd = partial(fwd_or_fun, self.fwd, self.fun, self.name) if self.optimize_remat else self.fwd
+        outs, residuals, bwd = fwd(primals, nonzero)
         out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)
 
         def live_bwd(residuals, cts):
@@ -85,7 +90,7 @@ class VjpCall(CustomCall):
 
         fwd.__name__ = callable_name(self.fwd)
         fun = lambda *xs: axes.run(self.fun, xs, dims)
-        return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.debug)
+        return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.optimize_remat, self.debug)
 
     def params(self, closed, hoisted):
         fwd = self.fwd
@@ -97,7 +102,7 @@ class VjpCall(CustomCall):
             return outs, residuals, lambda res, cts: [None] * hoisted + bwd(res, cts)
 
         rule = Rule(callable_name(fwd), explicit if hoisted else fwd)
-        return {"fwd": rule, "bwd_name": self.bwd_name}
+        return {"fwd": rule, "bwd_name": self.bwd_name, "optimize_remat": self.optimize_remat}
 
 
 class _BatchedBwd:
@@ -149,7 +154,7 @@ def _select(params, used):
 custom_vjp_call_p = CustomPrimitive(
     "custom_vjp_call",
     remake=lambda fun, params: VjpCall(
-        fun, params["fwd"], params["bwd_name"], params["name"], params["symbolic_zeros"]
+        fun, params["fwd"], params["bwd_name"], params["name"], params["symbolic_zeros"], params["optimize_remat"]
     ),
     select=_select,
     shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
@@ -243,7 +248,8 @@ class custom_vjp(CustomFunction):
         """Set `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`.
 
         With `symbolic_zeros`, `fwd` takes `CustomVJPPrimal`s instead of arrays, and zero cotangents are `SymbolicZero`
-        objects. `optimize_remat` has no effect: unused results of `fwd` are always dropped.
+        objects. With `optimize_remat`, the first pass of `checkpoint` runs the function instead of `fwd`, if it keeps no
+        residuals.
         """
         if symbolic_zeros and optimize_remat:
             raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")
@@ -268,7 +274,8 @@ class custom_vjp(CustomFunction):
         avals = [typeof(x) for x in refs.merged(leaves)]
         rule = _FlatFwd(self, name, fwd, nondiff, in_tree, avals, types, refs)
         flat = types.recorded(refs.closed_over(FlatFun(fun, in_tree)))
-        outs = VjpCall(flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, debug).bind(*leaves)
+        call = VjpCall(flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, self.optimize_remat, debug)
+        outs = call.bind(*leaves)
         return tree.tree_unflatten(types.structure, outs)
 
 

@@ -524,12 +524,19 @@ def jit(
         inline=while_tracing(inline),
         shardings=shardings,
     )
-    if fun is None:
-        return make
+
+    def decorate(fun: Callable) -> PjitFunction:
+        _check_function(fun)
+        return make(fun)
+
+    return decorate if fun is None else decorate(fun)
+
+
+def _check_function(fun: Any) -> None:
+    """Raise TypeError for what `jit` cannot call."""
     if isinstance(fun, staticmethod):
         raise TypeError(f"staticmethod arguments are not supported, got {fun}: put staticmethod around jit")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):
         raise TypeError(f"Expected a function, got a generator function: {fun}")
-    return make(fun)

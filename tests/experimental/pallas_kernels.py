@@ -771,3 +771,13 @@ def run_state(L):
         refs[1][...] = refs[0][...] * 2
 
     return L.pl.run_state(double)((L.jnp.asarray(data(4)), L.jnp.zeros(4)))
+
+
+@case
+def grid_with_names(L):
+    def kernel(x, o):
+        o[...] = x[...] * L.lax.axis_size("rows") + L.pl.program_id(0) * L.lax.axis_size("columns")
+
+    spec = L.pl.BlockSpec((2, 3), lambda i, j: (i, j))
+    grid = (("rows", 2), ("columns", 3))
+    return L.call(kernel, L.shape(4, 9), grid=grid, in_specs=[spec], out_specs=spec)(data(4, 9))

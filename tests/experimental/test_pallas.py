@@ -316,7 +316,7 @@ def test_errors_are_those_of_jax(name):
     [
         (lambda: pl.program_id(0), "is for the kernel of a pallas_call"),
         (lambda: pl.num_programs(0), "is for the kernel of a pallas_call"),
-        (lambda: pl.GridSpec(grid=(("a", 2),)), "grids with names are not supported"),
+        (lambda: pl.GridSpec(grid=(("a", 2), 3)), "Grid must be a tuple of integers"),
         (lambda: pl.core_map(None), "does not have pallas.core_map yet"),
         (lambda: pl.kernel(None), "use pallas_call"),
         (lambda: pl.select_ref(0), "read each reference"),

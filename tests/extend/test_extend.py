@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 
@@ -426,3 +427,10 @@ def test_dead_code():
     pruned, used = pe.dce_jaxpr(jaxpr, [True, False])
     assert used == [True, False] and len(pruned.eqns) == len(pruned.invars) == 1
     assert len(pe.dce_jaxpr(jaxpr, [True, False], instantiate=True)[0].invars) == 2
+
+
+@pytest.mark.parametrize("options", [{"frozen": True}, {"frozen": False}, {"eq": False}])
+def test_an_effect_may_be_a_dataclass(options):
+    base = part(OURS, "extend.core").Effect
+    effect = dataclasses.make_dataclass("Tick", [("at", int)], bases=(base,), **options)(3)
+    assert isinstance(effect, base) and effect.at == 3

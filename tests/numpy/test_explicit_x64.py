@@ -34,6 +34,11 @@ PROGRAMS = {
     "grad": lambda J: J.grad(lambda x: (J.numpy.sin(x) * x**2 * 1.125).sum())(x(J)),
     "scan": lambda J: J.lax.scan(lambda c, t: (c + t * 1.125, c), J.numpy.array(0, "float64"), x(J)),
     "bits": lambda J: J.random.bits(J.random.key(0), (3,), "uint64"),
+    "bits of another generator": lambda J: J.random.bits(J.random.key(0, impl="rbg"), (3,), "uint64"),
+    "bitcasts": lambda J: (
+        J.lax.bitcast_convert_type(x(J), "uint16"),
+        J.lax.bitcast_convert_type(J.numpy.ones((3, 8), "uint8"), "float64"),
+    ),
     "uniform": lambda J: J.random.uniform(J.random.key(0), (3,), "float64"),
     "exponential": lambda J: J.random.exponential(J.random.key(0), (3,), "float64"),
 }

@@ -124,3 +124,13 @@ def test_gradients():
 
 def test_means_of_more_elements_than_int32_counts():
     check(lambda J: lambda: J.eval_shape(J.numpy.mean, J.ShapeDtypeStruct((1 << 32,), np.float32)).dtype.name == "float32")
+
+
+@pytest.mark.parametrize("shape, axis", [((2, 0), 0), ((0, 3, 2), -1)])
+def test_positions_of_extrema_in_no_rows(shape, axis):
+    x = np.zeros(shape, np.float32)
+    for position in ("argmax", "argmin", "nanargmax"):
+        want = getattr(np, position.removeprefix("nan"))(x, axis=axis)
+        found = getattr(OURS.numpy, position)(x, axis=axis)
+        assert found.shape == want.shape
+        assert found.dtype == np.int32

@@ -86,6 +86,9 @@ def test_zeros_stay_zero_where_factors_overflow():
     big, inf = 1e200, np.inf
     got = run("square", np.array([big + 1j * big, complex(inf, big), complex(big, -inf)]))
     np.testing.assert_array_equal(got.real, [0, inf, -inf])
+    largest = float(np.finfo(np.float64).max)
+    got = run("square", np.array([complex(largest, largest), complex(-largest, largest), complex(0, -inf)]))
+    np.testing.assert_array_equal(got.real, [0, 0, -inf])
     got = run("cos", 1j * np.array([1e30, -1e30])), run("cosh", np.array([1e30, -1e30]) + 0j)
     np.testing.assert_array_equal(got, np.full((2, 2), complex(inf, 0)))
 

@@ -152,6 +152,8 @@ def test_matrices_of_vectors(dtype):
         for n in (2, 6):
             beside_scipy("convolution_matrix", a, n, mode=mode)
     assert L.toeplitz(numbers(2, 4), numbers(2, 3)).shape == (2, 4, 3)
+    with OURS.numpy_rank_promotion("raise"):
+        assert L.hankel(numbers(4), numbers(2, 3)).shape == L.hankel(numbers(2, 4), numbers(3)).shape == (2, 4, 3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])

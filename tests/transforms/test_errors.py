@@ -145,6 +145,14 @@ class _NoSignature:
 CALLS = {
     "not callable": (lambda J: J.jit(3), "Expected a callable value, got 3"),
     "generator": (lambda J: J.jit(lambda x: (yield x)), "Expected a function, got a generator function"),
+    "generator, decorated": (
+        lambda J: J.jit(static_argnums=0)(lambda x: (yield x)),
+        "Expected a function, got a generator function",
+    ),
+    "class method, decorated": (
+        lambda J: J.jit(static_argnums=0)(classmethod(lambda c, x: x)),
+        "Expected a callable value, got <classmethod",
+    ),
     "no array": (jit(lambda x: x, {"a": object()}), "passed to the function at path x['a']"),
     "no array result": (
         jit(lambda x: (x, [len]), 1.0),

@@ -137,7 +137,7 @@ class Writer:
         self.instructions += [*packs, message, *unpacks]
 
     def _call_kernel(self, kernel: Kernel) -> None:
-        if any(v.size == 0 for v in kernel.variables) and not kernel.axes:
+        if any(v.size == 0 for v in kernel.kept):
             return
         written = self._alike.written_like(kernel)
         if written is None:

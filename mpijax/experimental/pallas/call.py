@@ -50,7 +50,7 @@ def pallas_call(
         memory. It returns None.
       out_shape: a pytree of objects with the shapes and dtypes of the results.
       grid_spec: `grid`, `in_specs`, `out_specs` and `scratch_shapes` as one object, instead of these.
-      grid: number of programs along each axis: integers, or computed int32 scalars.
+      grid: number of programs along each axis: integers, or computed int32 scalars; or pairs of a name and such a size.
       in_specs: a sequence like the arguments, with a `BlockSpec` for each array. By default, each array is one block.
       out_specs: a pytree like `out_shape`, with a `BlockSpec` for each.
       scratch_shapes: a pytree of types of buffers, such as `pltpu.VMEM((8, 128), jnp.float32)`. Buffers keep their
@@ -93,7 +93,8 @@ def pallas_call(
         scratch = [buffer_of(t, "scratch_shapes") for t in types]
         known = tuple(None if isinstance(n, Array) else n for n in grid)
         structures = operands_tree, out_tree, scratch_tree
-        traced = kernels.traced(kernel, name, known, scalars, inputs, outputs, [typeof(x) for x in scratch], structures)
+        avals = [typeof(x) for x in scratch]
+        traced = kernels.traced(kernel, name, known, spec.grid_names, scalars, inputs, outputs, avals, structures)
         if debug:
             print(f"The kernel {call.__name__}:\n{traced.closed}")
         sources = {o: leaves[i] for i, o in aliases.items()}

@@ -12,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref, read
 from mpijax.core.source import callable_location
-from mpijax.core.trace import trace_to_jaxpr
+from mpijax.core.trace import named_axes, trace_to_jaxpr
 from mpijax.experimental.pallas import programs
 from mpijax.experimental.pallas.blocks import INDEX, Blocks, Scalars, closed_without_arrays
 from mpijax.transforms.flat import debug_info
@@ -60,6 +60,7 @@ def traced(
     fun: Callable,
     name: str | None,
     grid: tuple[int | None, ...],
+    names: tuple[Any, ...] | None,
     scalars: Scalars,
     inputs: tuple[Blocks, ...],
     outputs: tuple[Blocks, ...],
@@ -68,8 +69,8 @@ def traced(
 ) -> Kernel:
     """Trace a kernel.
 
-    grid: sizes of the grid, None for a computed size. structures: structures of the operands, the results and the
-    scratch memory, which the function gets in this order.
+    grid: sizes of the grid, None for a computed size. names: of the axes of the grid, if they have names. structures:
+    structures of the operands, the results and the scratch memory, which the function gets in this order.
     """
     buffers = [*(b.block_aval for b in (*inputs, *outputs)), *scratch]
     computed = sum(size is None for size in grid)
@@ -84,7 +85,7 @@ def traced(
         it = iter(refs)
         given = [tree.tree_unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in structures]
         positional, named = _arguments(given)
-        with programs.at(ids, sizes):
+        with programs.at(ids, sizes), named_axes(dict(zip(names or (), sizes, strict=False))):
             result = fun(*prefetched, *positional, **named)
         if result is not None:
             raise ValueError(f"{where} should return None. It returns a PyTree: {tree.tree_structure(result)}")

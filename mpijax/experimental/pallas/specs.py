@@ -160,7 +160,8 @@ class GridSpec:
 
     Raises:
       ValueError: `in_specs` is not a sequence, or the grid does not consist of integers.
-      NotImplementedError: a grid with names.
+
+    The axes of a grid may have names: `grid=(("i", 4), ("j", 2))`. Then `jax.lax.axis_size` gives their sizes in kernels.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.GridSpec(grid=4).grid
@@ -171,6 +172,7 @@ class GridSpec:
     in_specs: Any
     out_specs: Any
     scratch_shapes: Any = ()
+    grid_names: tuple[Any, ...] | None = None
 
     num_scalar_prefetch = 0
 
@@ -182,19 +184,17 @@ class GridSpec:
         self.in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
         self.out_specs = tuple(out_specs) if isinstance(out_specs, list) else out_specs
         self.scratch_shapes = scratch_shapes if isinstance(scratch_shapes, dict) else tuple(scratch_shapes)
-        self.grid = _grid(grid)
+        self.grid_names, self.grid = _grid(grid)
 
 
-def _grid(grid: Any) -> tuple[Any, ...]:
-    grid = (grid,) if isinstance(grid, int) else tuple(grid)
-    if any(isinstance(size, tuple) for size in grid):
-        raise NotImplementedError(
-            f"pallas: grids with names are not supported, got {grid}. Give the sizes alone, and ask for positions by "
-            "pl.program_id(axis)."
-        )
+def _grid(grid: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
+    """The names of the axes, None for a grid without, and their sizes."""
+    grid, names = (grid,) if isinstance(grid, int) else tuple(grid), None
+    if grid and all(isinstance(axis, tuple) and len(axis) == 2 for axis in grid):
+        names, grid = zip(*grid, strict=True)
     if not all(isinstance(size, (int, np.integer, Array)) for size in grid):
         raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {grid}")
-    return tuple(size if isinstance(size, Array) else int(size) for size in grid)
+    return names, tuple(size if isinstance(size, Array) else int(size) for size in grid)
 
 
 @dataclass(init=False, kw_only=True)
