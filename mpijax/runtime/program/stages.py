@@ -20,6 +20,7 @@ from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.devices import local_devices
 from mpijax.runtime.machine.limits import check_gathers
+from mpijax.runtime.program.constants import check_constants
 from mpijax.runtime.program.engine import physical, program_of, shardings_of
 from mpijax.runtime.program.explain import explained
 from mpijax.runtime.program.loader import load_plan, simulation_of
@@ -283,7 +284,12 @@ def _here() -> Any:
 
 
 def lower(traced) -> Lowered:
-    """Plan a traced program. Raises ValueError for arguments over a mesh without devices that the context lacks too."""
+    """Plan a traced program.
+
+    Raises ValueError for arguments over a mesh without devices that the context lacks too, RuntimeError for constants
+    of which other processes have shards.
+    """
+    check_constants(traced.jaxpr)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     donated = traced.donated if any(traced.donated) else ()
     if donated:
