@@ -38,6 +38,13 @@ def _vary_jaxpr(closed: ClosedJaxpr, in_axes: tuple[frozenset, ...], out_axes: t
     return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info)
 
 
+def decided_over(jaxpr: Jaxpr) -> frozenset:
+    """The mesh axes over which a predicate of a `cond` varies, also in inner Jaxprs."""
+    found = (decided_over(inner) for eqn in jaxpr.eqns for inner in subjaxprs(eqn.params))
+    conds = (eqn.invars[0].aval.vma for eqn in jaxpr.eqns if eqn.primitive is registry["cond"])
+    return frozenset().union(*found, *conds)
+
+
 def communicating(jaxpr: Jaxpr, axes: frozenset) -> Eqn | None:
     """The first equation, also of inner Jaxprs, that exchanges data over one of `axes`; None if there is none."""
     for eqn in jaxpr.eqns:
