@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from spmd.ranks import GRIDS, SIZE, P, assert_same, draw, mesh_1d, mesh_2d, real, whole
@@ -11,6 +13,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.sharding.shape_rules import factors
 from mpijax.experimental.multihost_utils import process_allgather
+from mpijax.sharding import Mesh
 
 pytestmark = pytest.mark.mpi
 many = pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")
@@ -366,3 +369,16 @@ def test_calls_on_arrays_over_ranks_find_their_program():
         x = jax.device_put(jnp.arange(2.0 * SIZE), NamedSharding(mesh_1d(), spec))
         assert_same(f(x), np.arange(2.0 * SIZE, dtype=np.float32) + 1)
     assert f._num_programs() == 2
+
+
+@many
+def test_threads_compile_programs_that_communicate():
+    """Communicators are made at the first call: threads of different ranks come in different orders."""
+    mesh = Mesh(np.array(jax.devices(), dtype=object).reshape(1, SIZE), ("compiled", "in_threads"))
+    x = jax.device_put(draw((N, 3)), NamedSharding(mesh, P("in_threads")))
+    order = [0, 1, 2, 3] if jax.process_index() == 0 else [3, 2, 1, 0]
+    with ThreadPoolExecutor(4) as threads:
+        made = dict(zip(order, threads.map(lambda k: jax.jit(lambda x: x.sum() + k).lower(x).compile(), order), strict=True))
+    for k in range(4):
+        assert_same(made[k](x), draw((N, 3)).sum(dtype=np.float32) + k)
+        assert made[k].runtime_executable() is made[k].runtime_executable()
