@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core import tree
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import EVAL, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
@@ -34,6 +34,8 @@ class JitShardings:
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
         for what, leaves, _ in self._parts:
             for leaf in leaves:
+                if isinstance(leaf, PartitionSpec):
+                    check_axes_differ(leaf, what)
                 if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
                 if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):

@@ -403,6 +403,12 @@ ELSEWHERE = [
         (lambda s: s.jax.jit(lambda x: x, in_shardings=one(s, 0), backend="cpu"), ValueError, "in_shardings should not be"),
         (lambda s: s.jax.jit(lambda x: x, out_shardings=one(s, 0), device=s.jax.devices()[0]), ValueError, "out_shardings should"),
         (lambda s: s.jax.make_mesh(((2,), 2), ("i", "j")), ValueError, "should be a sequence of ints"),
+        (lambda s: import_module(f"{s.jax.__name__}.experimental.mesh_utils").create_device_mesh(((2,), 2)), ValueError, "`mesh_shape` passed to `create_device_mesh` should"),
+        (lambda s: s.NamedSharding(s.jax.make_mesh((2,), ("i",)), s.P(s.P.UNCONSTRAINED)), ValueError,
+         r"cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh axis_types: \(Explicit,\)"),
+        *((lambda s, name=name: s.jax.jit(lambda x: x, **{name: s.P("i", "i")}), Exception,
+           rf"A single {name} specification can map .* but P\('i', 'i'\) has duplicate entries for `i`")
+          for name in ("in_shardings", "out_shardings")),
         (lambda s: s.jax.jit(lambda x: joined(s, [x, x]))(V), ValueError, "requires a list of concrete arrays as input"),
         (lambda s: joined(s, s.jnp.asarray(V)), TypeError, "`arrays` argument must be a list or tuple"),
         (lambda s: joined(s, [put(s, V, "i")] * 2), ValueError, r"array had 4 shard\(s\)"),
