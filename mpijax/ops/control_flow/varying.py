@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, nested_jaxprs, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
@@ -40,9 +40,8 @@ def _vary_jaxpr(closed: ClosedJaxpr, in_axes: tuple[frozenset, ...], out_axes: t
 
 def decided_over(jaxpr: Jaxpr) -> frozenset:
     """The mesh axes over which a predicate of a `cond` varies, also in inner Jaxprs."""
-    found = (decided_over(inner) for eqn in jaxpr.eqns for inner in subjaxprs(eqn.params))
-    conds = (eqn.invars[0].aval.vma for eqn in jaxpr.eqns if eqn.primitive is registry["cond"])
-    return frozenset().union(*found, *conds)
+    eqns = (eqn for inner in nested_jaxprs(jaxpr) for eqn in inner.eqns)
+    return frozenset().union(*(e.invars[0].aval.vma for e in eqns if e.primitive is registry["cond"]))
 
 
 def communicating(jaxpr: Jaxpr, axes: frozenset) -> Eqn | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs, without_dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, nested_jaxprs, without_dead_code
 from mpijax.core.trace import typeof
+from mpijax.runtime.mpi import mpi_start
 
 
 def check_constants(closed: ClosedJaxpr) -> None:
@@ -15,10 +15,10 @@ def check_constants(closed: ClosedJaxpr) -> None:
 
     JAX refuses it too: a constant is a part of the program, and such an array is an argument.
     """
-    if next(_spread(closed), None) is None:
+    if not mpi_start.started() or mpi_start.size() == 1 or _spread(closed) is None:
         return
-    jaxpr, consts, _ = without_dead_code(closed.jaxpr, closed.consts, (True,) * len(closed.jaxpr.outvars))
-    found = next(_spread(ClosedJaxpr(jaxpr, consts)), None)
+    jaxpr, consts, _ = without_dead_code(closed.jaxpr, closed.consts)
+    found = _spread(ClosedJaxpr(jaxpr, consts))
     if found is not None:
         raise RuntimeError(
             "Closing over jax.Array that spans non-addressable (non process local) devices is not allowed. Please pass "
@@ -27,13 +27,7 @@ def check_constants(closed: ClosedJaxpr) -> None:
         )
 
 
-def _spread(closed: ClosedJaxpr) -> Iterator[Any]:
-    """Constants, also of inner Jaxprs, of which this process does not have the whole."""
-    yield from (c for c in closed.consts if isinstance(c, ArrayBase) and not c._is_whole)
-    yield from _spread_inside(closed.jaxpr)
-
-
-def _spread_inside(jaxpr: Jaxpr) -> Iterator[Any]:
-    for eqn in jaxpr.eqns:
-        for inner in subjaxprs(eqn.params, closed=True):
-            yield from _spread(inner) if isinstance(inner, ClosedJaxpr) else _spread_inside(inner)
+def _spread(closed: ClosedJaxpr) -> Any:
+    """A constant, also of an inner Jaxpr, of which this process does not have the whole; None if there is none."""
+    consts = (c for inner in nested_jaxprs(closed) if isinstance(inner, ClosedJaxpr) for c in inner.consts)
+    return next((c for c in consts if isinstance(c, ArrayBase) and not c._is_whole), None)
