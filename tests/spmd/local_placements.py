@@ -342,6 +342,20 @@ def constrained(s, x, shape=(2, 2), names="ij"):
 
 
 @BOTH
+def test_a_struct_lies_over_the_mesh_in_context(s):
+    x = s.jax.ShapeDtypeStruct((4, 2), np.float32, sharding=s.P("i"))
+    for over in (mesh(s, 2), mesh(s, 4)):
+        with s.jax.set_mesh(over):
+            assert x.sharding == s.NamedSharding(over, s.P("i"))
+            assert s.jax.jit(lambda x: x * 2).lower(x).compile().input_shardings[0][0].is_equivalent_to(x.sharding, 2)
+            assert s.jnp.zeros_like(x).sharding.is_equivalent_to(x.sharding, 2)
+    with pytest.raises(TypeError, match="the context mesh cannot be empty"):
+        print(x.sharding)
+    with s.jax.set_mesh(mesh(s, 2, names="k")), pytest.raises(ValueError, match="Resource axis.* is not found in mesh"):
+        print(x.sharding)
+
+
+@BOTH
 def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
     x = put(s, V, "j")
     for f in (constrained, lambda s, x: s.jax.jit(lambda x: constrained(s, x))(x)):
