@@ -12,7 +12,9 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
 
 NO_AXES: frozenset = frozenset()
 
@@ -254,7 +256,8 @@ def _axis_types(mesh: Any) -> str:
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
 
-    Immutable; two are equal if all fields are equal. `sharding` is a sharding or None; a `Format` gives its sharding.
+    Immutable; two are equal if all fields are equal. `sharding` is a sharding or None; a `Format` gives its sharding. A
+    PartitionSpec gives the sharding over the mesh in context; without a mesh, reading `sharding` raises TypeError.
     manual_axis_type: the mesh axes over which a value varies inside `shard_map`; None if it varies over none.
     is_ref: it describes a mutable array reference.
 
@@ -264,11 +267,11 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref")
+    __slots__ = ("shape", "dtype", "_sharding", "weak_type", "manual_axis_type", "is_ref")
 
     shape: tuple[int, ...]
     dtype: Any
-    sharding: Any
+    _sharding: Any
     weak_type: bool
     manual_axis_type: ManualAxisType | None
     is_ref: bool
@@ -279,15 +282,15 @@ class ShapeDtypeStruct:
     ):  # fmt: skip
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        sharding = getattr(sharding, "sharding", sharding)  # a Format; there is only one layout in memory
-        if sharding is not None and not (hasattr(sharding, "shard_shape") or hasattr(sharding, "axes_of")):
+        sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
+        if sharding is not None and not (hasattr(sharding, "shard_shape") or isinstance(sharding, PartitionSpec)):
             raise ValueError(
                 "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "
                 f"{sharding} of type {type(sharding)}"
             )
         if hasattr(sharding, "check_compatible_aval"):
             sharding.check_compatible_aval(shape)
-        elif hasattr(sharding, "axes_of") and len(sharding) > len(shape):
+        elif isinstance(sharding, PartitionSpec) and len(sharding) > len(shape):
             raise ValueError(
                 f"{sharding} is only valid for values of rank at least {len(sharding)}, but was applied to a value of "
                 f"rank {len(shape)}."
@@ -296,7 +299,7 @@ class ShapeDtypeStruct:
         put(self, "shape", tuple(shape))
         # The dtype is not canonicalized: the struct may describe an array of another process.
         put(self, "dtype", dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype))
-        put(self, "sharding", sharding)
+        put(self, "_sharding", sharding)
         put(self, "weak_type", weak_type)
         put(self, "manual_axis_type", manual_axis_type)
         put(self, "is_ref", is_ref)
@@ -325,7 +328,7 @@ class ShapeDtypeStruct:
         return ShapeDtypeStruct(
             get("shape", self.shape),
             get("dtype", self.dtype),
-            sharding=get("sharding", self.sharding),
+            sharding=get("sharding", self._sharding),
             weak_type=get("weak_type", self.weak_type),
             manual_axis_type=get("manual_axis_type", self.manual_axis_type),
             is_ref=get("is_ref", self.is_ref),
@@ -333,6 +336,18 @@ class ShapeDtypeStruct:
 
     def __reduce__(self):
         return _struct, self._key()
+
+    @property
+    def sharding(self) -> Any:
+        if not isinstance(self._sharding, PartitionSpec):
+            return self._sharding
+        mesh = context_mesh()
+        if mesh is None:
+            raise TypeError(
+                "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be empty. Please use "
+                f"`jax.set_mesh` to set the mesh context, or give a NamedSharding in place of {self._sharding}."
+            )
+        return NamedSharding(mesh, self._sharding)
 
     @property
     def ndim(self) -> int:
@@ -348,14 +363,14 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
+        sharding = f", sharding={self._sharding}" if self._sharding is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
         manual = f", manual_axis_type={self.manual_axis_type}" if self.manual_axis_type is not None else ""
         ref = ", is_ref=True" if self.is_ref else ""
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual}{ref})"
 
     def _key(self):
-        return self.shape, self.dtype, self.sharding, self.weak_type, self.manual_axis_type, self.is_ref
+        return self.shape, self.dtype, self._sharding, self.weak_type, self.manual_axis_type, self.is_ref
 
     def __eq__(self, other) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, final
 
@@ -193,6 +193,19 @@ def subjaxprs(params: dict[str, Any], closed: bool = False):
                 yield item
             elif isinstance(item, ClosedJaxpr):
                 yield item if closed else item.jaxpr
+
+
+def nested_jaxprs(outer: Jaxpr | ClosedJaxpr) -> Iterator[Jaxpr | ClosedJaxpr]:
+    """A Jaxpr and those inside of it, at any depth, each once; those with constants as they are, with them."""
+    seen, todo = set(), [outer]
+    while todo:
+        found = todo.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        for eqn in found.eqns:
+            todo += subjaxprs(eqn.params, closed=True)
 
 
 def bound(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:

@@ -89,7 +89,7 @@ def create_hybrid_device_mesh(
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     sizes = tuple(shape)
     if not all(isinstance(n, (int, np.integer)) for n in sizes):
-        raise ValueError(f"a mesh shape is a sequence of ints, got {shape}")
+        raise ValueError(f"`mesh_shape` passed to `create_device_mesh` should be a sequence of ints. Got {shape}")
     return tuple(int(n) for n in sizes)
 
 

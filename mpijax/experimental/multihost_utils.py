@@ -10,6 +10,7 @@ from mpijax import missing as _missing
 from mpijax._ext.array import ArrayBase
 from mpijax.core import dtypes, tree
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.runtime.arrays.placement import gathered
 from mpijax.runtime.mpi import coordination, mpi_start, objects
@@ -24,8 +25,10 @@ __all__ = [
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The values of all processes, as NumPy arrays. Collective: every process must call it.
 
-    For a global array, returns the whole array. For arrays of single processes, stacks them along a new first axis, or
-    with `tiled` joins them along their first axis; numbers are stacked.
+    For an array sharded over processes, returns the whole array; pass `tiled=True`. For arrays of single processes,
+    stacks them along a new first axis, or with `tiled` joins them along their first axis; numbers are stacked.
+
+    Raises ValueError for an array sharded over processes without `tiled`, as JAX does.
 
     >>> from mpijax.experimental import multihost_utils
     >>> multihost_utils.process_allgather(jnp.arange(3))
@@ -33,6 +36,11 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """
     def one(x):
         if not getattr(x, "is_fully_addressable", True) and not _is_of_another(x):
+            if not tiled:
+                raise ValueError(
+                    "Gathering global non-fully-addressable arrays only supports tiled=True: process_allgather got "
+                    f"{typeof(x).str_short(False)} laid out as {x.sharding}"
+                )
             return np.asarray(x if x._is_whole else gathered(x))
         parts = objects.allgather(_host_value(x), "multihost_utils.process_allgather")
         if lacking := [i for i, part in enumerate(parts) if part is None]:
@@ -107,8 +115,13 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     """
     expected = broadcast_one_to_all(in_tree)
     same = tree.tree_leaves(tree.tree_map(lambda a, b: np.array_equal(a, b), in_tree, expected))
-    if not all(same):
-        raise AssertionError(f"{fail_message} Expected: {expected}; got: {in_tree}.")
+    verdicts = objects.allgather(all(same), "multihost_utils.assert_equal")
+    if not all(verdicts):
+        others = [i for i, equal in enumerate(verdicts) if not equal]
+        raise AssertionError(
+            f"{fail_message}. Expected: {expected}, the value of process 0; got: {in_tree}. Processes {others} have "
+            "other values."
+        )
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:

@@ -16,6 +16,7 @@ from mpijax.core.refs import Ref
 from mpijax.core.trace import Tracer, typeof
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
 from mpijax.ops.control_flow.scan import scan_p, slice_aval
+from mpijax.ops.control_flow.varying import decided_over, vary
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.shapes import expand_dims, reshape
 from mpijax.ops.slicing import concatenate, index_in_dim, slice
@@ -96,10 +97,26 @@ def scan(
         if changed:
             init_avals = [typeof(x) for x in init_leaves]
             body, carry_tree = trace(init_avals)
+        while grown := _decided_apart(body, init_avals):
+            init_leaves = [vary(x, axes) for x, axes in zip(init_leaves, grown, strict=True)]
+            init_avals = [typeof(x) for x in init_leaves]
+            body, carry_tree = trace(init_avals)
     carry_avals = body.out_avals[: carry_tree.num_leaves]
     check_carry("scan body", f, init_tree, init_avals, carry_tree, carry_avals)
     carry, ys = _bind(body, init_leaves, xs_leaves, length, bool(reverse), _turns_at_once(unroll, length))
     return tree.tree_unflatten(body.out_tree, [*carry, *ys])
+
+
+def _decided_apart(body: Body, init_avals: Sequence[ShapedArray]) -> list[frozenset]:
+    """Mesh axes over which the carry has to vary from the start, by component, because a `cond` in the body goes
+    different ways along them; empty if none has to.
+
+    In JAX the result of `cond` does not vary with its predicate, so its carry keeps its type there.
+    """
+    grown = [out.vma - given.vma for given, out in zip(init_avals, body.out_avals, strict=False)]
+    if not any(grown) or not frozenset().union(*grown) <= decided_over(body.jaxpr.jaxpr):
+        return []
+    return grown
 
 
 def _sliced(aval: ShapedArray) -> ShapedArray:

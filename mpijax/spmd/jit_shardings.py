@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mpijax.core import tree
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import typeof
+from mpijax.core.trace import EVAL, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.runtime.arrays.placement import device_put
+from mpijax.runtime.mpi import mpi_start
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
@@ -31,6 +34,8 @@ class JitShardings:
                  (("in_shardings", self._in), ("out_shardings", self._out))]  # fmt: skip
         for what, leaves, _ in self._parts:
             for leaf in leaves:
+                if isinstance(leaf, PartitionSpec):
+                    check_axes_differ(leaf, what)
                 if not _waits(leaf):
                     named_sharding(leaf, what, "jit")
                 if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
@@ -63,7 +68,7 @@ class JitShardings:
         for layout, aval, leaf, path in zip(layouts, avals, leaves, paths, strict=True):
             if layout is not None:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
-                _check_given(layout, getattr(leaf, "_sharding", None), aval, tree.keystr(path))
+                _check_given(layout, leaf, aval, tree.keystr(path))
         return layouts
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
@@ -118,11 +123,30 @@ def _lacks_devices(layout: Any) -> bool:
     return isinstance(mesh, AbstractMesh) and not mesh.empty
 
 
+def _has_peers() -> bool:
+    """Whether there are other processes."""
+    return mpi_start.started() and mpi_start.size() > 1
+
+
 def _is_none(x) -> bool:
     return x is None
 
 
-def _check_given(layout: NamedSharding, given: Any, aval, path: str) -> None:
+def _check_given(layout: NamedSharding, leaf: Any, aval, path: str) -> None:
+    """Raise ValueError for an argument that lies otherwise than `in_shardings` says.
+
+    Over processes also for ndarrays that are split: each process may have another one, and would keep its part of it.
+    """
+    if isinstance(leaf, np.ndarray) and not layout.is_fully_replicated and state.trace is EVAL and _has_peers():
+        raise ValueError(
+            "Passing non-trivial shardings for numpy inputs is not allowed. To fix this error, either specify a "
+            "replicated sharding explicitly or use `jax.make_array_from_process_local_data(...)` to convert your host "
+            "local numpy inputs to a jax.Array which you can pass to jit. If the numpy input is the same on each "
+            "process, then you can use `jax.make_array_from_callback(...)` or `jax.device_put(x, sharding)` to create "
+            f"a `jax.Array` which you can pass to jit. Got arg type: {aval.str_short(False)}, args{path}, and the "
+            f"sharding {layout}"
+        )
+    given = getattr(leaf, "_sharding", None)
     if given is not None and given.memory_kind != layout.memory_kind:
         raise ValueError(
             f"Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit memory kind: "

@@ -20,7 +20,7 @@ from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.effects import NamedAxisEffect
 from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
@@ -46,9 +46,11 @@ from mpijax.core.trace import (
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.collectives.scope import varying
+from mpijax.ops.control_flow.kept import Twice, keep_in_body
 from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
 from mpijax.spmd.constraints import mesh_types
+from mpijax.spmd.ranked_residuals import with_ranked_residuals
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
 from mpijax.transforms import key_reuse
@@ -416,7 +418,7 @@ def _linearize(trace, primals, tangents, params):
     with _inside(params):
         split = linearize_jaxpr(params["jaxpr"], nonzero)
         n = len(split.nonzero_out)
-        primal, linear = _with_ranked_residuals(split, n)
+        primal, linear = with_ranked_residuals(split.primal, split.linear, n, split.forwarded)
     res_avals = primal.out_avals[n:]
     res_specs = [_all_axes_spec(params, a) for a in res_avals]
     # JAX's order: residuals first, then results.
@@ -439,38 +441,6 @@ def _linearize(trace, primals, tangents, params):
     return primal_out, [
         next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
     ]
-
-
-def _with_ranked_residuals(split, n: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Scalar residuals get an extra axis outside of the bodies, along which shards are concatenated."""
-    primal, linear = split.primal, split.linear
-    scalar = [a.ndim == 0 for a in primal.out_avals[n:]]
-    if not any(scalar):
-        return primal, linear
-
-    def out_fun(*args):
-        outs = eval_jaxpr(primal.jaxpr, primal.consts, *args)
-        wide = [
-            registry["broadcast_in_dim"].bind(r, shape=(1,), broadcast_dimensions=(), sharding=None) if s else r
-            for r, s in zip(outs[n:], scalar, strict=True)
-        ]
-        return outs[:n] + wide
-
-    flags = iter(scalar)
-    widened = [next(flags) if i is None else False for i in split.forwarded]
-
-    def in_fun(*args):
-        m = len(widened)
-        narrow = [
-            registry["squeeze"].bind(r, dimensions=(0,)) if w else r for r, w in zip(args[:m], widened, strict=True)
-        ]
-        return eval_jaxpr(linear.jaxpr, linear.consts, *narrow, *args[m:])
-
-    m = len(widened)
-    in_avals = [
-        a.update(shape=(1,)) if w else a for a, w in zip(linear.in_avals[:m], widened, strict=True)
-    ] + linear.in_avals[m:]
-    return trace_to_closed_jaxpr(out_fun, primal.in_avals), trace_to_closed_jaxpr(in_fun, in_avals)
 
 
 def _transpose(cts, *args, **params):
@@ -573,6 +543,27 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
     )
 
 
+def _keep_inside(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
+    """A body that returns the values kept inside, split as they vary, and one that takes them."""
+    params, count = eqn.params, len(eqn.outvars)
+    body = keep_in_body(params["jaxpr"], keeps)
+    if not body.kept:
+        return None
+    with _inside(params):
+        first, again = with_ranked_residuals(body.first, body.again, count, [None] * len(body.kept))
+    avals = first.out_avals[count:]
+    specs = [_all_axes_spec(params, a) for a in avals]
+    mesh, over = params["mesh"], params["newly_manual_axes"]
+    new = [Var(unshard_aval(mesh, s, a, over)) for s, a in zip(specs, avals, strict=True)]
+    params_first = {**params, "jaxpr": first, "out_specs": (*params["out_specs"], *specs)}
+    params_again = {**params, "jaxpr": again, "in_specs": (*specs, *params["in_specs"])}
+    return Twice(
+        eqn.replace(outvars=[*eqn.outvars, *new], params=params_first),
+        eqn.replace(invars=[*new, *eqn.invars], params=params_again, effects=_outer_effects(params_again)),
+        new,
+    )
+
+
 def _outer_effects(params):
     """Effects of the body, without references to the mesh's own axes, which are bound here."""
     names = params["newly_manual_axes"]
@@ -595,6 +586,7 @@ shard_map_p = Primitive(
     effects=_outer_effects,
     dce=_dce,
     linearize=_linearize,
+    keep_inside=_keep_inside,
     vma=lambda avals, params: None,
     keys=key_reuse.of_program("jaxpr"),
 )

@@ -126,7 +126,7 @@ def test_kernels_on_ranks():
     x = mpijax.device_put(jnp.asarray(a).reshape(ranks * 3, 4), mpijax.NamedSharding(mesh, mpijax.P("x")))
     mapped = mpijax.jit(mpijax.shard_map(f, mesh=mesh, in_specs=(mpijax.P("x"), mpijax.P()), out_specs=mpijax.P("x")))
     np.testing.assert_allclose(everything(mapped(x, b)), (a @ b).reshape(-1, 4), rtol=1e-5, atol=1e-5)
-    gradient = mpijax.jit(mpijax.grad(lambda b: jnp.sum(mapped(x, b))))(b)
+    gradient = mpijax.jit(mpijax.grad(lambda b, x: jnp.sum(mapped(x, b))))(b, x)
     np.testing.assert_allclose(everything(gradient), np.outer(a.sum((0, 1)), np.ones(4)), rtol=1e-4, atol=1e-4)
 
 

@@ -342,6 +342,20 @@ def constrained(s, x, shape=(2, 2), names="ij"):
 
 
 @BOTH
+def test_a_struct_lies_over_the_mesh_in_context(s):
+    x = s.jax.ShapeDtypeStruct((4, 2), np.float32, sharding=s.P("i"))
+    for over in (mesh(s, 2), mesh(s, 4)):
+        with s.jax.set_mesh(over):
+            assert x.sharding == s.NamedSharding(over, s.P("i"))
+            assert s.jax.jit(lambda x: x * 2).lower(x).compile().input_shardings[0][0].is_equivalent_to(x.sharding, 2)
+            assert s.jnp.zeros_like(x).sharding.is_equivalent_to(x.sharding, 2)
+    with pytest.raises(TypeError, match="the context mesh cannot be empty"):
+        print(x.sharding)
+    with s.jax.set_mesh(mesh(s, 2, names="k")), pytest.raises(ValueError, match="Resource axis.* is not found in mesh"):
+        print(x.sharding)
+
+
+@BOTH
 def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
     x = put(s, V, "j")
     for f in (constrained, lambda s, x: s.jax.jit(lambda x: constrained(s, x))(x)):
@@ -403,6 +417,12 @@ ELSEWHERE = [
         (lambda s: s.jax.jit(lambda x: x, in_shardings=one(s, 0), backend="cpu"), ValueError, "in_shardings should not be"),
         (lambda s: s.jax.jit(lambda x: x, out_shardings=one(s, 0), device=s.jax.devices()[0]), ValueError, "out_shardings should"),
         (lambda s: s.jax.make_mesh(((2,), 2), ("i", "j")), ValueError, "should be a sequence of ints"),
+        (lambda s: import_module(f"{s.jax.__name__}.experimental.mesh_utils").create_device_mesh(((2,), 2)), ValueError, "`mesh_shape` passed to `create_device_mesh` should"),
+        (lambda s: s.NamedSharding(s.jax.make_mesh((2,), ("i",)), s.P(s.P.UNCONSTRAINED)), ValueError,
+         r"cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh axis_types: \(Explicit,\)"),
+        *((lambda s, name=name: s.jax.jit(lambda x: x, **{name: s.P("i", "i")}), Exception,
+           rf"A single {name} specification can map .* but P\('i', 'i'\) has duplicate entries for `i`")
+          for name in ("in_shardings", "out_shardings")),
         (lambda s: s.jax.jit(lambda x: joined(s, [x, x]))(V), ValueError, "requires a list of concrete arrays as input"),
         (lambda s: joined(s, s.jnp.asarray(V)), TypeError, "`arrays` argument must be a list or tuple"),
         (lambda s: joined(s, [put(s, V, "i")] * 2), ValueError, r"array had 4 shard\(s\)"),

@@ -58,13 +58,13 @@ def whole(x) -> np.ndarray:
     if getattr(x, "_is_whole", True):
         return np.asarray(x)
     check_local(x)
-    return process_allgather(x)
+    return process_allgather(x, tiled=True)
 
 
 def check_local(x) -> None:
     """The local shard is the part of the whole that the sharding says."""
     [shard] = x.addressable_shards
-    np.testing.assert_array_equal(np.asarray(shard.data), process_allgather(x)[shard.index])
+    np.testing.assert_array_equal(np.asarray(shard.data), process_allgather(x, tiled=True)[shard.index])
 
 
 def assert_same(got, want, **tolerance) -> None:

@@ -14,7 +14,7 @@ import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.experimental.multihost_utils import global_array_to_host_local_array, host_local_array_to_global_array
-from mpijax.experimental.multihost_utils import process_allgather as whole
+from mpijax.experimental.multihost_utils import process_allgather
 from mpijax.sharding import AxisType, NamedSharding
 from mpijax.sharding import PartitionSpec as P
 
@@ -30,7 +30,7 @@ SPECS = (P("x", "y"), P("y", "x"), P("x"), P(None, "y"), P(("x", "y")), P(None, 
 
 
 def same(found, expected) -> bool:
-    return np.allclose(whole(found), expected, rtol=1e-4, atol=1e-4)
+    return np.allclose(process_allgather(found, tiled=True), expected, rtol=1e-4, atol=1e-4)
 
 
 # ---------------------------------------------------------------- the body of shard_map
@@ -183,6 +183,20 @@ def typed():
         return types == expected and same(jax.sharding.reshard(x, P("y", "x")), TABLE)
 
 
+def refused():
+    """Arrays that were put on devices of this process do not go to those of others, as in JAX."""
+    over_all = NamedSharding(LINE, P("x"))
+    here = jax.make_mesh((HERE,), ("x",), devices=jax.local_devices(), axis_types=(AxisType.Auto,))
+    for place in (jax.local_devices()[-1], NamedSharding(here, P()), NamedSharding(here, P("x"))):
+        try:
+            jax.device_put(jax.device_put(ROWS, place), over_all)
+        except ValueError as error:
+            if "second argument must be a Device or a Sharding which represents addressable devices" in str(error):
+                continue
+        return False
+    return same(jax.device_put(jnp.asarray(ROWS), over_all), ROWS)
+
+
 def lying_apart():
     """The devices of a process are no block of these meshes, or their parts no block of an array."""
     grid = np.array(jax.devices()).reshape(RANKS, HERE)
@@ -220,6 +234,7 @@ ARRAYS: dict[str, Callable[[], object]] = {
     "arrays of parts": put_together,
     "arrays that a process has whole": fetched,
     "pmap": mapped,
+    "refused": refused,
     "Explicit axes": typed,
     "devices that lie apart": lying_apart,
     "numbers": lambda: [d.id for d in jax.local_devices()] == [RANK * HERE + i for i in range(HERE)],

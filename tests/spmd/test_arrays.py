@@ -173,9 +173,31 @@ def test_programs_fed_by_programs():
 def test_closed_over():
     mesh = mesh_1d()
     x, y = split_array()
-    assert_same(jax.jit(lambda z: z + y)(x), 2 * x)
     f = jax.shard_map(lambda z: jax.lax.psum(z.sum(), "i") + y.sum(), mesh=mesh, in_specs=P("i"), out_specs=P())
     assert_same(f(x), 2 * x.sum(dtype=np.float32), rtol=1e-6)
+    total, _ = jax.lax.scan(lambda c, k: (c + (k * y).sum(), None), 0.0, jnp.arange(3.0))
+    assert_same(total, 3 * x.sum(dtype=np.float32), rtol=1e-6)
+    whole_everywhere = jax.device_put(x, NamedSharding(mesh, P()))
+    assert_same(jax.jit(lambda z: z + whole_everywhere)(y), 2 * x)
+    assert_same(jax.jit(lambda z: (z * 2, z + y)[0])(x), 2 * x)
+
+
+CLOSED_OVER = {
+    "call": lambda y: jax.jit(lambda z: z + y)(1.0),
+    "call of a call": lambda y: jax.jit(lambda z: jax.jit(lambda v: v + y)(z))(1.0),
+    "loop": lambda y: jax.jit(lambda z: jax.lax.fori_loop(0, 2, lambda k, c: c + y.sum(), z))(1.0),
+    "result": lambda y: jax.jit(lambda z: (z, y))(1.0),
+    "lower": lambda y: jax.jit(lambda z: z + y).lower(1.0),
+    "static": lambda y: jax.jit(lambda z, n: z + n * y, static_argnums=1)(1.0, 2),
+}
+
+
+@many
+@pytest.mark.parametrize("name", CLOSED_OVER)
+def test_a_jitted_function_takes_arrays_over_ranks_as_arguments_only(name):
+    _, y = split_array()
+    with pytest.raises(RuntimeError, match=r"Closing over jax.Array that spans non-addressable .*float32\[\d+,3\] laid"):
+        CLOSED_OVER[name](y)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (SIZE, 0), (SIZE,)], ids=str)

@@ -104,6 +104,35 @@ def test_a_loop_that_communicates(form):
     assert_same(form(mapped(f))(W, X), x, rtol=1e-4, atol=1e-6)
 
 
+@FORMS
+@pytest.mark.parametrize("loop", ["scan", "fori_loop"])
+def test_a_carry_varies_from_the_start_where_ranks_decide_how_it_goes_on(form, loop):
+    """In JAX the carry keeps its type, since a predicate does not make the result of `cond` vary."""
+
+    def turn(w):
+        return lax.cond(lax.axis_index("i") == 0, lambda w: w * 3.0, lambda w: w + 1.0, w)
+
+    def f(w, x):
+        if loop == "scan":
+            return lax.scan(lambda c, _: (turn(c), c[0]), w, None, length=2)[0][None]
+        return lax.fori_loop(0, 2, lambda k, c: turn(c), w)[None]
+
+    def on_whole_arrays(w, x):
+        return jnp.concatenate([w[None] * 9.0, jnp.tile(w + 2.0, (SIZE - 1, 1))])
+
+    assert_same(form(mapped(f))(W, X), np.asarray(on_whole_arrays(W, X)), rtol=1e-6)
+    found, expected = (jax.grad(lambda w, g=g: (g(w, X) ** 2).sum())(W) for g in (mapped(f), on_whole_arrays))
+    assert_same(found, np.asarray(expected), rtol=1e-5)
+
+
+def test_a_carry_keeps_its_type_where_no_rank_decides():
+    def f(w, x):
+        return lax.scan(lambda c, v: (c + v, None), w, x)[0][None]
+
+    with pytest.raises(TypeError, match="so the manual axis types do not match"):
+        mapped(f)(W, X)
+
+
 def test_the_rank_may_be_asked_for_in_a_branch():
     def f(w, x):
         rank = lax.axis_index("i")

@@ -8,6 +8,7 @@ from spmd.ranks import SIZE, assert_same, mesh_1d, real, whole
 
 import mpijax as jax
 from mpijax import numpy as jnp
+from mpijax.ad_checkpoint import checkpoint_name
 from mpijax.sharding import PartitionSpec as P
 
 pytestmark = pytest.mark.mpi
@@ -75,3 +76,39 @@ def test_a_sum_the_derivative_reads_is_sent_again():
     assert len(re.findall(r"= psum", text)) == 2
     want = np.cos(np.sin(x).sum(0)) * np.cos(x)
     assert_same(jax.jit(jax.grad(lambda x: f(x).sum()))(x), want, rtol=1e-5, atol=1e-6)
+
+
+def normed_layer(w, x):
+    """A norm over all ranks (a scalar), a product, a loop."""
+    norm = jnp.sqrt(checkpoint_name(jax.lax.psum((x**2).sum(), "i"), "squares"))
+    h, _ = jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), jnp.sin(x @ w) / norm, None, length=2)
+    return h
+
+
+POLICIES = {
+    "names": (jax.checkpoint_policies.save_only_these_names("squares"), ["sin", "dot_general"]),
+    "products": (jax.checkpoint_policies.dots_saveable, ["psum", "sin"]),
+    "sines": (lambda primitive, *_, **__: str(primitive) == "sin", ["psum", "dot_general"]),
+    "nothing": (jax.checkpoint_policies.nothing_saveable, ["psum", "sin", "dot_general"]),
+}
+
+
+@pytest.mark.parametrize("jitted", [True, False])
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_keep_values_of_the_body(name, check_vma, jitted):
+    w, x = real((3, 3)), real((2 * SIZE, 3), 1)
+    policy, again = POLICIES[name]
+    f = jax.shard_map(normed_layer, mesh=mesh_1d(), in_specs=(P(), P("i")), out_specs=P("i"), check_vma=check_vma)
+    kept = jax.checkpoint(jax.jit(f) if jitted else f, policy=policy)
+    got, want = (jax.jit(jax.grad(lambda w, x, g=g: (g(w, x) ** 2).sum(), (0, 1)))(w, x) for g in (kept, f))
+    for a, b in zip(got, want, strict=True):
+        assert_same(a, whole(b), rtol=1e-4, atol=1e-5)
+    linear = str(jax.make_jaxpr(jax.linearize(kept, w, x)[1])(w, x))
+    found = [made for made in ("psum", "sin", "dot_general") if computed_again(linear, made, w, x, f)]
+    assert found == again
+
+
+def computed_again(linear: str, made: str, w, x, f) -> bool:
+    """Whether the derivative has more such operations than the one of the function itself."""
+    return linear.count(f" {made}") > str(jax.make_jaxpr(jax.linearize(f, w, x)[1])(w, x)).count(f" {made}")

@@ -45,7 +45,7 @@ def test_layouts_of_jit_are_kept():
     mesh, other = mesh_1d(), jax.sharding.Mesh(jax.devices()[:SIZE][::-1], "i")
     split, columns = (jax.sharding.NamedSharding(mesh, spec) for spec in (P("i", None), P(None, "i")))
     program = jax.jit(lambda x, y: (2 * x, y), in_shardings=(split, None), out_shardings=(columns, None))
-    x = draw((SIZE, SIZE))
+    x = jax.numpy.asarray(draw((SIZE, SIZE)))
     made = export.export(program)(x, x)
     for found in (made, export.deserialize(made.serialize(vjp_order=1))):
         assert found.nr_devices == found.vjp().nr_devices == SIZE

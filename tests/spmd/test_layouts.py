@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from spmd.ranks import GRIDS, SIZE, P, assert_same, draw, mesh_1d, mesh_2d, real, whole
@@ -11,6 +13,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.sharding.shape_rules import factors
 from mpijax.experimental.multihost_utils import process_allgather
+from mpijax.sharding import Mesh
 
 pytestmark = pytest.mark.mpi
 many = pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")
@@ -125,7 +128,7 @@ def test_gradients():
     batch = NamedSharding(mesh_1d(), S)
     step = jax.jit(jax.value_and_grad(loss), in_shardings=(NamedSharding(mesh_1d(), P()), batch, batch))
     want = jax.value_and_grad(loss)(w, x, y)
-    for args in ((w, x, y), (w, jax.device_put(x, batch), jax.device_put(y, batch))):
+    for args in ((w, jnp.asarray(x), jnp.asarray(y)), (w, jax.device_put(x, batch), jax.device_put(y, batch))):
         value, grad = step(*args)
         assert_same(value, whole(want[0]), rtol=1e-5)
         assert_same(grad, whole(want[1]), rtol=1e-5, atol=1e-6)
@@ -155,7 +158,8 @@ def test_jit_shardings():
         return jax.tree.map(lambda v: v * k, x), k
 
     g = jax.jit(f, in_shardings=({"a": split, "b": None}, None), out_shardings=(split, copies))
-    for given in (x, {"a": jax.device_put(x["a"], split), "b": jax.device_put(x["b"], split)}, x):
+    whole_arrays = jax.tree.map(jnp.asarray, x)
+    for given in (whole_arrays, jax.device_put(x, split), whole_arrays):
         out, k = g(given, 2.0)
         assert_same(out["a"], x["a"] * 2)
         assert_same(out["b"], x["b"] * 2)
@@ -169,7 +173,7 @@ def test_jit_shardings():
 
 
 def test_partition_specs_over_the_mesh_in_context():
-    x = draw((N, 3))
+    x = jnp.asarray(draw((N, 3)))
     f = jax.jit(lambda x: lax.with_sharding_constraint(x * 2, P("i")), in_shardings=P("i"), out_shardings=P(None))
     with jax.set_mesh(mesh_1d()):
         assert f(x).sharding == NamedSharding(mesh_1d(), P(None))
@@ -180,6 +184,21 @@ def test_partition_specs_over_the_mesh_in_context():
         f(x)
     with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):
         lax.with_sharding_constraint(x, P("i"))
+
+
+@many
+def test_arrays_of_numpy_are_split_by_device_put_only():
+    """Each rank may have another one, as in JAX."""
+    split, copies = NamedSharding(mesh_1d(), S), NamedSharding(mesh_1d(), P())
+    x = draw((N,))
+    f = jax.jit(lambda x, k: x * k, in_shardings=(split, None))
+    for call in (f, f.lower):
+        with pytest.raises(ValueError, match=r"Passing non-trivial shardings for numpy inputs is not allowed.*args\[0\]"):
+            call(x, 2.0)
+    for given in (jnp.asarray(x), jax.device_put(x, split)):
+        assert_same(f(given, 2.0), 2 * x)
+    assert_same(jax.jit(lambda x: x * 2, in_shardings=copies)(x), 2 * x)
+    assert_same(jax.jit(lambda x: f(x, 2.0))(x), 2 * x)
 
 
 def test_static_and_donated():
@@ -284,6 +303,14 @@ def test_what_lies_on_all_ranks_is_gathered_once():
     assert process_allgather(np.zeros(2)).shape == (SIZE, 2)
 
 
+@many
+@pytest.mark.parametrize("spec", [S, P()], ids=str)
+def test_what_lies_on_all_ranks_is_gathered_tiled_only(spec):
+    x = jax.device_put(draw((N, 3)), NamedSharding(mesh_1d(), spec))
+    with pytest.raises(ValueError, match=r"only supports tiled=True: process_allgather got float32\[\d+,3\]"):
+        process_allgather(x)
+
+
 def test_numbers_are_gathered_as_arrays():
     assert process_allgather(3, tiled=True).tolist() == (3 if SIZE == 1 else [3] * SIZE)  # as it is, alone: so does JAX
 
@@ -342,3 +369,16 @@ def test_calls_on_arrays_over_ranks_find_their_program():
         x = jax.device_put(jnp.arange(2.0 * SIZE), NamedSharding(mesh_1d(), spec))
         assert_same(f(x), np.arange(2.0 * SIZE, dtype=np.float32) + 1)
     assert f._num_programs() == 2
+
+
+@many
+def test_threads_compile_programs_that_communicate():
+    """Communicators are made at the first call: threads of different ranks come in different orders."""
+    mesh = Mesh(np.array(jax.devices(), dtype=object).reshape(1, SIZE), ("compiled", "in_threads"))
+    x = jax.device_put(draw((N, 3)), NamedSharding(mesh, P("in_threads")))
+    order = [0, 1, 2, 3] if jax.process_index() == 0 else [3, 2, 1, 0]
+    with ThreadPoolExecutor(4) as threads:
+        made = dict(zip(order, threads.map(lambda k: jax.jit(lambda x: x.sum() + k).lower(x).compile(), order), strict=True))
+    for k in range(4):
+        assert_same(made[k](x), draw((N, 3)).sum(dtype=np.float32) + k)
+        assert made[k].runtime_executable() is made[k].runtime_executable()

@@ -143,6 +143,17 @@ class Sharding:
         return self.devices_indices_map(global_shape)
 
 
+def check_axes_differ(spec: PartitionSpec, what: str) -> None:
+    """Raise ValueError for a specification that names a mesh axis twice."""
+    named = spec.all_axes()
+    if len(set(named)) != len(named):
+        again = next(a for a in named if named.count(a) > 1)
+        raise ValueError(
+            f"A single {what} specification can map every mesh axis to at most one positional dimension, but {spec} "
+            f"has duplicate entries for `{again}`"
+        )
+
+
 class NamedSharding(Sharding):
     """Array axes split over the named axes of a mesh.
 
@@ -158,11 +169,11 @@ class NamedSharding(Sharding):
         if unknown:
             raise ValueError(f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}.")
         named = spec.all_axes()
-        if len(set(named)) != len(named):
-            again = next(a for a in named if named.count(a) > 1)
+        check_axes_differ(spec, "NamedSharding spec")
+        if spec.unconstrained_dims and not mesh.auto_axes and not mesh.empty:
             raise ValueError(
-                "A single NamedSharding spec specification can map every mesh axis to at most one positional "
-                f"dimension, but {spec} has duplicate entries for `{again}`"
+                f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh axis_types: "
+                f"{mesh.axis_types}"
             )
         if spec.unreduced or spec.reduced:
             _check_sums_over(mesh, spec)

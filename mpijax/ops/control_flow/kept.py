@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var
+from mpijax.core import effects as fx
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 
 
@@ -52,9 +53,22 @@ def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> Body:
             again.append(eqn)
     return Body(
         ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *kept], eqns=first), closed.consts),
-        ClosedJaxpr(jaxpr.replace(invars=[*kept, *jaxpr.invars], eqns=again), closed.consts),
+        ClosedJaxpr(jaxpr.replace(invars=[*kept, *jaxpr.invars], eqns=_still_read(again, jaxpr, kept)), closed.consts),
         kept,
     )
+
+
+def _still_read(eqns: list[Eqn], jaxpr: Jaxpr, kept: list[Var]) -> list[Eqn]:
+    """Without equations of which only those that made kept values read something, also collectives over named axes:
+    these are left out on all ranks alike. Exchanges with ranks that may run another program stay."""
+    found = []
+    wanted = {v for v in jaxpr.outvars if isinstance(v, Var)}.difference(kept)
+    for eqn in reversed(eqns):
+        happens = fx.exchange in eqn.effects or any(isinstance(e, fx.CallbackEffect) for e in eqn.effects)
+        if happens or not wanted.isdisjoint(eqn.outvars):
+            found.append(eqn)
+            wanted.update(v for v in eqn.invars if isinstance(v, Var))
+    return found[::-1]
 
 
 def keep_in_scan(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:

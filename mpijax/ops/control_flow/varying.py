@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, nested_jaxprs, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.trace import trace_to_closed_jaxpr, typeof
@@ -36,6 +36,12 @@ def _vary_jaxpr(closed: ClosedJaxpr, in_axes: tuple[frozenset, ...], out_axes: t
 
     avals = [a.update(vma=a.vma | axes) for a, axes in zip(closed.in_avals, in_axes, strict=True)]
     return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info)
+
+
+def decided_over(jaxpr: Jaxpr) -> frozenset:
+    """The mesh axes over which a predicate of a `cond` varies, also in inner Jaxprs."""
+    eqns = (eqn for inner in nested_jaxprs(jaxpr) for eqn in inner.eqns)
+    return frozenset().union(*(e.invars[0].aval.vma for e in eqns if e.primitive is registry["cond"]))
 
 
 def communicating(jaxpr: Jaxpr, axes: frozenset) -> Eqn | None:

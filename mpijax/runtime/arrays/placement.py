@@ -42,9 +42,8 @@ def device_put(
     For a sharding over all processes, the ranks compare checksums of the uncommitted values. So every rank must call
     it, and MismatchError names the first value that differs. Calls in threads are not compared.
 
-    Raises ValueError for a device of another process, for anything but a device or sharding, and for `may_alias` with
-    `donate`.
-    with `donate`.
+    Raises ValueError for a device of another process, for anything but a device or sharding, for an array committed to
+    devices of this process and a sharding that spans other processes, and for `may_alias` with `donate`.
 
     >>> mpijax.device_put(np.arange(3.0), mpijax.local_devices()[0])
     Array([0., 1., 2.], dtype=float32)
@@ -91,6 +90,13 @@ def _put(x: Any, layout: Any) -> Any:
         return rewrap(x, type_in(aval, sharding), sharding)
     if not x._is_whole:
         return _laid_out(x, sharding or SingleDeviceSharding(local_devices()[0]))
+    if x.committed and x.is_fully_addressable and sharding is not None and not sharding.is_fully_addressable:
+        raise ValueError(
+            "device_put's second argument must be a Device or a Sharding which represents addressable devices, but got "
+            f"{sharding}. Please pass device or Sharding which represents addressable devices. The array was put on "
+            f"devices of this process on purpose, {x.sharding}: give np.asarray(x), or lay out the parts of all "
+            "processes by jax.make_array_from_process_local_data."
+        )
     return _placed(x._physical, aval, sharding)
 
 

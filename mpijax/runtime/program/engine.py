@@ -33,6 +33,7 @@ from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache, tiers
+from mpijax.runtime.program.constants import check_constants
 from mpijax.runtime.program.loader import load_plan, watchers
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
@@ -238,6 +239,7 @@ def dispatch(jitted, args, kwargs):
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals
         _check_execution(traced.name)
+        check_constants(traced.jaxpr)
         program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or (), default=default)
         entry = (program, traced.out_tree, avals)
         if key is not None:

@@ -42,8 +42,8 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
         watch(plan, name)
     addresses = code.addresses(plan.kernels, baseline=runs is not None)
     warms_up = runs is not None and addresses.baseline
-    communicates = stand_in is None and any(isinstance(s, Communicate) for s in walk(plan.instructions))
-    instructions = linked(plan.instructions) if communicates else plan.instructions
+    talks = communicates(plan)
+    instructions = linked(plan.instructions) if talks else plan.instructions
     if stand_in is not None:
         instructions = stand_in(plan, name)
     if config.values.mpijax_profile_kernels:
@@ -51,16 +51,21 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
     loaded = load(
         ProgramSpec(
             len(plan.in_avals), tuple(plan.buffers), instructions, tuple(plan.results), plan.arena,
-            communicates or _takes_long(plan), name, config.values.mpijax_keep_denormals, addresses,
-            communicates and uses_lanes(instructions), runs or 0, tiers.tier_up if warms_up else None,
+            talks or _takes_long(plan), name, config.values.mpijax_keep_denormals, addresses,
+            talks and uses_lanes(instructions), runs or 0, tiers.tier_up if warms_up else None,
         )  # fmt: skip
     )
     if warms_up and runs == 0:
         tiers.tier_up(loaded)
-    if communicates:
+    if talks:
         loaded.first = before_first_run(instructions, name)
         tie(loaded, plan.instructions)
     return loaded
+
+
+def communicates(plan: Plan) -> bool:
+    """Whether other ranks take part in a run of the program, and in loading it where a communicator is new."""
+    return stand_in is None and any(isinstance(s, Communicate) for s in walk(plan.instructions))
 
 
 def _takes_long(plan: Plan) -> bool:

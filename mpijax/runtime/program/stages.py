@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +20,13 @@ from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.trace import Tracer, typeof
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.devices import local_devices
+from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.machine.limits import check_gathers
+from mpijax.runtime.program import code
+from mpijax.runtime.program.constants import check_constants
 from mpijax.runtime.program.engine import physical, program_of, shardings_of
 from mpijax.runtime.program.explain import explained
-from mpijax.runtime.program.loader import load_plan, simulation_of
+from mpijax.runtime.program.loader import communicates, load_plan, simulation_of
 from mpijax.runtime.program.program_page import ProgramPage
 from mpijax.runtime.program.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
@@ -114,14 +118,24 @@ class Compiled(_Later):
     ('Compiled', Array([0, 1, 4], dtype=int32))
     """
 
-    __slots__ = ("_program", "_simulation")
+    __slots__ = ("_loaded", "_simulation")
 
     def __init__(self, traced, plan: Plan, names: Sequence[str]):
         super().__init__(traced, plan, names)
+        self._loaded: Program | None = None
         self._simulation = simulation_of(plan, tuple(traced.layouts))
         if self._simulation is not None:
             check_gathers(plan, traced.name)
-        self._program = load_plan(plan, traced.name) if self._simulation is None else None
+        elif communicates(plan) and threading.current_thread() is not threading.main_thread():
+            code.addresses(plan.kernels)  # communicators are made at the first call: ranks run threads in any order
+        else:
+            self._loaded = load_plan(plan, traced.name)
+
+    @property
+    def _program(self) -> Program:
+        if self._loaded is None:
+            self._loaded = load_plan(self._plan, self._traced.name)
+        return self._loaded
 
     def __call__(self, *args, **kwargs):
         """Run it. Raises TypeError for arguments of other types than it was compiled for, and for traced values.
@@ -141,12 +155,13 @@ class Compiled(_Later):
     def _run(self, leaves: list[Any]) -> list[Any]:
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
-        program, layouts = self._program, shardings_of(leaves) or ()
+        layouts = shardings_of(leaves) or ()
         self._check_layouts(leaves, layouts, avals)
         if layouts != _layouts(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
-        assert program is not None  # `__call__` refuses programs of simulated ranks
+        else:
+            program = self._program
         return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
     def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
@@ -283,7 +298,12 @@ def _here() -> Any:
 
 
 def lower(traced) -> Lowered:
-    """Plan a traced program. Raises ValueError for arguments over an abstract mesh without devices in context."""
+    """Plan a traced program.
+
+    Raises ValueError for arguments over an abstract mesh without devices in context, and RuntimeError for constants with
+    shards on other processes.
+    """
+    check_constants(traced.jaxpr)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     donated = traced.donated if any(traced.donated) else ()
     if donated:
