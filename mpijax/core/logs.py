@@ -26,8 +26,8 @@ class _Levels:
         """Set the levels anew."""
         logging = importlib.import_module("logging")  # few programs ask for messages
         root = logging.getLogger(_ROOT)
-        for name, level in self._before.items():
-            logging.getLogger(name).setLevel(level)
+        for name, before in self._before.items():
+            logging.getLogger(name).setLevel(before)
         self._before.clear()
         if self._handler is not None:
             root.removeHandler(self._handler)

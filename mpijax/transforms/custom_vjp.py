@@ -248,8 +248,8 @@ class custom_vjp(CustomFunction):
         """Set `fwd(*args) -> (out, residuals)` and `bwd(*nondiff, residuals, ct) -> tuple of cotangents`.
 
         With `symbolic_zeros`, `fwd` takes `CustomVJPPrimal`s instead of arrays, and zero cotangents are `SymbolicZero`
-        objects. With `optimize_remat`, the first pass of `checkpoint` runs the function instead of `fwd`, if it keeps no
-        residuals.
+        objects. With `optimize_remat`, the first pass of `checkpoint` runs the function instead of `fwd`, if it keeps
+        no residuals.
         """
         if symbolic_zeros and optimize_remat:
             raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros")

@@ -13,8 +13,11 @@ import numpy as np
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.experimental.multihost_utils import global_array_to_host_local_array, host_local_array_to_global_array
-from mpijax.experimental.multihost_utils import process_allgather
+from mpijax.experimental.multihost_utils import (
+    global_array_to_host_local_array,
+    host_local_array_to_global_array,
+    process_allgather,
+)
 from mpijax.sharding import AxisType, NamedSharding
 from mpijax.sharding import PartitionSpec as P
 

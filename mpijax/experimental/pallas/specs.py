@@ -161,7 +161,7 @@ class GridSpec:
     Raises:
       ValueError: `in_specs` is not a sequence, or the grid does not consist of integers.
 
-    The axes of a grid may have names: `grid=(("i", 4), ("j", 2))`. Then `jax.lax.axis_size` gives their sizes in kernels.
+    The axes of a grid may have names: `grid=(("i", 4), ("j", 2))`. `jax.lax.axis_size` gives their sizes in kernels.
 
     >>> from mpijax.experimental import pallas as pl
     >>> pl.GridSpec(grid=4).grid

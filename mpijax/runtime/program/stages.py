@@ -300,8 +300,8 @@ def _here() -> Any:
 def lower(traced) -> Lowered:
     """Plan a traced program.
 
-    Raises ValueError for arguments over an abstract mesh without devices in context, and RuntimeError for constants with
-    shards on other processes.
+    Raises ValueError for arguments over an abstract mesh without devices in context, and RuntimeError for constants
+    with shards on other processes.
     """
     check_constants(traced.jaxpr)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
