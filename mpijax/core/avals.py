@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
@@ -46,7 +47,7 @@ class ManualAxisType:
         return frozenset(getattr(mesh, "manual_axes", ())) - self.varying
 
 
-class ShapedArray:
+class ShapedArray(AbstractValue):
     """Shape, dtype, weak type, and how the value lies over mesh axes.
 
     Instances are interned: two types are equal exactly when they are the same
@@ -121,7 +122,27 @@ class ShapedArray:
         """This type without what it says of mesh axes of type Explicit."""
         return self if self.split is None else self.update(split=None)
 
-    def without_axis(self, axis: int) -> ShapedArray:
+    @property
+    def form(self) -> tuple:
+        return self.shape, self.dtype
+
+    @property
+    def has_no_tangent(self) -> bool:
+        return self.dtype == dtypes.float0
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two values of this type."""
+        return provided.add_tangents(x, y)
+
+    def dec_rank(self, _size: int | None, axis: int | None) -> ShapedArray:
+        """The type of one of the examples that lie along an axis."""
+        return self if axis is None else self.without_axis(axis)
+
+    def inc_rank(self, size: int | None, axis: int | None) -> ShapedArray:
+        """The type of examples of this type along a new axis."""
+        return self if axis is None else self.with_axis(axis, size)
+
+    def without_axis(self, axis: int, _size: int | None = None) -> ShapedArray:
         """The type of one element along an axis."""
         split = None if self.split is None else self.split.without(axis)
         return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :], split=split)
@@ -135,7 +156,8 @@ class ShapedArray:
             split = split.with_axis(axis, () if along is None else along.axes[0])
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]), split=split)
 
-    def leading_axis_spec(self) -> Any:
+    @property
+    def leading_split(self) -> Any:
         """Over which mesh axes the first axis is split, as an entry of a PartitionSpec."""
         return None if self.split is None else splits.entry(self.split.axes[0])
 
@@ -202,7 +224,7 @@ class ShapedArray:
 
     at_least_vspace = to_tangent_aval
 
-    def to_cotangent_aval(self) -> ShapedArray:
+    def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: that of tangents, with sums over mesh axes where the value is the same over them."""
         tangent = self.to_tangent_aval()
         return tangent if self.split is None else tangent.update(split=self.split.cotangent())
@@ -308,6 +330,8 @@ class ShapeDtypeStruct:
     @classmethod
     def of_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
         """That of values of a type, with its layout where a mesh with axes of type Explicit is in context."""
+        if aval.is_high:
+            return aval  # type: ignore[return-value]  # it says more
         sharding = aval.sharding if ShapedArray.any_split else None
         said = sharding if sharding is not None and sharding.mesh.is_explicit else None
         manual = aval.mat if aval.vma else None

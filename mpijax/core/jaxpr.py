@@ -113,6 +113,9 @@ class Jaxpr:
 
     __slots__ = ("constvars", "invars", "eqns", "outvars", "effects", "debug_info", "__weakref__")
 
+    # Whether there are types or primitives that libraries define as ones of other types: else programs need not look.
+    any_high = False
+
     def __init__(self, constvars, invars, outvars, eqns, effects=None, debug_info=None) -> None:
         self.constvars: list[Var] = list(constvars)
         self.invars: list[Var] = list(invars)
@@ -128,6 +131,11 @@ class Jaxpr:
     @property
     def out_avals(self):
         return [v.aval for v in self.outvars]
+
+    @property
+    def is_high(self) -> bool:
+        """Whether values are of types that libraries define, or operations are written in terms of others."""
+        return Jaxpr.any_high and _is_high(self)
 
     def replace(self, **changes) -> Jaxpr:
         names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")
@@ -161,6 +169,7 @@ class ClosedJaxpr:
     literals = property(lambda self: self.consts)
     eqns = property(lambda self: self.jaxpr.eqns)
     effects = property(lambda self: self.jaxpr.effects)
+    is_high = property(lambda self: self.jaxpr.is_high)
 
     def pretty_print(self, **options) -> str:
         return self.jaxpr.pretty_print(**options)
@@ -172,6 +181,14 @@ class ClosedJaxpr:
         return str(self.jaxpr)
 
     __repr__ = __str__
+
+
+@any_depth
+def _is_high(jaxpr: Jaxpr) -> bool:
+    """All values of such types come from arguments, constants and such operations."""
+    return any(v.aval.is_high for v in (*jaxpr.constvars, *jaxpr.invars)) or any(
+        eqn.primitive.is_expanded or any(map(_is_high, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
+    )
 
 
 def map_jaxprs(x: Any, fun: Callable[[ClosedJaxpr], Any]) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, errors, provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.ref_index import checked_index, indexed_shape
@@ -25,7 +26,7 @@ from mpijax.core.tree import tree_map
 from mpijax.core.tree_registry import register_pytree_node
 
 
-class AbstractRef:
+class AbstractRef(AbstractValue):
     """The type of a reference.
 
     Attributes:
@@ -38,6 +39,7 @@ class AbstractRef:
     """
 
     __slots__ = ("inner_aval", "memory_space", "kind")
+    is_ref = True
 
     def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: str | None = None):
         self.inner_aval = inner_aval
@@ -249,7 +251,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             "Error interpreting argument to new_ref as a JAX value. The problematic value is of type "
             f"{type(init_val)} and was passed to new_ref at position 0. Make it an array with jnp.asarray."
         ) from None
-    if type(aval) is AbstractRef:
+    if aval.is_ref:
         raise ValueError(f"new_ref: there are no references to references, got {aval}; read it first (ref[...])")
     value = init_val if isinstance(init_val, Array) else _converted(init_val, aval)
     return Ref.of(value, kind)
@@ -364,7 +366,7 @@ def _place(ref: Any, idx: Any, function: str) -> tuple:
 def _fitting(ref: Ref, idx: tuple, value: Any, operation: str, cast: bool) -> Any:
     """`value` as an array of the type of `ref[idx]`, converted only if `cast`."""
     aval, inner = typeof(value), ref.aval.inner_aval
-    if type(aval) is AbstractRef:
+    if aval.is_ref:
         raise ValueError("Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?")
     shape = indexed_shape(ref.shape, idx)
     if aval.shape != shape:

@@ -16,6 +16,7 @@ import numpy as np
 
 from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors, provided
+from mpijax.core.abstract import lent
 from mpijax.core.any_depth import any_depth
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
@@ -144,6 +145,8 @@ class Tracer(Array):
                 f"The 'sharding' attribute is not available on {self._error_repr()}. To query sharding information on "
                 "tracers, use `jax.typeof(x)`."
             )
+        if self.aval.is_high:
+            return lent(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _known_scalar(self, error, *extra):
@@ -541,8 +544,10 @@ class JaxprTrace(Trace):
         return self
 
     def new_arg(self, aval: ShapedArray) -> JitTracer:
-        if type(aval) is not ShapedArray:
-            return aval.argument(self)  # type: ignore[attr-defined]  # a mutable array reference
+        return self.new_variable(aval) if type(aval) is ShapedArray else aval.argument(self)
+
+    def new_variable(self, aval: Any) -> JitTracer:
+        """An argument that is one variable of the program; a mutable array reference is its value here."""
         var = Var(aval)
         self.invars.append(var)
         return JitTracer(self, aval, var)
@@ -563,7 +568,11 @@ class JaxprTrace(Trace):
             if hasattr(x, "__jax_array__"):
                 return self.lift(x.__jax_array__())
             aval = typeof(x)
-            if type(aval) is not ShapedArray:
+            parts = provided.traced_parts(x, aval) if aval.is_high and not isinstance(x, Tracer) else None
+            if parts is not None:
+                with current_trace(self):
+                    return provided.raised(aval, parts)
+            if aval.is_ref:
                 raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
             known = self._const_tracers[id(x)] = self._new_const(x, aval)
         return known
@@ -820,7 +829,7 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, 
         leaves = tree_leaves_with_path(structure.unflatten(range(len(outs)))) if structure else None
         path = keystr(leaves[i][0]) if leaves else ""
         try:
-            if type(typeof(x)) is not ShapedArray:
+            if typeof(x).is_ref:
                 raise ValueError(
                     f"{where} returned a mutable array reference of type {x.aval}"
                     f"{f' at output tree path result{path}' if path else ''}, but mutable array references cannot be "
@@ -843,7 +852,7 @@ def trace_passing_refs(
     """
     written: list[Any] = []
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug, written)
-    refs = tuple(dict.fromkeys([*refs, *(c for c in consts if type(typeof(c)) is not ShapedArray), *written]))
+    refs = tuple(dict.fromkeys([*refs, *(c for c in consts if typeof(c).is_ref), *written]))
     if not refs:
         return ClosedJaxpr(jaxpr, consts), ()
     end = at + len(refs)
@@ -860,7 +869,7 @@ def trace_passing_refs(
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:
     """Like `trace_to_jaxpr`; constants that are tracers stay among the constants."""
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
-    if any(type(typeof(c)) is not ShapedArray for c in consts):
+    if any(typeof(c).is_ref for c in consts):
         raise refs_refused(debug)
     return ClosedJaxpr(jaxpr, consts)
 

@@ -81,7 +81,7 @@ def scan(
         return _scan_over_refs(f, init, xs, length, reverse, unroll)
     if config.disable_jit.value:
         return _python_scan(f, init, xs, length, reverse)
-    x_avals = [_sliced(typeof(x)) for x in xs_leaves]
+    x_avals = [_sliced(typeof(x), length) for x in xs_leaves]
 
     def trace(avals: Sequence[ShapedArray]) -> tuple[Body, Any]:
         args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
@@ -102,14 +102,14 @@ def scan(
     return tree.tree_unflatten(body.out_tree, [*carry, *ys])
 
 
-def _sliced(aval: ShapedArray) -> ShapedArray:
+def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of a slice. Raises ValueError for an array whose leading axis is split over Explicit mesh axes."""
-    if aval.leading_axis_spec() is not None:
+    if not aval.is_high and aval.leading_split is not None:
         raise ValueError(
             f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}: a turn has one slice. Bring the "
             "array into another layout by jax.sharding.reshard, or use vmap."
         )
-    return slice_aval(aval)
+    return slice_aval(aval, length)
 
 
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
@@ -162,8 +162,7 @@ def _carry_tree(body: Body) -> Any:
 
 
 def _scan_length(xs: list[Any], length: Any) -> int:
-    for x in xs:
-        typeof(x)
+    xs = [x for x in xs if not typeof(x).is_high]
     if not all(hasattr(x, "shape") for x in xs):
         wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
         raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")

@@ -135,7 +135,7 @@ class ResultTypes:
         wanted_tree, wanted = self.of_fun
         if found_tree != wanted_tree:
             what, like, end = "container/pytree structure", "of the same container/pytree structure", "."
-        elif any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, wanted, strict=True)):
+        elif any(a.form != b.form for a, b in zip(found, wanted, strict=True)):
             what, like, end = "shapes/dtypes", "with leaves of the same shape/dtype", ""
         else:
             return

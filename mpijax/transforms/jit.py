@@ -340,7 +340,7 @@ class PjitFunction(JitBase):
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
-            uses_refs = bool(written) or ref_state.has_refs(moved) or any(type(a) is not ShapedArray for a in avals)
+            uses_refs = bool(written) or ref_state.has_refs(moved) or any(a.is_ref for a in avals)
             traced = Traced(
                 closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
             )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import dtypes
 from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
@@ -129,7 +128,7 @@ class Linearized:
 
     def __call__(self, *tangents: Any) -> list[Any]:
         """Output tangents, instantiated, for all input tangents."""
-        live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]
+        live = [t for t, a in zip(tangents, self.in_avals, strict=True) if not a.has_no_tangent]
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *live))
         return [
             next(outs) if nz else instantiate(Zero(a)) for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
@@ -146,7 +145,7 @@ def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Li
     values = list(map(as_array, primals)) if parent.recorder() is None else primals
     numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p}
     args = [
-        p if a.dtype == dtypes.float0 else GradTracer(trace, v, builder.new_arg(a))
+        p if a.has_no_tangent else GradTracer(trace, v, builder.new_arg(a))
         for p, v, a in zip(primals, values, in_avals, strict=True)
     ]
     state.trace = trace

@@ -18,7 +18,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.refs import run_on
 from mpijax.core.trace import typeof
 from mpijax.transforms import key_reuse
-from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.batching import batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import pruned_call
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.remat_split import split_jaxpr
@@ -96,7 +96,7 @@ def _batch(axis, args, dims, *, jaxpr, **params):
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     closed, out_batched = batch_jaxpr(jaxpr, axis, tuple(d is not None for d in dims), False)
     outs = remat_p.bind(*moved, jaxpr=closed, **params)
-    return outs, [0 if b else None for b in out_batched]
+    return outs, [leading(a) if b else None for a, b in zip(jaxpr.out_avals, out_batched, strict=True)]
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:

@@ -77,7 +77,7 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two types agree in shape, dtype and what they say of mesh axes; weak types do not count."""
-    return a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and a.split == b.split
+    return a.form == b.form and a.vma == b.vma and a.split == b.split
 
 
 def promote_weak(values: Sequence[Any], wanted: Sequence[ShapedArray]) -> tuple[list[Any], bool]:

@@ -24,12 +24,12 @@ WRITTEN_OUT = 256
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of `length` values of a type, along a new leading axis."""
-    return aval.with_axis(0, length)
+    return aval.inc_rank(length, aval.leading_axis_spec())
 
 
-def slice_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of one slice along the leading axis."""
-    return aval.without_axis(0)
+def slice_aval(aval: ShapedArray, length: int) -> ShapedArray:
+    """The type of one of `length` slices along the leading axis."""
+    return aval.dec_rank(length, aval.leading_axis_spec())
 
 
 def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, **_):

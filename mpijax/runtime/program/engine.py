@@ -16,12 +16,12 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, tracebacks, tree
+from mpijax.core import config, provided, tracebacks, tree
 from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
 from mpijax.core.foreign import canonicalize_dtype_handlers
-from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
@@ -62,6 +62,8 @@ def physical(x: Any, aval) -> Any:
     elements = canonicalize_dtype_handlers.get(type(x))
     if elements is not None:
         x = elements(x)
+    if aval.is_high:
+        return x
     x = np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False))
     return (x if x.flags.aligned else x.copy()).reshape(aval.shape)
 
@@ -69,6 +71,8 @@ def physical(x: Any, aval) -> Any:
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run an operation whose program is not known; remember it under `key` unless that is None: it has no hash."""
     avals = tuple([typeof(x) for x in args])
+    if Jaxpr.any_high and (any(a.is_high for a in avals) or any(j.is_high for j in subjaxprs(params))):
+        return provided.evaluate_high(run_call, key, primitive, args, params)
     program = _eager_program(primitive, avals, params, args)
     if key is not None:
         if len(programs) >= MOST_PROGRAMS:
@@ -194,6 +198,8 @@ def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_sha
 
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: the compiled program on concrete arguments."""
+    if jaxpr.is_high:
+        return provided.run_high(run_call, args, jaxpr, name=name, donated_invars=donated_invars)
     shardings = shardings_of(args) or ()
     program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
 
@@ -233,7 +239,7 @@ def dispatch(jitted, args, kwargs):
         if jitted._shardings is not None:
             jitted._shardings.check_devices(leaves)
         _, traced = jitted._prepare(args, kwargs)
-        if traced.moved or traced.uses_refs:
+        if traced.moved or traced.uses_refs or traced.jaxpr.is_high:
             return jitted._bind(leaves, traced)
         donated = traced.donated if any(traced.donated) else ()
         avals = traced.jaxpr.in_avals

@@ -13,6 +13,7 @@ from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tree
+from mpijax.core.jaxpr import Jaxpr
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
@@ -130,7 +131,7 @@ class Compiled(_Later):
         """
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
-        leaves, structure = tree.tree_flatten((args, kwargs))
+        leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)) if Jaxpr.any_high else (args, kwargs))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
@@ -285,6 +286,8 @@ def _here() -> Any:
 def lower(traced) -> Lowered:
     """Plan a traced program. Raises ValueError for arguments over a mesh without devices that the context lacks too."""
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
+    if traced.jaxpr.is_high:
+        traced = provided.lower_traced(traced)
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)

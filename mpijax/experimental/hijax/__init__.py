@@ -1,0 +1,23 @@
+"""``jax.experimental.hijax``: types that libraries define, and operations on their values.
+
+A value of such a type consists of values of other types. Programs are traced, differentiated and vectorized with the
+values as a whole, by rules of the library; the compiler gets what they consist of.
+"""
+
+from __future__ import annotations
+
+from mpijax import missing as _missing
+from mpijax.core.abstract import AbstractValue, aval_method, aval_property
+from mpijax.core.avals import ShapedArray
+from mpijax.core.refs import AbstractRef
+from mpijax.core.refs import RefView as TransformedRef
+from mpijax.experimental.hijax.primitives import HiPrimitive
+from mpijax.experimental.hijax.vjp_primitives import VJPHiPrimitive
+from mpijax.experimental.hijax.types import HiPspec, HiType, register_hitype
+from mpijax.transforms.transpose import is_undefined_primal
+from mpijax.transforms.zeros import Zero
+from mpijax.transforms.zeros import instantiate as instantiate_zeros
+
+
+def __getattr__(name: str):
+    raise _missing.error(__name__, name)
