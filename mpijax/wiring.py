@@ -19,7 +19,7 @@ _HOMES = {
     "mpijax.core.refs": "AbstractRef",
     "mpijax.core.trace": "typeof",
     "mpijax.dlpack": "from_dlpack",
-    "mpijax.experimental.hijax.lowering": "evaluate_high run_high",
+    "mpijax.experimental.hijax.lowering": "lowered_call run_high",
     "mpijax.experimental.hijax.primitives": "raised traced_parts",
     "mpijax.experimental.hijax.stages": "lower_traced with_parts",
     "mpijax.experimental.sparse.bcoo": "BCOO",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config, dtypes
+from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
@@ -239,6 +240,8 @@ def same_for_all(x: Any) -> Any:
 
 def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = False) -> Any:
     """`x` with its batch axis at `target`, made by repetition if it has none; `by_numpy` as for `broadcast_dim`."""
+    if isinstance(target, MappingSpec) and not typeof(x).is_high:
+        raise ValueError(f"vmap: axes of an array of type {typeof(x)} are ints, got {target}")
     if dim is None and typeof(x).is_high:
         raise NotImplementedError(
             f"vmap: a value of type {typeof(x)} is the same for all examples where others differ, and such a value "

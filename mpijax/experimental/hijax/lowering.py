@@ -13,7 +13,7 @@ from typing import Any
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, map_jaxprs, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import Trace, current_trace, state, trace_to_closed_jaxpr, typeof
-from mpijax.experimental.hijax.calls import RULES
+from mpijax.experimental.hijax.calls import CALLS
 
 
 class LowerTrace(Trace):
@@ -28,7 +28,7 @@ class LowerTrace(Trace):
         if primitive.is_expanded:
             return primitive.to_lojax(*args, **params)
         if any(typeof(x).is_high for x in args) or any(j.is_high for j in subjaxprs(params)):
-            return _lowered_call(primitive, args, params)
+            return lowered_call(primitive, args, params)
         with current_trace(self.parent) as parent:  # type: ignore[arg-type]
             return parent.process_primitive(primitive, args, params)
 
@@ -64,48 +64,23 @@ def lower_jaxpr(closed: ClosedJaxpr) -> ClosedJaxpr:
     return trace_to_closed_jaxpr(fun, lower_types(closed.in_avals), closed.jaxpr.debug_info)
 
 
-def _lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """An operation with programs inside, on the values that its operands consist of."""
-    rule = RULES.get(primitive.key)
-    if rule is None:
+def lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Apply an operation with programs inside, in the current trace, to the values that its operands consist of."""
+    call = CALLS.get(primitive.key)
+    if call is None:
         raise NotImplementedError(
             f"{primitive} with values of types that libraries define is not implemented. Take such values apart "
             "before it."
         )
     avals = [typeof(x) for x in args]
-    outs, _ = primitive.infer(avals, params)
-    widths = [len(a.lo_ty()) for a in avals]
     lowered = {name: map_jaxprs(value, lower_jaxpr) for name, value in params.items()}
-    found = primitive.bind(*lower_values(avals, args), **{**lowered, **rule(params, widths)})
-    return raise_values(outs, found) if primitive.multiple_results else raise_values([outs], [found])[0]
+    changed = call.changed(params, [len(a.lo_ty()) for a in avals])
+    outs = primitive.bind(*lower_values(avals, args), **{**lowered, **changed})
+    return raise_values(call.results(params), outs)
 
 
 def run_high(run: Callable, args: Sequence[Any], jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     """`run(*args, jaxpr=jaxpr, ...)`, a call of a program, by the program without types of libraries."""
-    widths = [len(a.lo_ty()) for a in jaxpr.in_avals]
-    changed = {**params, **RULES["jit"](params, widths)}
-    outs = run(*lower_values(jaxpr.in_avals, args), jaxpr=lower_jaxpr(jaxpr), **changed)
+    changed = CALLS["jit"].changed(params, [len(a.lo_ty()) for a in jaxpr.in_avals])
+    outs = run(*lower_values(jaxpr.in_avals, args), jaxpr=lower_jaxpr(jaxpr), **{**params, **changed})
     return raise_values(jaxpr.out_avals, outs)
-
-
-# Programs of single operations outside of any trace, by what the engine finds operations by.
-_operations: dict[Any, ClosedJaxpr] = {}
-_MOST_OPERATIONS = 512
-
-
-def evaluate_high(run: Callable, key: Any, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run an operation on values of types of libraries, or with a program on such values inside, now."""
-    closed = None if key is None else _operations.get(key)
-    if closed is None:
-
-        def fun(*xs: Any) -> list[Any]:
-            out = primitive.bind(*xs, **params)
-            return list(out) if primitive.multiple_results else [out]
-
-        closed = trace_to_closed_jaxpr(fun, [typeof(x) for x in args])
-        if key is not None:
-            if len(_operations) >= _MOST_OPERATIONS:
-                _operations.clear()
-            _operations[key] = closed
-    outs = run_high(run, args, closed, name=primitive.name)
-    return outs if primitive.multiple_results else outs[0]

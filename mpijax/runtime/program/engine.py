@@ -72,7 +72,7 @@ def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[
     """Run an operation whose program is not known; remember it under `key` unless that is None: it has no hash."""
     avals = tuple([typeof(x) for x in args])
     if Jaxpr.any_high and (any(a.is_high for a in avals) or any(j.is_high for j in subjaxprs(params))):
-        return provided.evaluate_high(run_call, key, primitive, args, params)
+        return provided.lowered_call(primitive, args, params)
     program = _eager_program(primitive, avals, params, args)
     if key is not None:
         if len(programs) >= MOST_PROGRAMS:
