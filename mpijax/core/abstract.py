@@ -13,9 +13,15 @@ class AbstractValue:
       is_high: whether values consist of values of other types (`lo_ty`); programs are compiled from those.
       has_qdd: whether values change while they live, and with them what is known of their type.
       is_ref: whether values are mutable array references.
+
+    >>> isinstance(mpijax.typeof(1.0), mpijax.core.AbstractValue)
+    True
     """
 
     __slots__ = ()
+
+    # Whether libraries have defined types or operations on their values: else programs need not look for any.
+    any_high = False
 
     is_high = False
     has_qdd = False
@@ -74,13 +80,21 @@ class AbstractValue:
 
 
 class aval_method(NamedTuple):
-    """A method that a type lends to the traced values of the type: an attribute of the type."""
+    """A method that a type lends to the traced values of the type: an attribute of the type.
+
+    >>> mpijax.experimental.hijax.aval_method(lambda x, y: x + y).fun(1, 2)
+    3
+    """
 
     fun: Any
 
 
 class aval_property(NamedTuple):
-    """A property that a type lends to the traced values of the type: an attribute of the type."""
+    """A property that a type lends to the traced values of the type: an attribute of the type.
+
+    >>> mpijax.experimental.hijax.aval_property(lambda x: 2 * x).fget(1)
+    2
+    """
 
     fget: Any
 
@@ -91,6 +105,16 @@ def lent(value: Any, name: str) -> Any:
     if type(found) is aval_property:
         return found.fget(value)
     return MethodType(found.fun, value) if type(found) is aval_method else found
+
+
+def advance(avals: Any, inner: Any) -> None:
+    """Follow what a program inside of an operation does to operands that change: `inner` are its arguments' types."""
+    if not AbstractValue.any_high:
+        return
+    for aval, after in zip(avals, inner, strict=True):
+        state = getattr(aval, "mutable_qdd", None)
+        if state is not None and hasattr(after, "mutable_qdd"):
+            state.update(after.mutable_qdd.cur_val)
 
 
 class MappingSpec:

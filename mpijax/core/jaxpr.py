@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.canonical import NARROWED
@@ -113,9 +114,6 @@ class Jaxpr:
 
     __slots__ = ("constvars", "invars", "eqns", "outvars", "effects", "debug_info", "__weakref__")
 
-    # Whether there are types or primitives that libraries define as ones of other types: else programs need not look.
-    any_high = False
-
     def __init__(self, constvars, invars, outvars, eqns, effects=None, debug_info=None) -> None:
         self.constvars: list[Var] = list(constvars)
         self.invars: list[Var] = list(invars)
@@ -135,7 +133,7 @@ class Jaxpr:
     @property
     def is_high(self) -> bool:
         """Whether values are of types that libraries define, or operations are written in terms of others."""
-        return Jaxpr.any_high and _is_high(self)
+        return AbstractValue.any_high and _is_high(self)
 
     def replace(self, **changes) -> Jaxpr:
         names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")

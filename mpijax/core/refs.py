@@ -268,11 +268,15 @@ def write(ref: Ref, value: Any) -> None:
 
 
 def run_on(refs: Sequence[Ref], bind: Callable[..., list[Any]], *operands: Any) -> list[Any]:
-    """The results of a program that takes the values of `refs` first, and first returns their new values."""
-    outs = bind(*map(read, refs), *operands)
-    for ref, value in zip(refs, outs, strict=False):
+    """The results of a program that takes the values of `refs` first, and first returns their new values.
+
+    Values of libraries that change may be among `refs`: the program takes them as they are, and returns nothing.
+    """
+    outs = bind(*(read(x) if type(x) is Ref else x for x in refs), *operands)
+    targets = [x for x in refs if type(x) is Ref]
+    for ref, value in zip(targets, outs, strict=False):
         write(ref, value)
-    return outs[len(refs) :]
+    return outs[len(targets) :]
 
 
 # ---------------------------------------------------------------- parts
@@ -455,6 +459,9 @@ class RefView:
     """A part of a reference, to be read and written as a whole one.
 
     Functions under `jit`, `checkpoint`, `cond` and `shard_map` take it.
+
+    >>> mpijax.new_ref(jnp.arange(4)).at[1:3][...]
+    Array([1, 2], dtype=int32)
     """
 
     shape: tuple[int, ...]

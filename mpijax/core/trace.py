@@ -554,7 +554,7 @@ class JaxprTrace(Trace):
 
     def lift(self, x: Any) -> JitTracer:
         """`x` as a tracer of this trace."""
-        if type(x) is JitTracer and x._trace is self:
+        if isinstance(x, JitTracer) and x._trace is self:
             return x
         if isinstance(x, Tracer):
             check_alive(x)
@@ -568,13 +568,15 @@ class JaxprTrace(Trace):
             if hasattr(x, "__jax_array__"):
                 return self.lift(x.__jax_array__())
             aval = typeof(x)
-            parts = provided.traced_parts(x, aval) if aval.is_high and not isinstance(x, Tracer) else None
+            made_here = aval.is_high and not aval.has_qdd and not isinstance(x, Tracer)
+            parts = provided.traced_parts(x, aval) if made_here else None
             if parts is not None:
                 with current_trace(self):
                     return provided.raised(aval, parts)
             if aval.is_ref:
                 raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
-            known = self._const_tracers[id(x)] = self._new_const(x, aval)
+            make = provided.captured_state if aval.has_qdd else JaxprTrace._new_const
+            known = self._const_tracers[id(x)] = make(self, x, aval)
         return known
 
     def _new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
@@ -634,11 +636,17 @@ class JaxprTrace(Trace):
 
     @contextmanager
     def holding(self, refs: Sequence[Any], values: Sequence[Any]):
-        """Inside, references from outside have the given values here; the list gets their values at the end."""
-        self.refs.update(zip(refs, map(self.lift, values), strict=True))
+        """Inside, references from outside have the given values here; the list gets their values at the end.
+
+        A value of a library that changes, among the references, is the given one, and nothing is added to the list.
+        """
+        given = dict(zip(refs, map(self.lift, values), strict=True))
+        targets = [ref for ref in refs if typeof(ref).is_ref]
+        self.refs.update((ref, given[ref]) for ref in targets)
+        self._const_tracers.update((id(x), given[x]) for x in refs if typeof(x).has_qdd)
         finals: list[Any] = []
         yield finals
-        for ref in refs:
+        for ref in targets:
             finals.append(self.refs.pop(ref))
             self.written.pop(ref, None)
 
@@ -807,7 +815,7 @@ def trace_to_jaxpr(
 
 def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] | None) -> list[Any]:
     """The new values of references that a traced function has written to; which they are is added to `written`."""
-    given = [(i, x) for i, x in enumerate(args) if type(x) is not JitTracer]
+    given = [(i, x) for i, x in enumerate(args) if not isinstance(x, JitTracer)]
     changed = [(i, x.read_in(trace)) for i, x in given]
     changed = [(i, v) for i, v in changed if type(v) is not JitTracer or v.atom is not trace.invars[i]]
     found = [*changed, *((ref, trace.refs[ref]) for ref in trace.written)]
@@ -848,11 +856,13 @@ def trace_passing_refs(
 ) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
     """Trace a function that may use mutable array references from outside, at least `refs`; returns those too.
 
-    The program takes their values before its argument number `at`, and returns their new values first.
+    The program takes their values before its argument number `at`, and returns their new values first. Values of
+    libraries that change, which the function closes over, come before references; they are arguments as they are.
     """
     written: list[Any] = []
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug, written)
-    refs = tuple(dict.fromkeys([*refs, *(c for c in consts if typeof(c).is_ref), *written]))
+    changing = [c for c in consts if typeof(c).has_qdd]
+    refs = tuple(dict.fromkeys([*changing, *refs, *(c for c in consts if typeof(c).is_ref), *written]))
     if not refs:
         return ClosedJaxpr(jaxpr, consts), ()
     end = at + len(refs)
@@ -862,7 +872,10 @@ def trace_passing_refs(
             outs = fun(*flat[:at], *flat[end:])
         return [*finals, *outs]
 
-    values = [ref.aval.inner_aval for ref in refs]
+    types = [typeof(x) for x in refs]
+    if changing:
+        types = list(provided.with_states(types, refs))
+    values = [a.inner_aval if a.is_ref else a for a in types]
     return trace_to_closed_jaxpr(passing, [*avals[:at], *values, *avals[at:]], debug), refs
 
 

@@ -24,7 +24,7 @@ from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun
+from mpijax.transforms.flat import FlatFun, argument_types
 from mpijax.transforms.ref_state import has_refs, values_of
 from mpijax.transforms.zeros import Zero
 
@@ -203,7 +203,7 @@ class CustomCall:
 
     def stage(self, trace, args) -> list[Any]:
         """Record the application as an equation that holds the traced function."""
-        jaxpr, consts = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.debug)
+        jaxpr, consts = trace_to_jaxpr(self.fun, argument_types(args), self.debug)
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
         moved = values_of(moved)
         params = {"name": self.name, "call_jaxpr": closed, "num_consts": len(moved)}

@@ -303,7 +303,8 @@ def test_power(how):
         nested = w.jax.vmap(w.jax.vmap(cube), in_axes=1, out_axes=1)(w.jnp.arange(6.0).reshape(2, 3))
         return [
             cube(xs), w.jax.jvp(cube, (xs,), (xs,)), w.jax.vmap(cube)(xs), w.jax.grad(cube)(w.jnp.float32(2)),
-            w.jax.vmap(w.jax.grad(cube))(xs), w.jax.grad(loss)(xs), w.jax.grad(w.jax.grad(cube))(w.jnp.float32(2)), nested,
+            w.jax.vmap(w.jax.grad(cube))(xs), w.jax.grad(loss)(xs), w.jax.grad(w.jax.grad(cube))(w.jnp.float32(2)),
+            nested,
         ]  # fmt: skip
 
     same(program)

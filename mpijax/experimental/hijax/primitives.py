@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core.jaxpr import Jaxpr
+from mpijax.core import effects as fx
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import Tracer, state
+from mpijax.experimental.hijax.mutable import made
 from mpijax.experimental.hijax.types import HiType, to_override
 
 
@@ -19,6 +21,12 @@ class HiPrimitive(Primitive):
     **params) -> value(s)`, which computes with the values' parts, and for derivatives `jvp(primals, tangents,
     **params)` and `transpose(cotangent(s), *operands, **params)`. Rules for `vmap` are set by
     `interpreters.batching.primitive_batchers`.
+
+    >>> class Twice(mpijax.experimental.hijax.HiPrimitive):
+    ...     def abstract_eval(self, x): return x, set()
+    ...     def to_lojax(self, x): return x + x
+    >>> mpijax.jit(Twice("twice").bind)(jnp.float32(2))
+    Array(4., dtype=float32)
     """
 
     multiple_results = False
@@ -40,10 +48,11 @@ class HiPrimitive(Primitive):
             register=False,
         )
         self.impl = self.to_lojax
-        Jaxpr.any_high = True
+        AbstractValue.any_high = True
 
     def bind(self, *args: Any, **params: Any) -> Any:
-        return state.trace.process_primitive(self, args, params)
+        out = state.trace.process_primitive(self, args, params)
+        return list(map(made, out)) if self.multiple_results else made(out)
 
     def is_high(self, *_avals: Any, **_params: Any) -> bool:
         """Whether it is written in terms of other operations for these types: always."""
@@ -72,7 +81,9 @@ class HiPrimitive(Primitive):
 
     def infer(self, avals: Any, params: dict[str, Any]) -> tuple[Any, frozenset]:
         out, effects = self.abstract_eval(*avals, **params)
-        return out, frozenset(effects)
+        if any(a.has_qdd for a in avals):
+            return out, frozenset((*effects, fx.changing))
+        return out, frozenset((*effects, fx.sink) if effects else ())
 
 
 class _Raise(HiPrimitive):

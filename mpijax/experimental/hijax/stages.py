@@ -7,8 +7,7 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.trace import typeof
-from mpijax.experimental.hijax.calls import repeated
-from mpijax.experimental.hijax.lowering import lower_jaxpr
+from mpijax.experimental.hijax.lowering import lower_jaxpr, repeated
 
 
 class _Parts:
@@ -43,10 +42,15 @@ def _structure(of_values: Any, avals: Sequence[Any]) -> Any:
 def lower_traced(traced: Any) -> Any:
     """A traced function as one of the values that its arguments and results consist of."""
     avals = traced.jaxpr.in_avals
+    if any(a.has_qdd for a in avals):
+        raise NotImplementedError(
+            f"{traced.name} takes or closes over values that change: call it under jit. Ahead of time there are "
+            "programs of values that do not."
+        )
     moved = len(traced.moved)
     widths = [len(a.lo_ty()) for a in avals]
     return type(traced)(
-        lower_jaxpr(traced.jaxpr),
+        lower_jaxpr(traced.jaxpr, (None,) * len(avals)).jaxpr,
         _structure(traced.in_tree, avals[moved:]),
         _structure(traced.out_tree, traced.jaxpr.out_avals[: traced.out_tree.num_leaves]),
         traced.name,

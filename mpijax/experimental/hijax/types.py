@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import NO_AXES
 from mpijax.core.foreign import pytype_aval_mappings
-from mpijax.core.jaxpr import Jaxpr
 
 # What interpreters ask of any type, and these types need not say. Not attributes of the class: dataclasses take those
 # for defaults of their fields.
@@ -57,9 +56,10 @@ class HiType(_UserType):
 
     >>> class Pair:
     ...     def __init__(self, x, y): self.x, self.y = x, y
-    >>> @dataclasses.dataclass(frozen=True)
-    ... class PairTy(mpijax.experimental.hijax.HiType):
-    ...     of: mpijax.core.ShapedArray
+    >>> class PairTy(mpijax.experimental.hijax.HiType):
+    ...     def __init__(self, of): self.of = of
+    ...     def __eq__(self, other): return isinstance(other, PairTy) and self.of == other.of
+    ...     def __hash__(self): return hash(self.of)
     ...     def lo_ty(self): return [self.of, self.of]
     ...     def lower_val(self, pair): return [pair.x, pair.y]
     ...     def raise_val(self, x, y): return Pair(x, y)
@@ -125,7 +125,13 @@ class HiType(_UserType):
 
 
 class HiPspec:
-    """Base of layouts of such values in `in_specs` and `out_specs` of `shard_map`."""
+    """Base of layouts of such values in `in_specs` and `out_specs` of `shard_map`.
+
+    >>> class Whole(mpijax.experimental.hijax.HiPspec):
+    ...     def to_lo(self): return (mpijax.P(), mpijax.P())
+    >>> Whole().to_lo()
+    (P(), P())
+    """
 
     def to_lo(self) -> tuple[Any, ...]:
         """A PartitionSpec for each value that a value consists of."""
@@ -141,6 +147,12 @@ class HiPspec:
 
 
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
-    """Say that values of a class are values of a type: `typeof_fn(value)`."""
+    """Say that values of a class are values of a type: `typeof_fn(value)`.
+
+    >>> class Row(list): pass
+    >>> mpijax.experimental.hijax.register_hitype(Row, lambda row: mpijax.core.ShapedArray((len(row),), np.float32))
+    >>> mpijax.typeof(Row([1, 2]))
+    ShapedArray(float32[2])
+    """
     pytype_aval_mappings[val_cls] = typeof_fn
-    Jaxpr.any_high = True
+    AbstractValue.any_high = True

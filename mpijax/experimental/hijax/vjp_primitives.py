@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.jaxpr import Jaxpr
+from mpijax.core.abstract import AbstractValue
 from mpijax.experimental.hijax.accumulators import GradAccum, ValAccum
 from mpijax.experimental.hijax.call_primitives import call_hi_primitive_p
 from mpijax.experimental.hijax.types import to_override
@@ -52,7 +52,7 @@ class VJPHiPrimitive:
         self.in_avals_flat, self.in_tree = tree.tree_flatten(self.in_avals)
         self.out_avals_flat, self.out_tree = tree.tree_flatten(self.out_aval)
         self.__dict__.update(self.params)
-        Jaxpr.any_high = True
+        AbstractValue.any_high = True
         self.check(*self.in_avals)
 
     def overrides(self, method: str) -> bool:
@@ -116,7 +116,9 @@ class VJPHiPrimitive:
         return hash((type(self).__name__, tuple(self.params.items()), self.effects))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and (self.params, self.effects) == (other.params, other.effects)  # type: ignore[attr-defined]
+        if type(self) is not type(other):
+            return False
+        return (self.params, self.effects) == (other.params, other.effects)  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- batches

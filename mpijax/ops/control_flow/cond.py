@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import errors, provided
+from mpijax.core.abstract import advance
 from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
@@ -47,6 +48,7 @@ def _type_rule(index: ShapedArray, *operands: ShapedArray, branches: Branches, *
                 f"{len(branch.in_avals)} inputs"
             )
         _check_types(f"cond branch {i} takes inputs", branch.in_avals, "the operands are", operands)
+        advance(operands, branch.in_avals)
         _check_types(f"cond branch {i} returns", branch.out_avals, "branch 0 returns", first.out_avals)
     return [a if index.vma <= a.vma else a.update(vma=a.vma | index.vma) for a in first.out_avals]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.abstract import advance
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
@@ -38,6 +39,7 @@ def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_car
             f"scan got {len(avals)} operands, but its jaxpr takes {len(jaxpr.in_avals)} arguments: they are the "
             "consts, the initial carry and the scanned arrays"
         )
+    advance(avals, jaxpr.in_avals)
     carry_out, ys = split(jaxpr.out_avals, num_carry)
     given = split(avals, num_consts, num_carry)
     taken = split(jaxpr.in_avals, num_consts, num_carry)

@@ -14,6 +14,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import errors
+from mpijax.core.abstract import advance
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
@@ -45,6 +46,7 @@ def _type_rule(*avals: ShapedArray, cond_jaxpr, cond_nconsts, body_jaxpr, body_n
                 f"while: the {name} takes {len(closed.in_avals)} inputs, but there are {len(consts)} constants "
                 f"and {len(carry)} carries"
             )
+        advance((*consts, *carry), closed.in_avals)
         if not agree(closed.in_avals, [*consts, *carry]):
             raise errors.JaxprTypeError(f"while: the {name} takes {closed.in_avals}, its operands are {avals}")
     if not agree(body_jaxpr.out_avals, carry):

@@ -18,10 +18,11 @@ from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tracebacks, tree
 from mpijax.core import trace as tr
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
 from mpijax.core.foreign import canonicalize_dtype_handlers
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, subjaxprs
+from mpijax.core.jaxpr import ClosedJaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
@@ -71,7 +72,7 @@ def physical(x: Any, aval) -> Any:
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run an operation whose program is not known; remember it under `key` unless that is None: it has no hash."""
     avals = tuple([typeof(x) for x in args])
-    if Jaxpr.any_high and (any(a.is_high for a in avals) or any(j.is_high for j in subjaxprs(params))):
+    if AbstractValue.any_high and (any(a.is_high for a in avals) or any(j.is_high for j in subjaxprs(params))):
         return provided.lowered_call(primitive, args, params)
     program = _eager_program(primitive, avals, params, args)
     if key is not None:

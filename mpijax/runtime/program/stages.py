@@ -13,7 +13,7 @@ from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tree
-from mpijax.core.jaxpr import Jaxpr
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
@@ -131,7 +131,7 @@ class Compiled(_Later):
         """
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
-        leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)) if Jaxpr.any_high else (args, kwargs))
+        leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)) if AbstractValue.any_high else (args, kwargs))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
