@@ -22,7 +22,8 @@ _HOMES = {
     "mpijax.experimental.hijax.calls": "lowered_call",
     "mpijax.experimental.hijax.lowering": "run_high",
     "mpijax.experimental.hijax.mutable": "FlatTree captured_state=captured states_of with_states",
-    "mpijax.experimental.hijax.primitives": "raised traced_parts",
+    "mpijax.experimental.hijax.primitives": "parts_of raised traced_parts",
+    "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",
     "mpijax.experimental.hijax.stages": "lower_traced with_parts",
     "mpijax.experimental.sparse.bcoo": "BCOO",
     "mpijax.lax.implicit": "custom_linear_solve",
@@ -55,7 +56,7 @@ _HOMES = {
     "mpijax.spmd.moves": "put",
     "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
     "mpijax.spmd.reshard": "move_to",
-    "mpijax.spmd.shard_map": "shard_map",
+    "mpijax.spmd.shard_map": "shard_map shard_type unshard_aval",
 }
 
 # Modules that define primitives: a program read from a file may use any of them. Those come first that a first call of

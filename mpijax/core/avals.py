@@ -142,6 +142,14 @@ class ShapedArray(AbstractValue):
         """The type of examples of this type along a new axis."""
         return self if axis is None else self.with_axis(axis, size)
 
+    def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of a shard in the body of a `shard_map` over `manual_axes`."""
+        return provided.shard_type(mesh, manual_axes, check_vma, spec, self)
+
+    def unshard(self, mesh: Any, _check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of the whole of which this is the type of a shard."""
+        return provided.unshard_aval(mesh, spec, self, frozenset(mesh.axis_names))
+
     def without_axis(self, axis: int, _size: int | None = None) -> ShapedArray:
         """The type of one element along an axis."""
         split = None if self.split is None else self.split.without(axis)

@@ -9,6 +9,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Var
 from mpijax.core.trace import typeof
 from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, raise_values, repeated, run_high
 from mpijax.experimental.hijax.types import HiType
+from mpijax.spmd.shard_map import inside
 
 
 def lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -52,6 +53,13 @@ def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
     lowered = {**params, "branches": tuple(b.jaxpr for b in branches)}
     outs = first.write_back(operands, primitive.bind(index, *parts.values, **lowered))
     return raise_values(params["branches"][0].out_avals, outs)
+
+
+def _shard_map(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """The operands are arrays: see `hijax.shard_map`."""
+    with inside(params):
+        low = lower_jaxpr(params["jaxpr"], (None,) * len(args))
+    return primitive.bind(*args, **{**params, "jaxpr": low.jaxpr})
 
 
 # ---------------------------------------------------------------- loops
@@ -177,4 +185,5 @@ CALLS: dict[str, Callable[[Any, Sequence[Any], dict[str, Any]], list[Any]]] = {
     "cond": _cond,
     "while": _while,
     "batched_while": _while,
+    "shard_map": _shard_map,
 }

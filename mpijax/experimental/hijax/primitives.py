@@ -7,11 +7,13 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core.abstract import AbstractValue
+from mpijax.core.checks import agree
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import Tracer, state
+from mpijax.core.trace import Tracer, state, typeof
 from mpijax.experimental.hijax.mutable import made
 from mpijax.experimental.hijax.types import HiType, to_override
+from mpijax.transforms.zeros import instantiate
 
 
 class HiPrimitive(Primitive):
@@ -95,13 +97,56 @@ class _Raise(HiPrimitive):
     def to_lojax(self, *parts: Any, aval: Any) -> Any:
         return aval.raise_val(*parts)
 
+    def jvp(self, primals: Any, tangents: Any, *, aval: Any) -> tuple[Any, Any]:
+        tangents = list(map(instantiate, tangents))
+        of_tangent = aval.to_tangent_aval()
+        _check_parts(of_tangent, [typeof(t) for t in tangents])
+        return self.bind(*primals, aval=aval), self.bind(*tangents, aval=of_tangent)
 
-raise_p = _Raise("raise_val")
+    def transpose(self, ct: Any, *_parts: Any, aval: Any) -> Any:
+        return parts_of(instantiate(ct))
+
+
+class _Lower(HiPrimitive):
+    """The values that a value consists of."""
+
+    multiple_results = True
+
+    def abstract_eval(self, aval: Any) -> tuple[Any, Any]:
+        return aval.lo_ty(), ()
+
+    def to_lojax(self, value: Any) -> Any:
+        return typeof(value).lower_val(value)
+
+    def jvp(self, primals: Any, tangents: Any) -> tuple[Any, Any]:
+        _check_parts(typeof(tangents[0]), [a.to_tangent_aval() for a in typeof(primals[0]).lo_ty()])
+        return self.bind(*primals), self.bind(*tangents)
+
+    def transpose(self, cts: Any, value: Any) -> Any:
+        return [raised(value.aval.to_cotangent_aval(), list(map(instantiate, cts)))]
+
+
+def _check_parts(aval: Any, parts: Sequence[Any]) -> None:
+    """Raise NotImplementedError unless a type of tangents consists of the types of tangents of its parts."""
+    if not (aval.is_high and agree(aval.lo_ty(), parts)):
+        raise NotImplementedError(
+            f"a derivative by the parts of a value needs tangents that consist of {[a.str_short() for a in parts]}; "
+            f"they are of type {aval.str_short()}. Take the value apart, or put it together, by an operation with a "
+            "derivative."
+        )
+
+
+raise_p, lower_p = _Raise("raise_val"), _Lower("lower_val")
 
 
 def raised(aval: Any, parts: Sequence[Any]) -> Any:
     """The value of a type that consists of `parts`, also of traced ones."""
     return raise_p.bind(*parts, aval=aval)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """The values that a value consists of, also a traced one."""
+    return lower_p.bind(value)
 
 
 def traced_parts(value: Any, aval: Any) -> list[Any] | None:
