@@ -48,7 +48,8 @@ def _jvp(primals, tangents, **params):
 
 def _linearize(trace, primals, tangents, params):
     nonzero = tuple(type(t) is not Zero for t in tangents)
-    split = linearize_jaxpr(params["jaxpr"], nonzero)
+    closed = params["jaxpr"]
+    split = linearize_jaxpr(closed, nonzero) if trace.backward else linearize_jaxpr(closed, nonzero, False, True, False)
     outs = jit_p.bind(*primals, **_without_donation(params, split.primal))
     n = len(split.nonzero_out)
     returned = iter(outs[n:])

@@ -163,7 +163,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     leaves, struct = tree.tree_flatten(primals)
     refuse_refs(leaves, "linearize")
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
-    outs, linearized = linearize_flat(flat_fun, leaves)
+    outs, linearized = linearize_flat(flat_fun, leaves, backward=False)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
     push = _Pushforward(fun, linearized, struct, [typeof(x) for x in leaves], flat_fun.out_tree)
     f_jvp = tree.Partial(push, linearized.residuals)

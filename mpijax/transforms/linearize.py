@@ -81,14 +81,18 @@ class GradTracer(DualTracer):
 
 
 class LinearizeTrace(DualTrace):
-    """Runs primal operations in the parent and records their derivatives."""
+    """Runs primal operations in the parent and records their derivatives.
 
-    __slots__ = ()
+    backward: whether these will be transposed, and need not be evaluated.
+    """
+
+    __slots__ = ("backward",)
     tracer = GradTracer
     rule_trace: TangentTrace
 
-    def __init__(self, parent: Trace, builder: JaxprTrace):
+    def __init__(self, parent: Trace, builder: JaxprTrace, backward: bool = True):
         super().__init__(parent, TangentTrace(parent, builder))
+        self.backward = backward
 
     def differentiate(self, primitive, primals, tangents, params):
         if primitive.linearize is not None:
@@ -135,11 +139,14 @@ class Linearized:
         ]
 
 
-def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
-    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact ones."""
+def linearize_flat(fun: Callable, primals: Sequence[Any], backward: bool = True) -> tuple[list[Any], Linearized]:
+    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact ones.
+
+    backward: as of a `LinearizeTrace`.
+    """
     parent = state.trace
     builder = JaxprTrace(parent)
-    trace = LinearizeTrace(parent, builder)
+    trace = LinearizeTrace(parent, builder, backward)
     in_avals = [typeof(p).to_tangent_aval() for p in primals]
     # A number has the dtype that it has here, also where `fun` turns 64-bit types on; as a result it stays a number.
     values = list(map(as_array, primals)) if parent.recorder() is None else primals
@@ -185,15 +192,16 @@ def linearize_jaxpr(
     nonzero: tuple[bool, ...],
     wanted: bool | tuple[bool, ...] = False,
     forwardable: bool | tuple[bool, ...] = True,
+    backward: bool = True,
 ) -> LinearizedJaxpr:
     """Split a Jaxpr into its primal part and its derivative by the arguments marked `nonzero`.
 
     `wanted` says which output tangents the linear part returns even when they are zero, `forwardable`
-    which arguments it may take as residuals as they are.
+    which arguments it may take as residuals as they are. `backward`: as of a `LinearizeTrace`.
     """
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
-    trace = LinearizeTrace(outer, builder)
+    trace = LinearizeTrace(outer, builder, backward)
     args = [outer.new_arg(a) for a in closed.in_avals]
     allowed = [forwardable] * len(args) if isinstance(forwardable, bool) else forwardable
     position = {id(a): i for i, (a, allow) in enumerate(zip(args, allowed, strict=True)) if allow}

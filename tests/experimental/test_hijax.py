@@ -1,6 +1,7 @@
 """`experimental.hijax`, beside JAX: the same library of types and operations, the same programs."""
 
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -352,6 +353,14 @@ def test_linearize_by_its_rule_of_a_pytree(how):
     same(program)
 
 
+@HOW
+def test_linearize_prefers_rules_that_can_be_evaluated(how):
+    """An operation with `jvp` and `vjp_fwd`: JAX 0.10.2 asks for `lin`."""
+    w = world("mpijax")
+    out, pushforward = mpijax.linearize(how(w, lambda x: w.ops.power(x, 3)), w.jnp.float32(2))
+    assert (out, pushforward(w.jnp.float32(1))) == (8, 12)
+
+
 def test_both_backward_rules_are_refused():
     hijax = mpijax.experimental.hijax
 
@@ -374,3 +383,123 @@ def test_an_operation_nobody_reads_is_left_out():
     w = world("mpijax")
     text = str(mpijax.jit(lambda x: (w.ops.power(x, 3), x)[1]).lower(2.0).compile().as_text())
     assert "kernel" not in text.lower()
+
+
+# ---------------------------------------------------------------- references and shards
+
+
+@HOW
+def test_references_to_values(how):
+    w = world("mpijax")
+    value = library.Wrapped(w.jnp.asarray(VECTOR))
+    ref = mpijax.new_ref(value)
+
+    @partial(how, w)
+    def f():
+        inner = mpijax.new_ref(ref[...])
+        before = inner[...]
+        inner[:] = w.wrapped.multiply(before, before)
+        ref[...] = inner.get()
+        return before, mpijax.freeze(mpijax.empty_ref(w.wrapped.ty((2,))))
+
+    before, empty = f()
+    np.testing.assert_array_equal(before.array, VECTOR)
+    np.testing.assert_array_equal(empty.array, [0, 0])
+    np.testing.assert_array_equal(ref[...].array, VECTOR**2)
+    with pytest.raises(NotImplementedError, match="as a whole"):
+        ref[0]
+    with pytest.raises(ValueError, match="Invalid type for `swap`"):
+        ref[...] = library.Wrapped(w.jnp.ones(2))
+
+
+@dataclass(frozen=True)
+class Layout(mpijax.experimental.hijax.HiPspec):
+    """Of a `Sharded`."""
+
+    spec: object
+
+    def to_lo(self):
+        return (self.spec,)
+
+
+@dataclass(frozen=True)
+class ShardedTy(mpijax.experimental.hijax.HiType):
+    """A type of values that can be cut into shards."""
+
+    of: object
+
+    def lo_ty(self):
+        return [self.of]
+
+    def lower_val(self, value):
+        return [value.array]
+
+    def raise_val(self, array):
+        return Sharded(array)
+
+    def to_tangent_aval(self):
+        return self
+
+    def vspace_zero(self):
+        return Sharded(mpijax.numpy.zeros(self.of.shape, self.of.dtype))
+
+    def normalize(self):
+        return ShardedTy(self.of.normalize())
+
+    def shard(self, mesh, manual_axes, check_vma, spec):
+        return ShardedTy(self.of.shard(mesh, manual_axes, check_vma, spec.spec))
+
+    def unshard(self, mesh, check_vma, spec):
+        return ShardedTy(self.of.unshard(mesh, check_vma, spec.spec))
+
+
+@dataclass(frozen=True)
+class Sharded:
+    array: object
+
+
+mpijax.experimental.hijax.register_hitype(Sharded, lambda value: ShardedTy(mpijax.typeof(value.array)))
+
+
+class Times(mpijax.experimental.hijax.VJPHiPrimitive):
+    def __init__(self, aval):
+        self.in_avals, self.out_aval, self.params = (aval, aval), aval, {}
+        super().__init__()
+
+    def expand(self, x, y):
+        return Sharded(x.array * y.array)
+
+    def vjp_fwd(self, nonzero, x, y):
+        return self(x, y), (x, y)
+
+    def vjp_bwd_retval(self, residuals, ct):
+        x, y = residuals
+        return self(ct, y), self(ct, x)
+
+
+@HOW
+def test_shard_map(how):
+    mesh = mpijax.make_mesh((mpijax.device_count(),), ("x",), (mpijax.sharding.AxisType.Auto,))
+    layout = Layout(mpijax.P("x"))
+    size = 2 * mpijax.device_count()
+
+    def times(x, y):
+        assert mpijax.typeof(x).of.shape == (2,)
+        return Times(mpijax.typeof(x))(x, y)
+
+    mapped = mpijax.shard_map(times, mesh=mesh, in_specs=(layout, layout), out_specs=layout)
+    x, y = (Sharded(mpijax.numpy.arange(size) + float(i)) for i in (1, 2))
+    out, pullback = mpijax.vjp(how(world("mpijax"), mapped), x, y)
+    np.testing.assert_array_equal(out.array, np.asarray(x.array) * np.asarray(y.array))
+    dx, dy = pullback(Sharded(mpijax.numpy.ones(size)))
+    np.testing.assert_array_equal(dx.array, y.array)
+    np.testing.assert_array_equal(dy.array, x.array)
+
+
+def test_shard_map_with_operations_of_a_library():
+    w = world("mpijax")
+    mesh = mpijax.make_mesh((mpijax.device_count(),), ("x",), (mpijax.sharding.AxisType.Auto,))
+    cube = mpijax.shard_map(lambda x: w.ops.power(x, 3), mesh=mesh, in_specs=mpijax.P("x"), out_specs=mpijax.P("x"))
+    x = mpijax.numpy.arange(2.0 * mpijax.device_count())
+    np.testing.assert_array_equal(mpijax.jit(cube)(x), np.asarray(x) ** 3)
+    np.testing.assert_array_equal(mpijax.grad(lambda x: cube(x).sum())(x), 3 * np.asarray(x) ** 2)

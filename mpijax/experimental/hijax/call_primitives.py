@@ -51,11 +51,13 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: Any) -> tupl
 
 
 def _linearize(trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
-    """By the rule for gradients, else by that for `linearize`, else by that for `jvp`."""
+    """By the rule for gradients, or, if the derivative is to be evaluated, by that for `linearize`, else by another."""
     prim = params["_prim"]
-    backward = prim.overrides("vjp_fwd")
-    if not backward and not prim.overrides("lin") and prim.overrides("jvp"):
+    rules = ("vjp_fwd", "lin", "jvp") if trace.backward else ("lin", "jvp", "vjp_fwd")
+    rule = next(filter(prim.overrides, rules), rules[0])
+    if rule == "jvp":
         return _jvp(primals, tangents, **params)
+    backward = rule == "vjp_fwd"
     nonzero = _nonzero(tangents)
     args = tree.tree_unflatten(prim.in_tree, primals)
     flags = tree.tree_unflatten(prim.in_tree, nonzero)

@@ -41,6 +41,10 @@ class _UserType(AbstractValue):
         fields = ", ".join(f"{name}={value}" for name, value in vars(self).items())
         return f"{type(self).__name__}({fields})"
 
+    @property
+    def form(self) -> Any:
+        return self.normalize()
+
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return str(self)
 

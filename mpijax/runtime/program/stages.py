@@ -131,7 +131,9 @@ class Compiled(_Later):
         """
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
-        leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)) if AbstractValue.any_high else (args, kwargs))
+        leaves, structure = tree.tree_flatten((args, kwargs))
+        if AbstractValue.any_high and structure != self.in_tree:
+            leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
