@@ -20,7 +20,7 @@ _HOMES = {
     "mpijax.core.trace": "typeof",
     "mpijax.dlpack": "from_dlpack",
     "mpijax.experimental.hijax.calls": "lowered_call",
-    "mpijax.experimental.hijax.lowering": "run_high",
+    "mpijax.experimental.hijax.lowering": "lower_jaxpr run_high",
     "mpijax.experimental.hijax.mutable": "FlatTree captured_state=captured states_of with_states",
     "mpijax.experimental.hijax.primitives": "parts_of raised traced_parts",
     "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",

@@ -203,6 +203,80 @@ def wrapped_type(jax, jnp, hijax):
     )
 
 
+class Pair:
+    """Two arrays, each with an axis of examples of its own, or none."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+def pair_type(jax, jnp, hijax, mapping_spec):
+    """The type of `Pair`, with the layout of its examples."""
+
+    @dataclass(frozen=True)
+    class PairSpec(mapping_spec):
+        x: Any
+        y: Any
+
+    @dataclass(frozen=True)
+    class PairTy(hijax.HiType):
+        x: Any
+        y: Any
+
+        def lo_ty(self):
+            return [self.x, self.y]
+
+        def lower_val(self, pair):
+            return [pair.x, pair.y]
+
+        def raise_val(self, x, y):
+            return Pair(x, y)
+
+        def normalize(self):
+            return PairTy(self.x.normalize(), self.y.normalize())
+
+        def dec_rank(self, size, spec):
+            return PairTy(self.x.dec_rank(size, spec.x), self.y.dec_rank(size, spec.y))
+
+        def inc_rank(self, size, spec):
+            return PairTy(self.x.inc_rank(size, spec.x), self.y.inc_rank(size, spec.y))
+
+        def leading_axis_spec(self):
+            return PairSpec(0, 0)
+
+    hijax.register_hitype(Pair, lambda pair: PairTy(jax.typeof(pair.x), jax.typeof(pair.y)))
+
+    class Make(hijax.VJPHiPrimitive):
+        def __init__(self, x, y):
+            self.in_avals, self.out_aval, self.params = (x, y), PairTy(x, y), {}
+            super().__init__()
+
+        def expand(self, x, y):
+            return Pair(x, y)
+
+        def batch(self, axis, args, dims):
+            return make(*args), PairSpec(*dims)
+
+    class Get(hijax.VJPHiPrimitive):
+        def __init__(self, pair, name):
+            self.in_avals, self.out_aval, self.params = (pair,), getattr(pair, name), {"name": name}
+            super().__init__()
+
+        def expand(self, pair):
+            return getattr(pair, self.name)
+
+        def batch(self, axis, args, dims):
+            return get(args[0], self.name), getattr(dims[0], self.name)
+
+    def make(x, y):
+        return Make(jax.typeof(x), jax.typeof(y))(x, y)
+
+    def get(pair, name):
+        return Get(jax.typeof(pair), name)(pair)
+
+    return SimpleNamespace(spec=PairSpec, make=make, get=get)
+
+
 def operations(jax, jnp, hijax):
     """Operations on arrays, each with other rules."""
 

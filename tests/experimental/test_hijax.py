@@ -21,13 +21,17 @@ def world(name):
     jnp, hijax = import_module(f"{name}.numpy"), import_module(f"{name}.experimental.hijax")
     made = (library.scaled_type, library.wrapped_type, library.operations)
     scaled, wrapped, ops = (make(module, jnp, hijax) for make in made)
-    return SimpleNamespace(jax=module, jnp=jnp, hijax=hijax, scaled=scaled, wrapped=wrapped, ops=ops)
+    spec = import_module("jax._src.hijax" if name == "jax" else "mpijax.core.abstract").MappingSpec
+    pair = library.pair_type(module, jnp, hijax, spec)
+    return SimpleNamespace(jax=module, jnp=jnp, hijax=hijax, scaled=scaled, wrapped=wrapped, pair=pair, ops=ops)
 
 
 def numbers(result):
     """The arrays of a result, whichever package it is of; values of the library as what they consist of."""
     if isinstance(result, library.Scaled):
         return [np.asarray(result.whole), np.asarray(result.factor)]
+    if isinstance(result, library.Pair):
+        return [np.asarray(result.x), np.asarray(result.y)]
     if isinstance(result, library.Wrapped):
         return [np.asarray(result.array)]
     if isinstance(result, dict):
@@ -203,6 +207,47 @@ def test_vmap_over_values(how):
         one, two = many(rows, 2.0)
         np.testing.assert_allclose(one.array, given**2)
         np.testing.assert_allclose(two, 2 * given.sum(1 - axis))
+
+
+@HOW
+def test_vmap_with_axes_of_the_type(how):
+    """JAX 0.10.2 fails where `jit` is inside of `vmap`."""
+
+    def program(w):
+        make, get, spec = w.pair.make, w.pair.get, w.pair.spec
+        swapped = (how if w.jax is mpijax else plain)(w, lambda pair: make(get(pair, "y") + 1, get(pair, "x")))
+        rows, shared = w.jnp.arange(6.0).reshape(2, 3), w.jnp.arange(3.0)
+        once = w.jax.vmap(swapped, in_axes=spec(0, None), out_axes=spec(None, 0), axis_size=2)
+        columns = w.jax.vmap(swapped, in_axes=(spec(1, 0),), out_axes=spec(0, 1), axis_size=3)
+        table = w.jnp.arange(24.0).reshape(2, 3, 4)
+        twice = w.jax.vmap(
+            w.jax.vmap(swapped, in_axes=spec(0, 0), out_axes=spec(0, 0), axis_size=2),
+            in_axes=spec(2, 2), out_axes=spec(2, 2), axis_size=4,
+        )  # fmt: skip
+        return [once(make(rows, shared)), columns(make(rows, shared)), twice(make(table, table))]
+
+    same(program)
+
+
+def test_vmap_of_loops_over_values_with_axes_of_their_own():
+    w = world("mpijax")
+    make, get, spec = w.pair.make, w.pair.get, w.pair.spec
+
+    def turn(pair):
+        return make(get(pair, "y"), get(pair, "x") + get(pair, "y"))
+
+    def both(pair):
+        scanned, stacked = mpijax.lax.scan(lambda c, _: (turn(c), get(c, "x")), pair, None, length=3)
+        return scanned, stacked, mpijax.lax.while_loop(lambda p: get(p, "x") < 5, turn, pair)
+
+    ones = w.jnp.ones(2, w.jnp.float32)
+    pairs = make(ones, w.jnp.asarray([1.0, 2.0]))
+    scanned, stacked, looped = mpijax.vmap(
+        both, in_axes=spec(0, 0), out_axes=(spec(0, 0), 0, spec(0, 0)), axis_size=2
+    )(pairs)
+    np.testing.assert_array_equal(scanned.x, [3, 5])
+    np.testing.assert_array_equal(stacked, [[1, 1, 2], [1, 2, 3]])
+    np.testing.assert_array_equal(looped.x, [5, 5])
 
 
 @HOW

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpijax.core.jaxpr import ClosedJaxpr, Var
 from mpijax.core.trace import typeof
-from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, raise_values, repeated, run_high
+from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
 from mpijax.experimental.hijax.types import HiType
 from mpijax.spmd.shard_map import inside
 
@@ -41,7 +41,7 @@ def _normal(known: Any) -> Any:
 def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     index, *operands = args
     parts = Parts.of(operands)
-    branches = [lower_jaxpr(b, parts.states) for b in params["branches"]]
+    branches = [lowered(b, parts.states) for b in params["branches"]]
     first, *others = branches
     for other in others:
         if [_normal(c.known) for c in other.changes] != [_normal(c.known) for c in first.changes]:
@@ -50,16 +50,16 @@ def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
                 f"{[c.known for c in first.changes]} and {[c.known for c in other.changes]}. Let each branch set "
                 "values of the same types."
             )
-    lowered = {**params, "branches": tuple(b.jaxpr for b in branches)}
-    outs = first.write_back(operands, primitive.bind(index, *parts.values, **lowered))
+    changed = {**params, "branches": tuple(b.jaxpr for b in branches)}
+    outs = first.write_back(operands, primitive.bind(index, *parts.values, **changed))
     return raise_values(params["branches"][0].out_avals, outs)
 
 
 def _shard_map(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """The operands are arrays: see `hijax.shard_map`."""
     with inside(params):
-        low = lower_jaxpr(params["jaxpr"], (None,) * len(args))
-    return primitive.bind(*args, **{**params, "jaxpr": low.jaxpr})
+        body = lower_jaxpr(params["jaxpr"])
+    return primitive.bind(*args, **{**params, "jaxpr": body})
 
 
 # ---------------------------------------------------------------- loops
@@ -120,19 +120,19 @@ def _in_order(low: Lowered, outs: Sequence[Any]) -> list[Any]:
 def _scan(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     parts = Parts.of(args)
-    low = lower_jaxpr(params["jaxpr"], parts.states)
+    low = lowered(params["jaxpr"], parts.states)
     _check_unchanged(low, parts.states)
     body, order, fixed = _carrying(low, parts.widths, num_consts)
     groups = _split(parts.values, parts.widths)
     operands = [groups[i] for i in order]
     last = num_consts + num_carry
-    lowered = {
+    changed = {
         **params,
         "jaxpr": body,
         "num_consts": len(_flat(operands[:fixed])),
         "num_carry": len(_flat(operands[fixed:last])),
     }
-    outs = low.write_back(args, _in_order(low, primitive.bind(*_flat(operands), **lowered)))
+    outs = low.write_back(args, _in_order(low, primitive.bind(*_flat(operands), **changed)))
     avals = params["jaxpr"].out_avals
     stacked = [_stacked(a, params["length"]) for a in avals[num_carry:]]
     return raise_values([*avals[:num_carry], *stacked], outs)
@@ -151,21 +151,20 @@ def _while(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[
         raise NotImplementedError("while_loop: the condition reads a value that changes. Carry what it needs along.")
     cond_args, body_args = args[:cond_count], args[cond_count:]
     cond_parts, parts = Parts.of(cond_args), Parts.of(body_args)
-    low = lower_jaxpr(params["body_jaxpr"], parts.states)
+    low = lowered(params["body_jaxpr"], parts.states)
     _check_unchanged(low, parts.states)
     body, order, fixed = _carrying(low, parts.widths, body_count)
     groups = _split(parts.values, parts.widths)
     operands = [groups[i] for i in order]
-    carry_args = body_args[body_count:]
-    cond = lower_jaxpr(params["cond_jaxpr"], (*cond_parts.states, *(None for _ in carry_args))).jaxpr
+    cond = lower_jaxpr(params["cond_jaxpr"])
     num_fixed, num_moved = len(_flat(operands[:fixed])), len(_flat(operands[fixed:body_count]))
-    lowered = {
+    changed = {
         "cond_jaxpr": _ignoring(cond, len(cond_parts.values), body.in_avals[num_fixed : num_fixed + num_moved]),
         "cond_nconsts": len(cond_parts.values),
         "body_jaxpr": body,
         "body_nconsts": num_fixed,
     }
-    outs = _in_order(low, primitive.bind(*cond_parts.values, *_flat(operands), **lowered))
+    outs = _in_order(low, primitive.bind(*cond_parts.values, *_flat(operands), **changed))
     return raise_values(params["body_jaxpr"].out_avals, low.write_back(body_args, outs))
 
 

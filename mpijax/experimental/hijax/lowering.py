@@ -114,8 +114,13 @@ class Lowered(NamedTuple):
         return list(rest)
 
 
+def lower_jaxpr(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program on the values that arguments and results consist of; arguments do not change."""
+    return lowered(closed, (None,) * len(closed.in_avals)).jaxpr
+
+
 @memo_on_jaxpr
-def lower_jaxpr(closed: ClosedJaxpr, states: tuple[Any, ...]) -> Lowered:
+def lowered(closed: ClosedJaxpr, states: tuple[Any, ...]) -> Lowered:
     """The program on the values that arguments and results consist of; `states` as in `Parts`."""
     avals = list(map(_base, closed.in_avals))
     types = [a.lo_ty_qdd(s) if a.has_qdd else a.lo_ty() for a, s in zip(avals, states, strict=True)]
@@ -138,14 +143,14 @@ def lower_jaxpr(closed: ClosedJaxpr, states: tuple[Any, ...]) -> Lowered:
                     changed += leaves
             return [*changed, *lower_values(closed.out_avals, outs)]
 
-    lowered = trace_to_closed_jaxpr(fun, [t for ts in types for t in ts], closed.jaxpr.debug_info)
-    return Lowered(lowered, changes)
+    jaxpr = trace_to_closed_jaxpr(fun, [t for ts in types for t in ts], closed.jaxpr.debug_info)
+    return Lowered(jaxpr, changes)
 
 
 def run_high(run: Callable, args: Sequence[Any], jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     """`run(*args, jaxpr=jaxpr, ...)`, a call of a program, by the program without types of libraries."""
     parts = Parts.of(args)
-    low = lower_jaxpr(jaxpr, parts.states)
+    low = lowered(jaxpr, parts.states)
     flags = params.get("donated_invars") or ()
     if flags:
         params["donated_invars"] = repeated(flags, parts.widths)

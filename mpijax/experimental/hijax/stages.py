@@ -50,7 +50,7 @@ def lower_traced(traced: Any) -> Any:
     moved = len(traced.moved)
     widths = [len(a.lo_ty()) for a in avals]
     return type(traced)(
-        lower_jaxpr(traced.jaxpr, (None,) * len(avals)).jaxpr,
+        lower_jaxpr(traced.jaxpr),
         _structure(traced.in_tree, avals[moved:]),
         _structure(traced.out_tree, traced.jaxpr.out_avals[: traced.out_tree.num_leaves]),
         traced.name,

@@ -17,7 +17,7 @@ from mpijax.ops.control_flow import key_use, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
-from mpijax.transforms.batching import batch_at, batch_jaxpr
+from mpijax.transforms.batching import batch_at, batch_jaxpr, leading
 
 # Equations that a loop written out may have.
 WRITTEN_OUT = 256
@@ -110,7 +110,7 @@ def _batch(axis, args, dims, **params):
         for x, d, now, target in zip(args, dims, flags, targets, strict=True)
     ]
     outs = scan_rules.bind(operands, params, body, num_consts, num_carry)
-    out_dims = [0] * num_carry + [1] * num_ys
+    out_dims = [*map(leading, params["jaxpr"].out_avals[:num_carry]), *[1] * num_ys]
     return outs, [d if b else None for d, b in zip(out_dims, batched, strict=True)]
 
 

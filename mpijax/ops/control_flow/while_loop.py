@@ -26,7 +26,7 @@ from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication
-from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes
+from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes, leading
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.zeros import Zero, instantiate
@@ -216,7 +216,10 @@ def _batch(axis: AxisData, args, dims, *, cond_jaxpr, cond_nconsts, body_jaxpr, 
     _, [differs] = batch_jaxpr(cond_jaxpr, axis, (*_flags(cond_dims), *batched), False)
     # The axes of the condition come first: a further batch of loops that go alike is behind them.
     place = 0 if differs else len(cond_jaxpr.out_avals[0].shape)
-    carry_dims = [place if differs or b else None for b in batched]
+    carry_dims = [
+        (leading(a) if a.is_high else place) if differs or b else None
+        for a, b in zip(body_jaxpr.out_avals, batched, strict=True)
+    ]
     carry = [
         x if to is None else batch_at(x, d, to, axis)
         for x, d, to in zip(carry, start_dims, carry_dims, strict=True)

@@ -240,12 +240,16 @@ def dispatch(jitted, args, kwargs):
         if jitted._shardings is not None:
             jitted._shardings.check_devices(leaves)
         _, traced = jitted._prepare(args, kwargs)
-        if traced.moved or traced.uses_refs or traced.jaxpr.is_high:
+        closed = traced.jaxpr
+        high = closed.is_high
+        if traced.moved or traced.uses_refs or (high and any(a.is_high for a in closed.in_avals + closed.out_avals)):
             return jitted._bind(leaves, traced)
+        if high:
+            closed = provided.lower_jaxpr(closed)
         donated = traced.donated if any(traced.donated) else ()
-        avals = traced.jaxpr.in_avals
+        avals = closed.in_avals
         _check_execution(traced.name)
-        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or (), default=default)
+        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry
