@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors, provided
-from mpijax.core.abstract import lent
+from mpijax.core.abstract import AbstractValue, lent
 from mpijax.core.any_depth import any_depth
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
@@ -455,7 +455,7 @@ def _typeof_other(x: Any) -> ShapedArray:
         vma = NO_AXES if x.manual_axis_type is None else x.manual_axis_type.varying
         aval = ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
         return provided.AbstractRef(aval) if x.is_ref else aval
-    if isinstance(x, ShapedArray):
+    if isinstance(x, AbstractValue):
         return x
     if isinstance(x, (bool, int, float, complex)):
         return ShapedArray((), dtypes.dtype(_builtin_scalar(kind)), not isinstance(x, bool))
@@ -575,11 +575,11 @@ class JaxprTrace(Trace):
                     return provided.raised(aval, parts)
             if aval.is_ref:
                 raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
-            make = provided.captured_state if aval.has_qdd else JaxprTrace._new_const
+            make = provided.captured_state if aval.has_qdd else JaxprTrace.new_const
             known = self._const_tracers[id(x)] = make(self, x, aval)
         return known
 
-    def _new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
+    def new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
         var = Var(aval)
         self.constvars.append(var)
         self.constvals.append(x)
@@ -588,7 +588,7 @@ class JaxprTrace(Trace):
     def read_ref(self, ref) -> Any:
         known = self.refs.get(ref)
         if known is None:
-            known = self.refs[ref] = self._new_const(ref, ref.aval.inner_aval)
+            known = self.refs[ref] = self.new_const(ref, ref.aval.inner_aval)
         return known
 
     def write_ref(self, ref, value) -> None:

@@ -120,6 +120,24 @@ def test_a_value_that_is_closed_over():
     same(program)
 
 
+def test_a_type_stands_for_a_value():
+    def program(w):
+        ty = w.wrapped.ty((3,))
+        double = w.jax.jit(lambda x: w.wrapped.add(x, x))
+        assert w.jax.eval_shape(double, ty) == ty
+        return double.lower(ty).compile()(library.Wrapped(w.jnp.asarray(VECTOR)))
+
+    same(program)
+
+
+def test_functions_of_arrays_refuse_values():
+    value = library.Wrapped(world("mpijax").jnp.asarray(VECTOR))
+    with pytest.raises(AttributeError, match="values of this type are no arrays"):
+        mpijax.jit(mpijax.numpy.sin)(value)
+    with pytest.raises(NotImplementedError, match="sin with values of types that libraries define"):
+        mpijax.lax.sin(value)
+
+
 def test_a_type_without_a_method_says_what_needs_it():
     @mpijax.jit
     def loop(xs):

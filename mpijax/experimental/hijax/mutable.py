@@ -17,7 +17,7 @@ from mpijax.core.jaxpr import Var
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.trace import JaxprTrace, JitTracer, Tracer, current_trace, state, typeof
 from mpijax.experimental.hijax.lowering import LowerTrace
-from mpijax.experimental.hijax.types import _UserType, to_override
+from mpijax.experimental.hijax.types import UserType, to_override
 from mpijax.transforms.batching import BatchTracer
 from mpijax.transforms.dual import PrimalTracer
 
@@ -48,7 +48,7 @@ def cur_qdd(x: Any) -> Any:
     return x._aval.mutable_qdd.cur_val if isinstance(x, QddTracer) else x.cur_qdd()
 
 
-class MutableHiType(_UserType):
+class MutableHiType(UserType):
     """Base of types of values that change.
 
     A subclass says of which types a value consists, given its `cur_qdd()` (`lo_ty_qdd`), takes a value apart
@@ -208,7 +208,7 @@ def captured(trace: JaxprTrace, value: Any, aval: Any) -> QddTracer:
     with current_trace(trace.parent):  # type: ignore[arg-type]
         known = cur_qdd(value)
     typed = AvalMutableQDD(aval, MutableQDD(known))
-    return QddTracer(trace, typed, trace._new_const(value, typed).atom)  # type: ignore[arg-type]
+    return QddTracer(trace, typed, trace.new_const(value, typed).atom)  # type: ignore[arg-type]
 
 
 def made(result: Any) -> Any:

@@ -14,13 +14,16 @@ from mpijax.core.foreign import pytype_aval_mappings
 _UNSAID = {"vma": NO_AXES, "split": None, "weak_type": False}
 
 
+_OF_ARRAYS = ("dtype", "ndim", "shape", "size")
+
+
 def to_override(owner: Any, method: str, purpose: str) -> NoReturn:
     """Raise NotImplementedError for a method that a subclass of the user's needs."""
     name = owner.__name__ if isinstance(owner, type) else type(owner).__name__
     raise NotImplementedError(f"{name}.{method} is not defined: {purpose} needs it")
 
 
-class _UserType(AbstractValue):
+class UserType(AbstractValue):
     """What the types of values that change and of those that do not have in common."""
 
     is_high = True
@@ -35,7 +38,8 @@ class _UserType(AbstractValue):
         try:
             return _UNSAID[name]
         except KeyError:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
+            hint = " (values of this type are no arrays: use its library's operations)" if name in _OF_ARRAYS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}") from None
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value}" for name, value in vars(self).items())
@@ -52,7 +56,7 @@ class _UserType(AbstractValue):
         to_override(self, "to_tangent_aval", "differentiation")
 
 
-class HiType(_UserType):
+class HiType(UserType):
     """Base of types that a library defines, of values that do not change.
 
     A subclass is hashable and comparable, says of which types its values consist (`lo_ty`), takes a value apart
