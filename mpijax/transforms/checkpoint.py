@@ -170,7 +170,7 @@ def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxp
             raise
         closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
         found = closed, moved, flat.out_tree, written
-        if known is not None and may_be_kept(moved):
+        if known is not None and may_be_kept(moved) and not any(a.has_qdd for a in closed.in_avals):
             known[key] = found
     return found
 

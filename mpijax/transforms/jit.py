@@ -353,7 +353,7 @@ class PjitFunction(JitBase):
             traced = Traced(
                 closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
             )
-            if AbstractValue.any_high and self._follow(moved):
+            if self._changing:  # tracing may have found values that change
                 key = ((*base, provided.states_of(self._changing)), self._options[2:])
             if ref_state.may_be_kept(moved):
                 self._cache[key] = traced
@@ -387,7 +387,7 @@ class PjitFunction(JitBase):
                 written: list[Any] = []
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs), written)
             known = *hoist_tracers(jaxpr, consts, _is_operand), flat.out_tree, written
-            if ref_state.may_be_kept(known[1]):
+            if ref_state.may_be_kept(known[1]) and not (AbstractValue.any_high and self._follow(known[1])):
                 self._cache[signature] = known
         return known
 

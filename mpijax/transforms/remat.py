@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.abstract import advance
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
@@ -25,6 +26,11 @@ from mpijax.transforms.remat_split import split_jaxpr
 from mpijax.transforms.residuals import log_kept
 from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
+
+
+def _type_rule(*avals, jaxpr: ClosedJaxpr, **_):
+    advance(avals, jaxpr.in_avals)
+    return jaxpr.out_avals
 
 
 def _evaluate(*args, jaxpr: ClosedJaxpr, differentiated: bool, **_):
@@ -130,7 +136,7 @@ def _keys(eqn: Eqn) -> key_reuse.Signature:
 
 remat_p = Primitive(
     "remat2",
-    type_rule=lambda *_avals, jaxpr, **_: jaxpr.out_avals,
+    type_rule=_type_rule,
     reference=_evaluate,
     lower=Inline("jaxpr", apart=_is_apart),
     jvp=_jvp,

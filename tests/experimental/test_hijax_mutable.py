@@ -74,6 +74,17 @@ def test_a_box_that_is_closed_over_may_hold_another_type_next_time():
     assert len(traced) == 3
 
 
+def test_two_jits_of_a_function():
+    box = Box(None)
+
+    def f():
+        box.set(0 if box.get() is None else box.get() + 1)
+
+    for expected in (0, 1, 2):
+        jax.jit(f)()
+        assert box.get() == expected
+
+
 def test_calls_in_calls():
     box = Box([])
 
@@ -186,6 +197,23 @@ def test_derivatives_of_functions_that_use_a_box(how):
     assert box.get() == 7
     assert jax.grad(f)(3.0) == 12
     assert box.get() == 13
+
+
+@HOW
+def test_checkpoint(how):
+    box = Box(jnp.float32(0))
+
+    @jax.checkpoint
+    def f(x):
+        box.set(box.get() + 1)
+        return jnp.sin(x) * x
+
+    f = how(f)
+    assert f(0.0) == 0
+    assert box.get() == 1
+    box.set((1, 2))
+    with pytest.raises(TypeError):
+        f(0.0)  # the box holds a tuple now
 
 
 @HOW
