@@ -24,7 +24,7 @@ _HOMES = {
     "mpijax.experimental.hijax.mutable": "FlatTree captured_state=captured states_of with_states",
     "mpijax.experimental.hijax.primitives": "parts_of raised traced_parts",
     "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",
-    "mpijax.experimental.hijax.stages": "lower_traced with_parts",
+    "mpijax.experimental.hijax.stages": "delivered lower_traced with_parts",
     "mpijax.experimental.sparse.bcoo": "BCOO",
     "mpijax.lax.implicit": "custom_linear_solve",
     "mpijax.lax.loops": "loop_map=map scan",

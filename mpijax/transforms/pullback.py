@@ -208,8 +208,8 @@ class VJP:
 
     def __repr__(self) -> str:
         return (
-            f"VJP(fun={self.__name__}, in_tree={self.in_tree}, out_tree={self.out_tree}, args_res={self.args_res}, "
-            f"opaque_residuals={self.opaque_residuals})"
+            f"VJP(fun={self.__name__}, jaxpr={self.jaxpr}, in_tree={self.in_tree}, out_tree={self.out_tree}, "
+            f"args_res={self.args_res}, opaque_residuals={self.opaque_residuals})"
         )
 
 

@@ -38,7 +38,8 @@ class Split:
 @memo_on_jaxpr
 def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> Split:
     """Split a Jaxpr into what is computed once and what its derivative by the arguments marked `nonzero` computes."""
-    halves = linearize_jaxpr(closed, nonzero)
+    # The linear part is a program by itself, which forward mode evaluates.
+    halves = linearize_jaxpr(closed, nonzero, False, True, False)
     primal = halves.primal
     _refuse_side_effects(primal.jaxpr)
     other: dict[Eqn, Eqn] = {}

@@ -137,7 +137,8 @@ class Compiled(_Later):
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
-            return tree.tree_unflatten(self.out_tree, self._run(leaves))
+            out = tree.tree_unflatten(self.out_tree, self._run(leaves))
+            return provided.delivered(out, (args, kwargs)) if AbstractValue.any_high else out
         outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
         return tree.tree_unflatten(self.out_tree, outs)
 
