@@ -145,7 +145,7 @@ class Tracer(Array):
                 f"The 'sharding' attribute is not available on {self._error_repr()}. To query sharding information on "
                 "tracers, use `jax.typeof(x)`."
             )
-        if self.aval.is_high:
+        if name != "aval" and self.aval.is_high:
             return lent(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.refs import has_views, opened

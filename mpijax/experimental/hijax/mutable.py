@@ -7,7 +7,7 @@ the program is written, as it is now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mpijax.core import tree
@@ -15,7 +15,7 @@ from mpijax.core.abstract import AbstractValue, aval_method
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import Var
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.trace import JaxprTrace, JitTracer, Tracer, current_trace, state, typeof
+from mpijax.core.trace import JaxprTrace, JitTracer, Tracer, current_trace, state
 from mpijax.experimental.hijax.lowering import LowerTrace
 from mpijax.experimental.hijax.types import UserType, to_override
 from mpijax.transforms.batching import BatchTracer

@@ -54,7 +54,7 @@ def over_parts(
 
 
 def with_parts_as_residuals(split: LinearizedJaxpr, n: int) -> LinearizedJaxpr:
-    """A body split in two, of which the first returns `n` results and, after them, residuals as what they consist of."""
+    """A body split in two, the first of which returns `n` results, and then residuals as what they consist of."""
     primal, linear = split.primal, split.linear
     avals = primal.out_avals[n:]
     if not any(a.is_high for a in avals):
