@@ -417,6 +417,34 @@ def test_linearize_by_its_rule_of_a_pytree(how):
 
 
 @HOW
+def test_primitives_whose_rules_are_set_one_by_one(how):
+    """With the methods missing: rules of an instance, as JAX's own library has them."""
+
+    def program(w):
+        twice, split = w.hijax.HiPrimitive("twice"), w.hijax.HiPrimitive("split")
+        twice.def_abstract_eval(lambda x: x)
+        twice.to_lojax = lambda x: library.Wrapped(2 * x.array)
+        w.jax.interpreters.ad.primitive_jvps[twice] = lambda p, t: (twice.bind(*p), twice.bind(*t))
+        split.multiple_results = True
+        split.def_effectful_abstract_eval(lambda x: ([x, x], set()))
+        split.to_lojax = lambda x: [x, library.Wrapped(x.array - 1)]
+        value = library.Wrapped(w.jnp.asarray(VECTOR))
+        run = how(w, twice.bind)
+        return [run(value), how(w, split.bind)(value), w.jax.jvp(run, (value,), (value,))]
+
+    same(program)
+
+
+def test_a_rule_that_is_missing_says_how_to_set_it():
+    w = world("mpijax")
+    value = library.Wrapped(w.jnp.asarray(VECTOR))
+    with pytest.raises(NotImplementedError, match="halves has no rule for jvp.*primitive_jvps"):
+        mpijax.jvp(w.wrapped.halves, (value,), (value,))
+    with pytest.raises(NotImplementedError, match="halves has no rule for vmap.*primitive_batchers"):
+        mpijax.vmap(w.wrapped.halves, axis_size=3)(value)
+
+
+@HOW
 def test_linearize_prefers_rules_that_can_be_evaluated(how):
     """An operation with `jvp` and `vjp_fwd`: JAX 0.10.2 asks for `lin`."""
     w = world("mpijax")

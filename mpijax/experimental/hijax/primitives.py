@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import effects as fx
@@ -38,19 +38,24 @@ class HiPrimitive(Primitive):
         super().__init__(
             name,
             type_rule=self._type_rule,
-            reference=self.to_lojax,
-            lower=Decompose(self.to_lojax),
-            jvp=self.jvp,
-            transpose=self.transpose,
-            batch=Unsupported(
-                f"{name} has no rule for vmap. Set one by interpreters.batching.primitive_batchers, or write the "
-                "operation as a VJPHiPrimitive with a method batch."
-            ),
+            reference=self._run,
+            lower=Decompose(self._run),
+            jvp=self._rule(name, "jvp", "jvp", "interpreters.ad.primitive_jvps"),
+            transpose=self._rule(name, "transpose", "reverse mode", "interpreters.ad.primitive_transposes"),
+            batch=self._rule(name, "batch", "vmap", "interpreters.batching.primitive_batchers"),
             multiple_results=type(self).multiple_results,
             register=False,
         )
-        self.impl = self.to_lojax
+        self.impl = self._run
         AbstractValue.any_high = True
+
+    def _rule(self, name: str, method: str, purpose: str, table: str) -> Any:
+        """A rule of the subclass, or that there is none yet: it can be set, in the table or as an attribute."""
+        rule = getattr(self, method, None)
+        return rule or Unsupported(f"{name} has no rule for {purpose}: define the method {method}, or set {table}")
+
+    def _run(self, *args: Any, **params: Any) -> Any:
+        return self.to_lojax(*args, **params)
 
     def bind(self, *args: Any, **params: Any) -> Any:
         out = state.trace.process_primitive(self, args, params)
@@ -72,11 +77,20 @@ class HiPrimitive(Primitive):
         """The result(s), computed with the values that the operands consist of."""
         to_override(self, "to_lojax", "the operation")
 
-    def jvp(self, primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
-        to_override(self, "jvp", "a derivative")
+    def def_impl(self, impl: Callable) -> Callable:
+        """Say how it is computed outside of programs, in place of `to_lojax`."""
+        self.impl = impl
+        return impl
 
-    def transpose(self, *args: Any, **params: Any) -> Any:
-        to_override(self, "transpose", "reverse mode through an operation that is linear in an operand")
+    def def_abstract_eval(self, rule: Callable) -> Callable:
+        """Say of which type results are, in place of a method: `rule(*types, **params) -> type(s)`."""
+        self.abstract_eval = lambda *avals, **params: (rule(*avals, **params), ())  # type: ignore[method-assign]
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+        """The same, for a rule that returns the type(s) and a set of effects."""
+        self.abstract_eval = rule  # type: ignore[method-assign]
+        return rule
 
     def _type_rule(self, *avals: Any, **params: Any) -> Any:
         return self.abstract_eval(*avals, **params)[0]
