@@ -123,6 +123,15 @@ def wrapped_type(jax, jnp, hijax):
 
         times = hijax.aval_method(lambda x, y: multiply.bind(x, y))
 
+        def _add(self, x, y):
+            return add.bind(x, y)
+
+        def _getitem(self, x, index):
+            return unwrap.bind(x)[index]
+
+        def _len(self, x):
+            return self.shape[0]
+
     hijax.register_hitype(Wrapped, lambda value: WrappedTy(jnp.shape(value.array)))
 
     class Linear(hijax.HiPrimitive):

@@ -112,6 +112,15 @@ def test_attributes_come_from_the_type(how):
     same(program)
 
 
+def test_operators_come_from_the_type():
+    def program(w):
+        value = library.Wrapped(w.jnp.asarray(VECTOR))
+        run = w.jax.jit(lambda x, y: [x + x, x[1] + y, len(x), y[:2] + y[0]])
+        return run(value, w.jnp.asarray(VECTOR))
+
+    same(program)
+
+
 def test_a_value_that_is_closed_over():
     def program(w):
         value = library.Wrapped(w.jnp.asarray(VECTOR))

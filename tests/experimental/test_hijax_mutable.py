@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from experimental.hijax_boxes import Box, BoxTy, Log, cur_qdd
+from experimental.hijax_boxes import Box, BoxTy, Log
 
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.experimental import cur_qdd
 
 HOW = pytest.mark.parametrize("how", [lambda fun: fun, jax.jit], ids=["plain", "jitted"])
 

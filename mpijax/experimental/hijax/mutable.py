@@ -37,7 +37,13 @@ class FlatTree(NamedTuple):
 
 
 def cur_qdd(x: Any) -> Any:
-    """What is known of the type of a value that changes, at this place in the program."""
+    """What is known of the type of a value that changes (`MutableHiType`), at this place in the program.
+
+    >>> class Counter:
+    ...     def cur_qdd(self): return "an int"
+    >>> mpijax.experimental.cur_qdd(Counter())
+    'an int'
+    """
     trace: Any = state.trace
     while not isinstance(x, Tracer) and trace is not None and not isinstance(trace, LowerTrace):
         if isinstance(trace, JaxprTrace):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import effects as fx
-from mpijax.core.abstract import AbstractValue
 from mpijax.core.checks import agree
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.experimental.hijax.mutable import made
+from mpijax.experimental.hijax.operators import follow_types
 from mpijax.experimental.hijax.types import HiType, to_override
 from mpijax.transforms.zeros import instantiate
 
@@ -47,7 +47,7 @@ class HiPrimitive(Primitive):
             register=False,
         )
         self.impl = self._run
-        AbstractValue.any_high = True
+        follow_types()
 
     def _rule(self, name: str, method: str, purpose: str, table: str) -> Any:
         """A rule of the subclass, or that there is none yet: it can be set, in the table or as an attribute."""

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import NO_AXES
 from mpijax.core.foreign import pytype_aval_mappings
+from mpijax.experimental.hijax.operators import follow_types
 
 # What interpreters ask of any type, and these types need not say. Not attributes of the class: dataclasses take those
 # for defaults of their fields.
@@ -163,4 +164,4 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     ShapedArray(float32[2])
     """
     pytype_aval_mappings[val_cls] = typeof_fn
-    AbstractValue.any_high = True
+    follow_types()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.abstract import AbstractValue
 from mpijax.experimental.hijax.accumulators import GradAccum, ValAccum
 from mpijax.experimental.hijax.call_primitives import call_hi_primitive_p
+from mpijax.experimental.hijax.operators import follow_types
 from mpijax.experimental.hijax.types import to_override
 from mpijax.ops.reductions import reduce_sum
 from mpijax.transforms.batching import batch_at, batch_flat
@@ -52,7 +52,7 @@ class VJPHiPrimitive:
         self.in_avals_flat, self.in_tree = tree.tree_flatten(self.in_avals)
         self.out_avals_flat, self.out_tree = tree.tree_flatten(self.out_aval)
         self.__dict__.update(self.params)
-        AbstractValue.any_high = True
+        follow_types()
         self.check(*self.in_avals)
 
     def overrides(self, method: str) -> bool:
