@@ -565,9 +565,9 @@ class JaxprTrace(Trace):
             return JitTracer(self, aval, Literal(value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
-            if hasattr(x, "__jax_array__"):
-                return self.lift(x.__jax_array__())
             aval = typeof(x)
+            if not aval.is_high and hasattr(x, "__jax_array__"):
+                return self.lift(x.__jax_array__())
             made_here = aval.is_high and not aval.has_qdd and not isinstance(x, Tracer)
             parts = provided.traced_parts(x, aval) if made_here else None
             if parts is not None:

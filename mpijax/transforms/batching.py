@@ -100,7 +100,7 @@ class BatchTrace(Trace):
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         if type(x) is BatchTracer and x._trace.tag is self.tag:
             return x.batched, x.dim
-        if hasattr(type(x), "__jax_array__"):
+        if hasattr(type(x), "__jax_array__") and not typeof(x).is_high:
             return self.unpack(x.__jax_array__())
         return x, None
 

@@ -50,7 +50,7 @@ class DualTrace(Trace):
         """A value and its tangent; a `Zero` for what is not a tracer of this trace."""
         if type(x) is self.tracer and x._trace is self:
             return x.primal, x.tangent
-        if hasattr(type(x), "__jax_array__"):
+        if hasattr(type(x), "__jax_array__") and not typeof(x).is_high:
             return self.pair(x.__jax_array__())  # which may be a tracer of this trace
         return x, Zero.of_primal(x)
 

@@ -121,6 +121,52 @@ def test_operators_come_from_the_type():
     same(program)
 
 
+@dataclass(frozen=True)
+class Variable:
+    """A value that hands on attributes of what it holds, and can be taken for an array."""
+
+    held: object
+
+    def __getattr__(self, name):
+        return getattr(self.held, name)
+
+    def __jax_array__(self):
+        return self.held
+
+
+@dataclass(frozen=True)
+class VariableTy(mpijax.experimental.hijax.HiType):
+    def lo_ty(self):
+        return [mpijax.core.ShapedArray((3,), np.float32)]
+
+    def lower_val(self, value):
+        return [value.held]
+
+    def raise_val(self, held):
+        return Variable(held)
+
+    def to_tangent_aval(self):
+        return self
+
+    def vspace_zero(self):
+        return Variable(mpijax.numpy.zeros(3))
+
+
+@HOW
+def test_a_value_that_can_be_taken_for_an_array_keeps_its_type(how):
+    mpijax.experimental.hijax.register_hitype(Variable, lambda _: VariableTy())
+    value = Variable(mpijax.numpy.asarray(VECTOR))
+    assert mpijax.typeof(value) == VariableTy()
+    run = how(world("mpijax"), lambda x, y: (x, value, y))
+    for out in (
+        run(value, 1.0),
+        mpijax.jvp(run, (value, 1.0), (value, 1.0))[0],
+        mpijax.vmap(lambda y: run(value, y), out_axes=(None, None, 0))(mpijax.numpy.ones(2)),
+    ):
+        assert type(out[0]) is type(out[1]) is Variable
+    np.testing.assert_array_equal(mpijax.numpy.add(value, 1), VECTOR + 1)
+
+
 def test_a_value_that_is_closed_over():
     def program(w):
         value = library.Wrapped(w.jnp.asarray(VECTOR))

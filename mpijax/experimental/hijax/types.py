@@ -164,4 +164,6 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     ShapedArray(float32[2])
     """
     pytype_aval_mappings[val_cls] = typeof_fn
+    if not any("aval" in vars(c) for c in val_cls.__mro__):
+        val_cls.aval = property(typeof_fn)  # asked for first; a class that hands on attributes would give another's
     follow_types()

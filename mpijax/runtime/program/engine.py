@@ -56,6 +56,8 @@ def physical(x: Any, aval) -> Any:
         return x
     if isinstance(x, Tracer):
         raise tr.leaked(x)
+    if aval.is_high:
+        return x
     if hasattr(x, "__jax_array__"):
         return physical(x.__jax_array__(), aval)
     if isinstance(x, _WITHOUT_VALUE):
@@ -63,8 +65,6 @@ def physical(x: Any, aval) -> Any:
     elements = canonicalize_dtype_handlers.get(type(x))
     if elements is not None:
         x = elements(x)
-    if aval.is_high:
-        return x
     x = np.ascontiguousarray(np.asarray(x).astype(aval.dtype, copy=False))
     return (x if x.flags.aligned else x.copy()).reshape(aval.shape)
 
