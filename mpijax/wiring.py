@@ -19,6 +19,12 @@ _HOMES = {
     "mpijax.core.refs": "AbstractRef",
     "mpijax.core.trace": "typeof",
     "mpijax.dlpack": "from_dlpack",
+    "mpijax.experimental.hijax.calls": "lowered_call",
+    "mpijax.experimental.hijax.lowering": "lower_jaxpr run_high",
+    "mpijax.experimental.hijax.mutable": "FlatTree captured_state=captured states_of with_states",
+    "mpijax.experimental.hijax.primitives": "parts_of raised traced_parts",
+    "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",
+    "mpijax.experimental.hijax.stages": "delivered lower_traced with_parts",
     "mpijax.experimental.sparse.bcoo": "BCOO",
     "mpijax.lax.implicit": "custom_linear_solve",
     "mpijax.lax.loops": "loop_map=map scan",
@@ -43,13 +49,14 @@ _HOMES = {
     "mpijax.runtime.program.stages": "lower",
     "mpijax.runtime.reports.divergence": "different_collectives failed_communication",
     "mpijax.runtime.reports.recorder": "note_site recorder",
+    "mpijax.transforms.zeros": "add_tangents",
     "mpijax.spmd.arrays": "sharding_of",
     "mpijax.spmd.constraints": "check_fits named_sharding over_devices",
     "mpijax.spmd.jit_shardings": "JitShardings",
     "mpijax.spmd.moves": "put",
     "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
     "mpijax.spmd.reshard": "move_to",
-    "mpijax.spmd.shard_map": "shard_map",
+    "mpijax.spmd.shard_map": "shard_map shard_type unshard_aval",
 }
 
 # Modules that define primitives: a program read from a file may use any of them. Those come first that a first call of

@@ -48,6 +48,7 @@ MODULES = """
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl
     mpijax.experimental.checkify mpijax.experimental.compilation_cache.compilation_cache
+    mpijax.experimental.hijax
     mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
     mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode
     mpijax.experimental.pallas mpijax.experimental.pallas.tpu mpijax.experimental.pallas.triton mpijax.experimental.pjit

@@ -8,6 +8,7 @@ import typing as _typing
 import warnings as _warnings
 
 _HOMES = {
+    "AbstractValue": "mpijax.core.abstract",
     "Atom": "mpijax.core.jaxpr",
     "ShapedArray": "mpijax.core.avals",
     "Trace": "mpijax.core.trace",
@@ -33,12 +34,10 @@ _DEPRECATED = {
     "pytype_aval_mappings": "mpijax.core.foreign",
 }
 
-_RENAMED = {"AbstractValue": "ShapedArray"}
-
 ParamDict = dict[str, _typing.Any]
 Value = _typing.Any
 
-__all__ = ["ParamDict", "Value", *_HOMES, *_RENAMED]  # noqa: PLE0604
+__all__ = ["ParamDict", "Value", *_HOMES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -50,11 +49,10 @@ def __getattr__(name: str) -> _typing.Any:
     if name in _DEPRECATED:
         _warnings.warn(f"jax.core.{name} is deprecated.", DeprecationWarning, stacklevel=2)
         return getattr(_importlib.import_module(_DEPRECATED[name]), name)
-    source = _RENAMED.get(name, name)
-    home = _HOMES.get(source)
+    home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mpijax.core' has no attribute {name!r}")
-    value = globals()[name] = getattr(_importlib.import_module(home), source)
+    value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
@@ -48,7 +49,7 @@ class ManualAxisType:
         return frozenset(getattr(mesh, "manual_axes", ())) - self.varying
 
 
-class ShapedArray:
+class ShapedArray(AbstractValue):
     """Shape, dtype, weak type and mesh axes of a value.
 
     Instances are interned: equal types are the same object. So jit cache keys hash and compare by pointer.
@@ -122,7 +123,35 @@ class ShapedArray:
         """This type without its split over Explicit mesh axes."""
         return self if self.split is None else self.update(split=None)
 
-    def without_axis(self, axis: int) -> ShapedArray:
+    @property
+    def form(self) -> tuple:
+        return self.shape, self.dtype
+
+    @property
+    def has_no_tangent(self) -> bool:
+        return self.dtype == dtypes.float0
+
+    def vspace_add(self, x: Any, y: Any) -> Any:
+        """The sum of two values of this type."""
+        return provided.add_tangents(x, y)
+
+    def dec_rank(self, _size: int | None, axis: int | None) -> ShapedArray:
+        """The type of one of the examples that lie along an axis."""
+        return self if axis is None else self.without_axis(axis)
+
+    def inc_rank(self, size: int | None, axis: int | None) -> ShapedArray:
+        """The type of examples of this type along a new axis."""
+        return self if axis is None else self.with_axis(axis, size)
+
+    def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of a shard in the body of a `shard_map` over `manual_axes`."""
+        return provided.shard_type(mesh, manual_axes, check_vma, spec, self)
+
+    def unshard(self, mesh: Any, _check_vma: bool, spec: Any) -> ShapedArray:
+        """The type of the whole of which this is the type of a shard."""
+        return provided.unshard_aval(mesh, spec, self, frozenset(mesh.axis_names))
+
+    def without_axis(self, axis: int, _size: int | None = None) -> ShapedArray:
         """This type with one axis removed."""
         split = None if self.split is None else self.split.without(axis)
         return self.update(shape=self.shape[:axis] + self.shape[axis + 1 :], split=split)
@@ -136,7 +165,8 @@ class ShapedArray:
             split = split.with_axis(axis, () if along is None else along.axes[0])
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]), split=split)
 
-    def leading_axis_spec(self) -> Any:
+    @property
+    def leading_split(self) -> Any:
         """The mesh axes that split the first axis, as an entry of a PartitionSpec."""
         return None if self.split is None else splits.entry(self.split.axes[0])
 
@@ -203,7 +233,7 @@ class ShapedArray:
 
     at_least_vspace = to_tangent_aval
 
-    def to_cotangent_aval(self) -> ShapedArray:
+    def to_ct_aval(self) -> ShapedArray:
         """The type of cotangents: the tangent type, with unreduced and reduced axes exchanged."""
         tangent = self.to_tangent_aval()
         return tangent if self.split is None else tangent.update(split=self.split.cotangent())
@@ -310,6 +340,8 @@ class ShapeDtypeStruct:
     @classmethod
     def of_aval(cls, aval: ShapedArray) -> ShapeDtypeStruct:
         """The struct for a type. It has the type's sharding if the mesh in context has Explicit axes."""
+        if aval.is_high:
+            return aval  # type: ignore[return-value]  # it says more
         sharding = aval.sharding if ShapedArray.any_split else None
         said = sharding if sharding is not None and sharding.mesh.is_explicit else None
         manual = aval.mat if aval.vma else None

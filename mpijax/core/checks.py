@@ -108,8 +108,8 @@ def _is_value(literal: Literal) -> bool:
 
 def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
     operands = [v.aval for v in eqn.invars]
-    if any(type(a) is not ShapedArray for a in operands):
-        return  # references have their own rules
+    if any(a.is_ref or a.has_qdd for a in operands):
+        return  # what changes has rules of its own
     lower = eqn.primitive.lower
     if isinstance(lower, Inline):
         _check_call(eqn, operands, eqn.params[lower.param].in_avals)
@@ -133,7 +133,7 @@ def _check_call(eqn: Eqn, given: Sequence[ShapedArray], taken: Sequence[ShapedAr
 
 def agree(some: Sequence[ShapedArray], others: Sequence[ShapedArray]) -> bool:
     """Whether types agree in shape and dtype, which determine the memory layout."""
-    return [(a.shape, a.dtype) for a in some] == [(a.shape, a.dtype) for a in others]
+    return [a.form for a in some] == [a.form for a in others]
 
 
 def _listed(avals: Sequence[ShapedArray]) -> str:

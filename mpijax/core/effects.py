@@ -93,6 +93,18 @@ class SinkEffect(Effect):
 
 
 @dataclass(frozen=True)
+class StateEffect(Effect):
+    """The equation reads or changes a value that changes while it lives."""
+
+    @property
+    def kept(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "State"
+
+
+@dataclass(frozen=True)
 class LinearEffect(Effect):
     """The equation creates a linear value without linear operands: the zero tangent of what an exchange sends."""
 
@@ -167,6 +179,7 @@ communication = CommunicationEffect()
 exchange = ExchangeEffect()
 one_sided = OneSidedEffect()
 sink = SinkEffect()
+changing = StateEffect()
 linear = LinearEffect()
 no_effects: frozenset = frozenset()
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.canonical import NARROWED
@@ -129,6 +130,11 @@ class Jaxpr:
     def out_avals(self):
         return [v.aval for v in self.outvars]
 
+    @property
+    def is_high(self) -> bool:
+        """Whether values are of types that libraries define, or operations are written in terms of others."""
+        return AbstractValue.any_high and _is_high(self)
+
     def replace(self, **changes) -> Jaxpr:
         names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")
         return Jaxpr(**{**{n: getattr(self, n) for n in names}, **changes})
@@ -161,6 +167,7 @@ class ClosedJaxpr:
     literals = property(lambda self: self.consts)
     eqns = property(lambda self: self.jaxpr.eqns)
     effects = property(lambda self: self.jaxpr.effects)
+    is_high = property(lambda self: self.jaxpr.is_high)
 
     def pretty_print(self, **options) -> str:
         return self.jaxpr.pretty_print(**options)
@@ -172,6 +179,14 @@ class ClosedJaxpr:
         return str(self.jaxpr)
 
     __repr__ = __str__
+
+
+@any_depth
+def _is_high(jaxpr: Jaxpr) -> bool:
+    """All values of such types come from arguments, constants and such operations."""
+    return any(v.aval.is_high for v in (*jaxpr.constvars, *jaxpr.invars)) or any(
+        eqn.primitive.is_expanded or any(map(_is_high, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
+    )
 
 
 def map_jaxprs(x: Any, fun: Callable[[ClosedJaxpr], Any]) -> Any:

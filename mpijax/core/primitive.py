@@ -68,6 +68,8 @@ class Primitive:
     call_primitive = False
     # Whether the transpose rule is a user's function, which is called with zero cotangents too.
     has_users_transpose = False
+    # Whether programs are compiled from the operations that a library says it consists of.
+    is_expanded = False
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, errors, provided
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.ref_index import checked_index, indexed_shape
@@ -25,7 +26,7 @@ from mpijax.core.tree import tree_map
 from mpijax.core.tree_registry import register_pytree_node
 
 
-class AbstractRef:
+class AbstractRef(AbstractValue):
     """The type of a reference.
 
     Attributes:
@@ -38,6 +39,7 @@ class AbstractRef:
     """
 
     __slots__ = ("inner_aval", "memory_space", "kind")
+    is_ref = True
 
     def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: str | None = None):
         self.inner_aval = inner_aval
@@ -249,9 +251,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             "Error interpreting argument to new_ref as a JAX value. The problematic value is of type "
             f"{type(init_val)} and was passed to new_ref at position 0. Make it an array with jnp.asarray."
         ) from None
-    if type(aval) is AbstractRef:
+    if aval.is_ref:
         raise ValueError(f"new_ref: there are no references to references, got {aval}; read it first (ref[...])")
-    value = init_val if isinstance(init_val, Array) else _converted(init_val, aval)
+    value = init_val if isinstance(init_val, Array) or aval.is_high else _converted(init_val, aval)
     return Ref.of(value, kind)
 
 
@@ -266,11 +268,15 @@ def write(ref: Ref, value: Any) -> None:
 
 
 def run_on(refs: Sequence[Ref], bind: Callable[..., list[Any]], *operands: Any) -> list[Any]:
-    """Run a program that takes the values of `refs` first and returns their new values first; returns the rest."""
-    outs = bind(*map(read, refs), *operands)
-    for ref, value in zip(refs, outs, strict=False):
+    """The results of a program that takes the values of `refs` first, and first returns their new values.
+
+    Values of libraries that change may be among `refs`: the program takes them as they are, and returns nothing.
+    """
+    outs = bind(*(read(x) if type(x) is Ref else x for x in refs), *operands)
+    targets = [x for x in refs if type(x) is Ref]
+    for ref, value in zip(targets, outs, strict=False):
         write(ref, value)
-    return outs[len(refs) :]
+    return outs[len(targets) :]
 
 
 # ---------------------------------------------------------------- parts
@@ -314,10 +320,7 @@ def swap(ref: Any, idx: Any, value: Any, wanted: bool = True) -> Any:
     if type(ref) is RefView:
         return ref.swap(value, idx)
     idx = _place(ref, idx, "ref_swap" if wanted else "ref_set")
-    aval = typeof(value)
-    kinds = [k for k in (np.floating, np.integer) if dtypes.issubdtype(ref.dtype, k)]
-    cast = any(dtypes.issubdtype(aval.dtype, k) and (aval.weak_type or k is np.integer) for k in kinds)
-    value = _fitting(ref, idx, value, "swap", cast)
+    value = _fitting(ref, idx, value, "swap", _is_cast(ref, typeof(value)))
     if not idx:
         before = read(ref) if wanted else None
         write(ref, value)
@@ -358,14 +361,35 @@ def _place(ref: Any, idx: Any, function: str) -> tuple:
         raise ValueError(f"Can only call `{function}` on a `Ref`: {ref}.")
     if ref.is_freed:
         raise ValueError(f"`{function}` of a reference of type {ref.aval} after freeze or free_ref: do it before.")
-    return checked_index(idx, ref.shape)
+    return _all_of(ref, idx) if ref.aval.inner_aval.is_high else checked_index(idx, ref.shape)
+
+
+def _all_of(ref: Ref, idx: Any) -> tuple[()]:
+    """The index of all of a value of a type of a library; raises NotImplementedError for a part."""
+    shape = getattr(ref.aval.inner_aval, "shape", ())
+    found = () if idx is None or idx is Ellipsis else checked_index(idx, shape)
+    if not all(isinstance(x, slice) and x.indices(n) == (0, n, 1) for x, n in zip(found, shape, strict=False)):
+        raise NotImplementedError(f"a reference of type {ref.aval} is read and written as a whole, got the index {idx}")
+    return ()
+
+
+def _is_cast(ref: Ref, aval: Any) -> bool:
+    """Whether a value of this type is converted to the dtype of what it replaces."""
+    if aval.is_high or ref.aval.inner_aval.is_high:
+        return False
+    kinds = [k for k in (np.floating, np.integer) if dtypes.issubdtype(ref.dtype, k)]
+    return any(dtypes.issubdtype(aval.dtype, k) and (aval.weak_type or k is np.integer) for k in kinds)
 
 
 def _fitting(ref: Ref, idx: tuple, value: Any, operation: str, cast: bool) -> Any:
     """`value` as an array of the type of `ref[idx]`, converted only if `cast`."""
     aval, inner = typeof(value), ref.aval.inner_aval
-    if type(aval) is AbstractRef:
+    if aval.is_ref:
         raise ValueError("Cannot store a Ref into another Ref. Did you forget to load from it using `[...]`?")
+    if aval.is_high or inner.is_high:
+        if aval != inner:
+            raise ValueError(f"Invalid type for `{operation}`. Ref type: {ref.aval}. Value type: {aval}.")
+        return value
     shape = indexed_shape(ref.shape, idx)
     if aval.shape != shape:
         raise ValueError(
@@ -424,8 +448,13 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     >>> mpijax.empty_ref(mpijax.ShapeDtypeStruct((2,), jnp.float32)).shape
     (2,)
     """
-    zeros = np.zeros(ty.shape, dtypes.canonicalize_dtype(ty.dtype))
-    return new_ref(zeros, memory_space=memory_space)
+    if isinstance(ty, AbstractValue) and ty.is_high:
+        return new_ref(provided.raised(ty, list(map(_zeros, ty.lo_ty()))), memory_space=memory_space)
+    return new_ref(_zeros(ty), memory_space=memory_space)
+
+
+def _zeros(ty: Any) -> np.ndarray:
+    return np.zeros(ty.shape, dtypes.canonicalize_dtype(ty.dtype))
 
 
 def ref_set(ref: Any, idx: Any, value: Any) -> None:
@@ -453,6 +482,9 @@ class RefView:
     """A view of a part of a reference, with the methods of a reference.
 
     Functions under `jit`, `checkpoint`, `cond` and `shard_map` accept it as an argument.
+
+    >>> mpijax.new_ref(jnp.arange(4)).at[1:3][...]
+    Array([1, 2], dtype=int32)
     """
 
     shape: tuple[int, ...]

@@ -16,6 +16,7 @@ import numpy as np
 
 from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors, provided
+from mpijax.core.abstract import AbstractValue, lent
 from mpijax.core.any_depth import any_depth
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
@@ -144,6 +145,8 @@ class Tracer(Array):
                 f"The 'sharding' attribute is not available on {self._error_repr()}. To query sharding information on "
                 "tracers, use `jax.typeof(x)`."
             )
+        if name != "aval" and self.aval.is_high:
+            return lent(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _known_scalar(self, error, *extra):
@@ -452,7 +455,7 @@ def _typeof_other(x: Any) -> ShapedArray:
         vma = NO_AXES if x.manual_axis_type is None else x.manual_axis_type.varying
         aval = ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
         return provided.AbstractRef(aval) if x.is_ref else aval
-    if isinstance(x, ShapedArray):
+    if isinstance(x, AbstractValue):
         return x
     if isinstance(x, (bool, int, float, complex)):
         return ShapedArray((), dtypes.dtype(_builtin_scalar(kind)), not isinstance(x, bool))
@@ -542,15 +545,17 @@ class JaxprTrace(Trace):
         return self
 
     def new_arg(self, aval: ShapedArray) -> JitTracer:
-        if type(aval) is not ShapedArray:
-            return aval.argument(self)  # type: ignore[attr-defined]  # a mutable array reference
+        return self.new_variable(aval) if type(aval) is ShapedArray else aval.argument(self)
+
+    def new_variable(self, aval: Any) -> JitTracer:
+        """An argument that is one variable of the program; a mutable array reference is its value here."""
         var = Var(aval)
         self.invars.append(var)
         return JitTracer(self, aval, var)
 
     def lift(self, x: Any) -> JitTracer:
         """`x` as a tracer of this trace."""
-        if type(x) is JitTracer and x._trace is self:
+        if isinstance(x, JitTracer) and x._trace is self:
             return x
         if isinstance(x, Tracer):
             check_alive(x)
@@ -561,15 +566,21 @@ class JaxprTrace(Trace):
             return JitTracer(self, aval, Literal(value, aval))
         known = self._const_tracers.get(id(x))
         if known is None:
-            if hasattr(x, "__jax_array__"):
-                return self.lift(x.__jax_array__())
             aval = typeof(x)
-            if type(aval) is not ShapedArray:
+            if not aval.is_high and hasattr(x, "__jax_array__"):
+                return self.lift(x.__jax_array__())
+            made_here = aval.is_high and not aval.has_qdd and not isinstance(x, Tracer)
+            parts = provided.traced_parts(x, aval) if made_here else None
+            if parts is not None:
+                with current_trace(self):
+                    return provided.raised(aval, parts)
+            if aval.is_ref:
                 raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
-            known = self._const_tracers[id(x)] = self._new_const(x, aval)
+            make = provided.captured_state if aval.has_qdd else JaxprTrace.new_const
+            known = self._const_tracers[id(x)] = make(self, x, aval)
         return known
 
-    def _new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
+    def new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
         var = Var(aval)
         self.constvars.append(var)
         self.constvals.append(x)
@@ -578,7 +589,7 @@ class JaxprTrace(Trace):
     def read_ref(self, ref) -> Any:
         known = self.refs.get(ref)
         if known is None:
-            known = self.refs[ref] = self._new_const(ref, ref.aval.inner_aval)
+            known = self.refs[ref] = self.new_const(ref, ref.aval.inner_aval)
         return known
 
     def write_ref(self, ref, value) -> None:
@@ -626,11 +637,17 @@ class JaxprTrace(Trace):
 
     @contextmanager
     def holding(self, refs: Sequence[Any], values: Sequence[Any]):
-        """In the block, outside references have the given values. The list receives their final values at its end."""
-        self.refs.update(zip(refs, map(self.lift, values), strict=True))
+        """Inside, references from outside have the given values here; the list gets their values at the end.
+
+        A value of a library that changes, among the references, is the given one, and nothing is added to the list.
+        """
+        given = dict(zip(refs, map(self.lift, values), strict=True))
+        targets = [ref for ref in refs if typeof(ref).is_ref]
+        self.refs.update((ref, given[ref]) for ref in targets)
+        self._const_tracers.update((id(x), given[x]) for x in refs if typeof(x).has_qdd)
         finals: list[Any] = []
         yield finals
-        for ref in refs:
+        for ref in targets:
             finals.append(self.refs.pop(ref))
             self.written.pop(ref, None)
 
@@ -799,7 +816,7 @@ def trace_to_jaxpr(
 
 def _written_values(trace: JaxprTrace, args: Sequence[Any], written: list[Any] | None) -> list[Any]:
     """The new values of the references that a traced function wrote; appends these references to `written`."""
-    given = [(i, x) for i, x in enumerate(args) if type(x) is not JitTracer]
+    given = [(i, x) for i, x in enumerate(args) if not isinstance(x, JitTracer)]
     changed = [(i, x.read_in(trace)) for i, x in given]
     changed = [(i, v) for i, v in changed if type(v) is not JitTracer or v.atom is not trace.invars[i]]
     found = [*changed, *((ref, trace.refs[ref]) for ref in trace.written)]
@@ -821,7 +838,7 @@ def _check_results(fun: Callable, outs: Sequence[Any], debug: DebugInfo | None, 
         leaves = tree_leaves_with_path(structure.unflatten(range(len(outs)))) if structure else None
         path = keystr(leaves[i][0]) if leaves else ""
         try:
-            if type(typeof(x)) is not ShapedArray:
+            if typeof(x).is_ref:
                 raise ValueError(
                     f"{where} returned a mutable array reference of type {x.aval}"
                     f"{f' at output tree path result{path}' if path else ''}, but mutable array references cannot be "
@@ -840,12 +857,13 @@ def trace_passing_refs(
 ) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
     """Trace a function that may use outside mutable array references. Returns the program and the references it uses.
 
-    The references include at least `refs`. The program takes their values before argument number `at`, and returns
-    their new values first.
+    The program takes their values before its argument number `at`, and returns their new values first. Values of
+    libraries that change, which the function closes over, come before references; they are arguments as they are.
     """
     written: list[Any] = []
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug, written)
-    refs = tuple(dict.fromkeys([*refs, *(c for c in consts if type(typeof(c)) is not ShapedArray), *written]))
+    changing = [c for c in consts if typeof(c).has_qdd]
+    refs = tuple(dict.fromkeys([*changing, *refs, *(c for c in consts if typeof(c).is_ref), *written]))
     if not refs:
         return ClosedJaxpr(jaxpr, consts), ()
     end = at + len(refs)
@@ -855,14 +873,17 @@ def trace_passing_refs(
             outs = fun(*flat[:at], *flat[end:])
         return [*finals, *outs]
 
-    values = [ref.aval.inner_aval for ref in refs]
+    types = [typeof(x) for x in refs]
+    if changing:
+        types = list(provided.with_states(types, refs))
+    values = [a.inner_aval if a.is_ref else a for a in types]
     return trace_to_closed_jaxpr(passing, [*avals[:at], *values, *avals[at:]], debug), refs
 
 
 def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) -> ClosedJaxpr:
     """Like `trace_to_jaxpr`, but returns a ClosedJaxpr; its constants may be tracers."""
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
-    if any(type(typeof(c)) is not ShapedArray for c in consts):
+    if any(typeof(c).is_ref for c in consts):
         raise refs_refused(debug)
     return ClosedJaxpr(jaxpr, consts)
 

@@ -10,11 +10,11 @@ from mpijax.core import config as _config
 from mpijax.ops.callbacks import io_callback as io_callback
 
 _MODULES = frozenset(
-    """array_serialization checkify custom_partitioning jet key_reuse layout mesh_utils multihost_utils ode pallas pjit
-    random rnn serialize_executable shard_alike shard_map sparse""".split()
+    """array_serialization checkify custom_partitioning hijax jet key_reuse layout mesh_utils multihost_utils ode pallas
+    pjit random rnn serialize_executable shard_alike shard_map sparse""".split()
 )
 
-__all__ = ["disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604
+__all__ = ["cur_qdd", "disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604
 
 
 def enable_x64(new_val: bool = True):
@@ -38,6 +38,8 @@ def disable_x64():
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cur_qdd":
+        return _importlib.import_module("mpijax.experimental.hijax.mutable").cur_qdd
     if name not in _MODULES:
         raise _missing.error(__name__, name)
     return _importlib.import_module(f"{__name__}.{name}")

@@ -21,7 +21,7 @@ from mpijax.ops.control_flow.signatures import forwarded, join_consts, with_outp
 from mpijax.ops.control_flow.varying import vary_jaxpr
 from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.select import clamp
-from mpijax.transforms.flat import debug_info
+from mpijax.transforms.flat import argument_types, debug_info
 from mpijax.transforms.ref_state import (
     check_aliases,
     has_refs,
@@ -205,7 +205,7 @@ def _choose(
         return _choose(name, index, labels, order, opened(operands), passed, **params)
     if has_refs(leaves):
         return _choose_with_refs(name, index, labels, order, operands, **params)
-    types = tree.tree_unflatten(in_tree, [typeof(x) for x in leaves])
+    types = tree.tree_unflatten(in_tree, argument_types(leaves))
     bodies = {i: trace_body(labels[i][1], types, name) for i in order}
     for i in order:
         check_aliases(bodies[i].refs, passed, partial(debug_info, name, labels[i][1], operands, {}))

@@ -82,7 +82,7 @@ def scan(
         return _scan_over_refs(f, init, xs, length, reverse, unroll)
     if config.disable_jit.value:
         return _python_scan(f, init, xs, length, reverse)
-    x_avals = [_sliced(typeof(x)) for x in xs_leaves]
+    x_avals = [_sliced(typeof(x), length) for x in xs_leaves]
 
     def trace(avals: Sequence[ShapedArray]) -> tuple[Body, Any]:
         args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
@@ -108,10 +108,10 @@ def scan(
 
 
 def _decided_apart(body: Body, init_avals: Sequence[ShapedArray]) -> list[frozenset]:
-    """Mesh axes over which the carry has to vary from the start, by component, because a `cond` in the body goes
-    different ways along them; empty if none has to.
+    """The mesh axes over which each component of the carry must vary from the start; empty if there are none.
 
-    In JAX the result of `cond` does not vary with its predicate, so its carry keeps its type there.
+    A component must vary if a `cond` in the body has a predicate that varies over these axes. In JAX the result of
+    `cond` does not vary with its predicate, so the carry keeps its type there.
     """
     grown = [out.vma - given.vma for given, out in zip(init_avals, body.out_avals, strict=False)]
     if not any(grown) or not frozenset().union(*grown) <= decided_over(body.jaxpr.jaxpr):
@@ -119,14 +119,14 @@ def _decided_apart(body: Body, init_avals: Sequence[ShapedArray]) -> list[frozen
     return grown
 
 
-def _sliced(aval: ShapedArray) -> ShapedArray:
+def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of a slice. Raises ValueError for an array whose leading axis is split over Explicit mesh axes."""
-    if aval.leading_axis_spec() is not None:
+    if not aval.is_high and aval.leading_split is not None:
         raise ValueError(
             f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}: a turn has one slice. Bring the "
             "array into another layout by jax.sharding.reshard, or use vmap."
         )
-    return slice_aval(aval)
+    return slice_aval(aval, length)
 
 
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
@@ -179,8 +179,7 @@ def _carry_tree(body: Body) -> Any:
 
 
 def _scan_length(xs: list[Any], length: Any) -> int:
-    for x in xs:
-        typeof(x)
+    xs = [x for x in xs if not typeof(x).is_high]
     if not all(hasattr(x, "shape") for x in xs):
         wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
         raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")

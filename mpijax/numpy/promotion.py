@@ -125,21 +125,22 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
     if a is None:
         return _promote(fun_name, (x, y), promote_dtypes)
     kind = type(y)
-    if kind is float or kind is int:
-        scalar = _SCALAR_TYPES.get((a.dtype, kind))
-        narrowed = a.dtype in dtypes.NARROWED and not options.jax_enable_x64
-        if scalar is not None and not (a.weak_type or narrowed) and (kind is float or -_INT_LIMIT <= y < _INT_LIMIT):
-            try:
+    try:
+        if kind is float or kind is int:
+            scalar = _SCALAR_TYPES.get((a.dtype, kind))
+            narrowed = a.dtype in dtypes.NARROWED and not options.jax_enable_x64
+            fits = kind is float or -_INT_LIMIT <= y < _INT_LIMIT
+            if scalar is not None and not (a.weak_type or narrowed) and fits:
                 return x, scalar(y)
-            except OverflowError:
-                pass
-        return _promote(fun_name, (x, y), promote_dtypes)
-    b = getattr(y, "aval", None)
-    if b is None:
-        return _promote(fun_name, (x, y), promote_dtypes)
-    if a is b or (a.dtype is b.dtype and a.weak_type is b.weak_type and _ranks_agree(a.shape, b.shape)):
-        if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL):
-            return x, y
+        else:
+            b = getattr(y, "aval", None)
+            if b is not None and (
+                a is b or (a.dtype is b.dtype and a.weak_type is b.weak_type and _ranks_agree(a.shape, b.shape))
+            ):
+                if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL):
+                    return x, y
+    except (AttributeError, OverflowError):  # a value of a type of a library, which may stand for an array
+        pass
     return _promote(fun_name, (x, y), promote_dtypes)
 
 

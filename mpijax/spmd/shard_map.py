@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
+from mpijax.core import provided, tree
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.checks import agree
@@ -136,6 +137,8 @@ def shard_map(
 
 
 def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
+    if AbstractValue.any_high and provided.has_layouts(in_specs, out_specs):
+        return provided.over_parts(_call, f, mesh, names, in_specs, out_specs, check_vma, args)
     leaves, in_tree = tree.tree_flatten((args, {}))
     if has_views(leaves):
         return _call(f, mesh, names, in_specs, out_specs, check_vma, opened(args))
@@ -347,6 +350,11 @@ def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
     return normal(Split(inner, kept))
 
 
+def shard_type(mesh: Mesh, names: frozenset, check_vma: bool, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
+    """The type of one shard in the body of a `shard_map` over `names`."""
+    return shard_aval(mesh, spec, aval, check_vma, in_body(mesh_types(mesh), names))
+
+
 def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
     """The type of the whole array, given the type of one shard along the axes in `over`."""
     shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
@@ -368,7 +376,7 @@ def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newl
     return [unshard_aval(mesh, s, a, newly_manual_axes) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
 
 
-def _inside(params):
+def inside(params):
     """The scope of the body: named axes, and the axes over which values may vary."""
     return _scope(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
@@ -401,7 +409,7 @@ def _copied_over(params) -> frozenset:
 
 def _jvp(primals, tangents, **params):
     nonzero = tuple(type(t) is not Zero for t in tangents)
-    with _inside(params):
+    with inside(params):
         closed, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero, False)
     specs = params["in_specs"]
     in_specs = [*specs, *(s for s, nz in zip(specs, nonzero, strict=True) if nz)]
@@ -415,9 +423,11 @@ def _jvp(primals, tangents, **params):
 
 def _linearize(trace, primals, tangents, params):
     nonzero = tuple(type(t) is not Zero for t in tangents)
-    with _inside(params):
+    with inside(params):
         split = linearize_jaxpr(params["jaxpr"], nonzero)
         n = len(split.nonzero_out)
+        if params["jaxpr"].is_high:
+            split = provided.with_parts_as_residuals(split, n)
         primal, linear = with_ranked_residuals(split.primal, split.linear, n, split.forwarded)
     res_avals = primal.out_avals[n:]
     res_specs = [_all_axes_spec(params, a) for a in res_avals]
@@ -447,7 +457,7 @@ def _transpose(cts, *args, **params):
     linear = tuple(is_undefined_primal(x) for x in args)
     nonzero = tuple(type(ct) is not Zero for ct in cts)
     check = params["check_vma"]
-    with _inside(params):
+    with inside(params):
         closed, nonzero_out, refs = transpose_jaxpr(params["jaxpr"], linear, nonzero)
         if refs:
             raise refs_refused(params["jaxpr"].jaxpr.debug_info)
@@ -505,7 +515,7 @@ def _batch(axis: AxisData, args, dims, **params):
     # Inside the body, axis names refer to the mesh.
     name = None if axis.name in params["newly_manual_axes"] else axis.name
     inner = AxisData(name, size, axis.spmd, None if split else axis.split)
-    with _inside(params):
+    with inside(params):
         if split and params["check_vma"]:
             closed = _varying_over(closed, batched, frozenset(split))
         closed, out_batched = batch_jaxpr(closed, inner.in_context(), batched, False)

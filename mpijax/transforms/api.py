@@ -13,7 +13,7 @@ from mpijax.transforms.autodiff import fwd_and_bwd, grad, value_and_grad
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import jvp, linear_transpose, linearize, vjp
-from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.flat import FlatFun, argument_types, debug_info
 from mpijax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
 from mpijax.transforms.jit import PjitFunction, clear_caches, jit
 from mpijax.transforms.ref_state import check_aliases, values_of
@@ -61,7 +61,7 @@ def make_jaxpr(
         with named_axes(dict(axis_env or ())):
             check_aliases((), leaves, lambda: debug_info("make_jaxpr", fun, args, kwargs))
             jaxpr, consts = trace_to_jaxpr(
-                flat_fun, [abstractify(x) for x in leaves], debug_info("make_jaxpr", fun, args, kwargs), []
+                flat_fun, argument_types(leaves, abstractify), debug_info("make_jaxpr", fun, args, kwargs), []
             )
         closed = ClosedJaxpr(jaxpr, values_of(consts))
         if not return_shape:
@@ -86,7 +86,7 @@ def eval_shape(fun: Callable, *args, **kwargs):
         return fun.eval_shape(*args, **kwargs)
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     flat_fun = FlatFun(fun, in_tree)
-    avals = [abstractify(x) for x in leaves]
+    avals = argument_types(leaves, abstractify)
     jaxpr, _ = trace_to_jaxpr(flat_fun, avals, debug_info("eval_shape", fun, args, kwargs), [])
     structure: Any = flat_fun.out_tree
     return tree.tree_unflatten(structure, map(ShapeDtypeStruct.of_aval, jaxpr.out_avals[: structure.num_leaves]))

@@ -47,7 +47,10 @@ def selected_arguments(fun: Callable, argnums: int | tuple[int, ...], args, kwar
 
 def check_reverse_input(what: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
     """Raise TypeError for an argument that reverse mode cannot differentiate with respect to."""
-    dtype = typeof(x).dtype
+    aval = typeof(x)
+    if aval.is_high:
+        return  # its type has a type of cotangents
+    dtype = aval.dtype
     if holomorphic and not dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError(f"{what} with holomorphic=True requires inputs with complex dtype, but got {dtype.name}.")
     if not allow_int and not dtypes.issubdtype(dtype, np.inexact):
@@ -80,9 +83,12 @@ def check_real_output(what: str, x: Any, holomorphic: bool) -> None:
 
 def _check_scalar(out: Any) -> None:
     try:
-        shape = typeof(out).shape
+        aval = typeof(out)
     except TypeError:
         raise TypeError(f"Gradient only defined for scalar-output functions. Output was {out}.") from None
+    if aval.is_high:
+        raise TypeError(f"Gradient only defined for scalar-output functions. Output had type: {aval.str_short()}.")
+    shape = aval.shape
     if shape != ():
         raise TypeError(f"Gradient only defined for scalar-output functions. Output had shape: {shape}.")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config, dtypes
+from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
@@ -67,7 +68,7 @@ class BatchTracer(Tracer):
         self._trace = trace
         self.batched = batched
         self.dim = dim
-        self._aval = typeof(batched).without_axis(dim)
+        self._aval = typeof(batched).without_axis(dim, trace.axis.size)
 
     aval = property(lambda self: self._aval)
 
@@ -99,7 +100,7 @@ class BatchTrace(Trace):
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         if type(x) is BatchTracer and x._trace.tag is self.tag:
             return x.batched, x.dim
-        if hasattr(type(x), "__jax_array__"):
+        if hasattr(type(x), "__jax_array__") and not typeof(x).is_high:
             return self.unpack(x.__jax_array__())
         return x, None
 
@@ -175,13 +176,28 @@ def move_dim(x: Any, source: int, target: int) -> Any:
     >>> mpijax.interpreters.batching.moveaxis(jnp.zeros((2, 3, 4)), 0, 2).shape
     (3, 4, 2)
     """
-    ndim = typeof(x).ndim
-    source, target = source % ndim, target % ndim
+    aval = typeof(x)
+    if aval.is_high:
+        return _known_to_be_at(x, source, target)
+    source, target = source % aval.ndim, target % aval.ndim
     if source == target:
         return x
-    order = [i for i in range(ndim) if i != source]
+    order = [i for i in range(aval.ndim) if i != source]
     order.insert(target, source)
     return registry["transpose"].bind(x, permutation=tuple(order))
+
+
+def leading(aval: Any) -> Any:
+    """Where batches of values of a type have their examples if they lead: axis 0 of arrays."""
+    return aval.leading_axis_spec()
+
+
+def _known_to_be_at(x: Any, source: Any, target: Any) -> Any:
+    """A batch of values of a type of a library, whose examples can be moved nowhere. 0: as `leading` says."""
+    aval = typeof(x)
+    if source == target or (target == 0 and source == leading(aval.dec_rank(None, source))):
+        return x
+    raise NotImplementedError(f"vmap: the examples in a value of type {aval} are at {source}, and needed at {target}")
 
 
 def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = False) -> Any:
@@ -190,7 +206,7 @@ def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by
     by_numpy: whether the kept axes print as NumPy integers, as in some of JAX's rules.
     """
     wanted = typeof(x).with_axis(target, size, along)
-    if wanted.dtype == dtypes.float0:
+    if wanted.has_no_tangent:
         return np.zeros(wanted.shape, dtypes.float0)
     kept = np.delete(np.arange(wanted.ndim), target)
     places = tuple(kept) if by_numpy else tuple(kept.tolist())
@@ -213,7 +229,7 @@ def same_for_all(x: Any) -> Any:
     try:
         shape = typeof(batch).shape
         if shape[dim] == 0:
-            return zeros(typeof(batch).without_axis(dim))
+            return zeros(typeof(batch).without_axis(dim, shape[dim]))
         starts = (0,) * len(shape)
         limits = (*shape[:dim], 1, *shape[dim + 1 :])
         first = registry["slice"].bind(batch, start_indices=starts, limit_indices=limits, strides=None)
@@ -224,6 +240,13 @@ def same_for_all(x: Any) -> Any:
 
 def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = False) -> Any:
     """`x` with its batch axis at `target`; repeats `x` if it has none. `by_numpy` as for `broadcast_dim`."""
+    if isinstance(target, MappingSpec) and not typeof(x).is_high:
+        raise ValueError(f"vmap: axes of an array of type {typeof(x)} are ints, got {target}")
+    if dim is None and typeof(x).is_high:
+        raise NotImplementedError(
+            f"vmap: a value of type {typeof(x)} is the same for all examples where others differ, and such a value "
+            "cannot be repeated. Make it of values that differ, or of one of each example's."
+        )
     return broadcast_dim(x, axis.size, target, axis.split, by_numpy) if dim is None else move_dim(x, dim, target)
 
 
@@ -237,14 +260,13 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: AxisData, in_batched: tuple[bool, ...
     out_batched: list[bool] = []
 
     def fun(*args):
-        dims = [0 if b else None for b in in_batched]
         outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), axis, args, dims)
         forced = [force] * len(outs) if isinstance(force, bool) else force
         out_batched.extend(d is not None or f for d, f in zip(out_dims, forced, strict=True))
         return [batch_at(o, d, 0, axis) if b else o for o, d, b in zip(outs, out_dims, out_batched, strict=True)]
 
-    avals = _with_axes(closed, axis, [0 if b else None for b in in_batched])
-    return trace_to_closed_jaxpr(fun, avals, closed.jaxpr.debug_info), out_batched
+    dims = [leading(a) if b else None for a, b in zip(closed.in_avals, in_batched, strict=True)]
+    return trace_to_closed_jaxpr(fun, _with_axes(closed, axis, dims), closed.jaxpr.debug_info), out_batched
 
 
 @memo_on_jaxpr

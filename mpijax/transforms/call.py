@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from mpijax.core import provided
+from mpijax.core.abstract import advance
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
@@ -20,7 +21,8 @@ from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
 
 
-def _type_rule(*_avals, jaxpr: ClosedJaxpr, **_):
+def _type_rule(*avals, jaxpr: ClosedJaxpr, **_):
+    advance(avals, jaxpr.in_avals)
     return jaxpr.out_avals
 
 
@@ -46,7 +48,8 @@ def _jvp(primals, tangents, **params):
 
 def _linearize(trace, primals, tangents, params):
     nonzero = tuple(type(t) is not Zero for t in tangents)
-    split = linearize_jaxpr(params["jaxpr"], nonzero)
+    closed = params["jaxpr"]
+    split = linearize_jaxpr(closed, nonzero) if trace.backward else linearize_jaxpr(closed, nonzero, False, True, False)
     outs = jit_p.bind(*primals, **_without_donation(params, split.primal))
     n = len(split.nonzero_out)
     returned = iter(outs[n:])

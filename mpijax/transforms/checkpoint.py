@@ -11,9 +11,9 @@ from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
+from mpijax.core.trace import scope_key, trace_to_jaxpr
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, named_like, parameter_names
+from mpijax.transforms.flat import FlatFun, argument_types, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.ref_state import (
     has_refs,
     may_be_kept,
@@ -97,7 +97,7 @@ def checkpoint(
             write_all(refs, new_values)
             return out
         try:
-            avals = tuple([typeof(x) for x in leaves])
+            avals = tuple(argument_types(leaves))
         except TypeError:
             listed = parameter_names(fun, args, kwargs)
             check_arguments(leaves, f"checkpoint of {callable_name(fun)}", lambda i: listed[i])
@@ -170,7 +170,7 @@ def _trace(fun, args, kwargs, static, names, in_tree, avals) -> tuple[ClosedJaxp
             raise
         closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
         found = closed, moved, flat.out_tree, written
-        if known is not None and may_be_kept(moved):
+        if known is not None and may_be_kept(moved) and not any(a.has_qdd for a in closed.in_avals):
             known[key] = found
     return found
 

@@ -24,7 +24,7 @@ from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun
+from mpijax.transforms.flat import FlatFun, argument_types
 from mpijax.transforms.ref_state import has_refs, values_of
 from mpijax.transforms.zeros import Zero
 
@@ -135,7 +135,7 @@ class ResultTypes:
         wanted_tree, wanted = self.of_fun
         if found_tree != wanted_tree:
             what, like, end = "container/pytree structure", "of the same container/pytree structure", "."
-        elif any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, wanted, strict=True)):
+        elif any(a.form != b.form for a, b in zip(found, wanted, strict=True)):
             what, like, end = "shapes/dtypes", "with leaves of the same shape/dtype", ""
         else:
             return
@@ -203,7 +203,7 @@ class CustomCall:
 
     def stage(self, trace, args) -> list[Any]:
         """Record the call as an equation that contains the traced function."""
-        jaxpr, consts = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.debug)
+        jaxpr, consts = trace_to_jaxpr(self.fun, argument_types(args), self.debug)
         closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
         moved = values_of(moved)
         params = {"name": self.name, "call_jaxpr": closed, "num_consts": len(moved)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import dtypes, tree
+from mpijax.core import tree
 from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
 from mpijax.core.trace import JitTracer, Tracer, trace_to_jaxpr, typeof
 from mpijax.transforms.batching import BatchTracer
@@ -104,6 +104,6 @@ def may_be_differentiated(x: Any) -> bool:
     if not isinstance(x, Tracer):
         return False
     if isinstance(x, JitTracer):
-        return x.aval.to_tangent_aval().dtype != dtypes.float0
+        return not x.aval.to_tangent_aval().has_no_tangent
     # All other tracers carry a tangent, except an example of a batch that carries none.
     return may_be_differentiated(x.batched) if isinstance(x, BatchTracer) else True

@@ -194,7 +194,7 @@ def _checked_tangents(outs, tangents) -> list[Any]:
     """The rule's tangents, with symbolic zeros for float0; raises TypeError for a tangent of the wrong type."""
     wanted = [typeof(o).to_tangent_aval() for o in outs]
     found = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
-    wrong = [i for i, (w, f) in enumerate(zip(wanted, found, strict=True)) if (w.shape, w.dtype) != (f.shape, f.dtype)]
+    wrong = [i for i, (w, f) in enumerate(zip(wanted, found, strict=True)) if w.form != f.form]
     if wrong:
         text = "Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes"
         primal, want, got = ([a.str_short(False) for a in avals] for avals in (map(typeof, outs), wanted, found))
@@ -202,4 +202,4 @@ def _checked_tangents(outs, tangents) -> list[Any]:
             raise TypeError(f"{text}. Expected {want[0]} (tangent type of {primal[0]}) but got {got[0]}.")
         lines = "\n".join(f"  primal {primal[i]} with tangent {got[i]}, expecting tangent {want[i]}" for i in wrong)
         raise TypeError(f"{text}, but got:\n{lines}")
-    return [Zero(w) if w.dtype == dtypes.float0 else t for w, t in zip(wanted, tangents, strict=True)]
+    return [Zero(w) if w.has_no_tangent else t for w, t in zip(wanted, tangents, strict=True)]

@@ -70,7 +70,7 @@ class VjpCall(CustomCall):
             out_avals=out_avals,
             symbolic_zeros=self.symbolic_zeros,
         )
-        return outs, [Zero(a) if a.dtype == dtypes.float0 else t for t, a in zip(flat, out_avals, strict=True)]
+        return outs, [Zero(a) if a.has_no_tangent else t for t, a in zip(flat, out_avals, strict=True)]
 
     def batched(self, trace, dims, axes):
         def fwd(primals, perturbed) -> tuple[list[Any], list[Any], _BatchedBwd]:
@@ -424,11 +424,11 @@ class _FlatFwd:
 def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
     """The cotangent of one argument, with None as zero; raises ValueError if its type does not match the argument."""
     want = primal.to_tangent_aval()
-    if ct is None or want.dtype == dtypes.float0:
+    if ct is None or want.has_no_tangent:
         return Zero(want)
     got = ct.aval if type(ct) is Zero else typeof(ct)
     if type(ct) is Zero:
-        if (got.shape, got.dtype) != (want.shape, want.dtype):
+        if got.form != want.form:
             raise ValueError(
                 "Custom VJP bwd rule produced a SymbolicZero with a shape/dtype that does not match the corresponding "
                 f"input tangent shape/dtype: at output{path} the SymbolicZero had shape/dtype {got.str_short(False)} "
@@ -436,10 +436,10 @@ def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
                 "None here instead of a SymbolicZero object."
             )
         return ct
-    if config.disable_bwd_checks.value:
+    if config.disable_bwd_checks.value or got == want:
         return ct
     # A cotangent may have another inexact dtype.
-    if got.shape != want.shape or got.vma != want.vma or not dtypes.issubdtype(want.dtype, np.inexact):
+    if got.is_high or want.is_high or got.shape != want.shape or got.vma != want.vma or not _is_inexact(want):
         why = "" if got.vma == want.vma else ", so the manual axis types do not match"
         raise ValueError(
             "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal function, "
@@ -447,3 +447,7 @@ def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:
             f"input of type {primal.str_short(False)}{why}"
         )
     return ct
+
+
+def _is_inexact(aval: Any) -> bool:
+    return dtypes.issubdtype(aval.dtype, np.inexact)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from mpijax.core import dtypes, provided, tree
+from mpijax.core import provided, tree
 from mpijax.core.jaxpr import eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
@@ -180,8 +180,8 @@ def _batch(axis, args, dims, *, call, rule, in_tree, out_tree):
 
 
 def _jvp(primals, tangents, *, call, rule, in_tree, out_tree):
-    inexact = tuple(typeof(p).to_tangent_aval().dtype != dtypes.float0 for p in primals)
-    out_inexact = tuple(a.to_tangent_aval().dtype != dtypes.float0 for a in call.out_avals)
+    inexact = tuple(not typeof(p).to_tangent_aval().has_no_tangent for p in primals)
+    out_inexact = tuple(not a.to_tangent_aval().has_no_tangent for a in call.out_avals)
     live = [instantiate(t) for t, i in zip(tangents, inexact, strict=True) if i]
     closed, _ = jvp_jaxpr(call, inexact, out_inexact)
     outs = custom_vmap_p.bind(

@@ -53,6 +53,13 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
     refuse_refs((*primal_leaves, *tangent_leaves), "jvp")
     for p, t in zip(primal_leaves, tangent_leaves, strict=True):
         want, got = typeof(p).to_tangent_aval(), typeof(t)
+        if want.form == got.form:
+            continue
+        if want.is_high or got.is_high:
+            raise TypeError(
+                f"primal and tangent arguments to jax.jvp do not match; got primal type {typeof(p)} and so expected "
+                f"tangent type {want}, but got tangent type {got} instead."
+            )
         if want.dtype != got.dtype:
             raise TypeError(
                 "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of "
@@ -61,11 +68,10 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
                 f"{want.dtype.name if want.dtype != dtypes.float0 else 'float0'}, but got tangent dtype "
                 f"{got.dtype.name} instead."
             )
-        if want.shape != got.shape:
-            raise ValueError(
-                f"jvp called with different primal and tangent shapes;Got primal shape {want.shape} and "
-                f"tangent shape as {got.shape}"
-            )
+        raise ValueError(
+            f"jvp called with different primal and tangent shapes;Got primal shape {want.shape} and "
+            f"tangent shape as {got.shape}"
+        )
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
     outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
     if state.trace is EVAL:
@@ -125,7 +131,7 @@ class _Pushforward:
         for primal, t in zip(self._in_avals, flat, strict=True):
             want, have = primal.to_tangent_aval(), typeof(t)
             more = tuple(sorted(have.vma - want.vma, key=str))
-            if (want.shape, want.dtype) != (have.shape, have.dtype) or more:
+            if want.form != have.form or more:
                 raise ValueError(
                     "linearized function called on tangent values inconsistent with the original primal values:\n"
                     f"Got tangent aval {have} for primal aval {primal} but expected {want}."
@@ -157,7 +163,7 @@ def linearize(fun: Callable, *primals, has_aux: bool = False):
     leaves, struct = tree.tree_flatten(primals)
     refuse_refs(leaves, "linearize")
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
-    outs, linearized = linearize_flat(flat_fun, leaves)
+    outs, linearized = linearize_flat(flat_fun, leaves, backward=False)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
     push = _Pushforward(fun, linearized, struct, [typeof(x) for x in leaves], flat_fun.out_tree)
     f_jvp = tree.Partial(push, linearized.residuals)
@@ -183,7 +189,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     avals = [abstractify(x) for x in leaves]
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))
     jaxpr, consts = trace_to_jaxpr(flat_fun, avals, debug_info("linear_transpose", fun, primals, {}))
-    found = [a.dtype for a in (*avals, *jaxpr.out_avals)]
+    found = [a.dtype for a in (*avals, *jaxpr.out_avals) if not a.is_high]
     if not any(all(dtypes.issubdtype(d, kind) for d in found) for kind in (np.inexact, np.integer)):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
@@ -199,7 +205,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
             )
         for ct, v in zip(cts, jaxpr.outvars, strict=True):
             want, have = v.aval, typeof(ct)
-            if (want.shape, want.dtype) != (have.shape, have.dtype):
+            if want.form != have.form:
                 raise TypeError(
                     f"cotangent type does not match function output, expected {want.str_short()} but got "
                     f"{have.str_short()}"

@@ -50,7 +50,7 @@ class DualTrace(Trace):
         """Primal and tangent of x; the tangent is a `Zero` if x is not a tracer of this trace."""
         if type(x) is self.tracer and x._trace is self:
             return x.primal, x.tangent
-        if hasattr(type(x), "__jax_array__"):
+        if hasattr(type(x), "__jax_array__") and not typeof(x).is_high:
             return self.pair(x.__jax_array__())  # may be a tracer of this trace
         return x, Zero.of_primal(x)
 

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mpijax.core import tree
+from mpijax.core import provided, tree
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.source import callable_location, callable_name
 from mpijax.core.trace import DebugInfo, typeof
 
@@ -159,6 +160,12 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
                 "anything else is passed to jit as a static argument (static_argnums or static_argnames), or "
                 "closed over."
             ) from None
+
+
+def argument_types(leaves: Sequence[Any], type_of: Callable[[Any], Any] = typeof) -> list[Any]:
+    """The types of arguments; of values of libraries that change, with what is known of them here."""
+    avals = [type_of(x) for x in leaves]
+    return list(provided.with_states(avals, leaves)) if AbstractValue.any_high else avals
 
 
 def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:

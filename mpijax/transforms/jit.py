@@ -14,8 +14,9 @@ import numpy as np
 
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.refs import has_views, opened
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function
@@ -24,7 +25,7 @@ from mpijax.core.warn import warn_user
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.compiler_options import check_compiler_options
-from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, named_like, parameter_names
+from mpijax.transforms.flat import FlatFun, argument_types, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.inlining import Inline, while_tracing
 from mpijax.transforms.parameters import parameters_of
 from mpijax.transforms.traced import Traced as TracedProgram
@@ -115,6 +116,11 @@ def find(table: dict, key: Any) -> Any:
         ) from error
 
 
+def _is_operand(constant: Any) -> bool:
+    """Whether what a function closes over is an operand of its calls, and no constant of its program."""
+    return isinstance(constant, Tracer) or (AbstractValue.any_high and typeof(constant).has_qdd)
+
+
 def _as_tuple(value, kind) -> tuple:
     if value is None:
         return ()
@@ -130,6 +136,8 @@ class PjitFunction(JitBase):
 
     # Whether unspecified results are placed on the mesh of `with mesh:` too, and not only on that of `set_mesh`.
     _over_mesh = False
+    # The values that change over which the function closes.
+    _changing: tuple[Any, ...] = ()
 
     def __init__(
         self,
@@ -321,7 +329,7 @@ class PjitFunction(JitBase):
             args, kwargs = opened((args, kwargs))
             return self._prepare(args, kwargs, type_of)
         try:
-            avals = tuple([type_of(x) for x in leaves])
+            avals = tuple(argument_types(leaves, type_of))
         except (TypeError, OverflowError):
             self._refuse_arguments(args, kwargs, leaves)
             raise
@@ -331,7 +339,8 @@ class PjitFunction(JitBase):
             positional, named = dynamic
             layouts = self._shardings.of_arguments(self._name, positional, named, avals, leaves)
             scope = *scope, layouts, self._shardings.key
-        signature = (self._options[:2], in_tree, avals, statics, *scope)
+        base = (self._options[:2], in_tree, avals, statics, *scope)
+        signature = (*base, provided.states_of(self._changing)) if self._changing else base
         key = (signature, self._options[2:])
         traced = find(self._cache, key)
         if traced is None:
@@ -340,13 +349,25 @@ class PjitFunction(JitBase):
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
-            uses_refs = bool(written) or ref_state.has_refs(moved) or any(type(a) is not ShapedArray for a in avals)
+            uses_refs = bool(written) or ref_state.has_refs(moved) or any(a.is_ref for a in avals)
             traced = Traced(
                 closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
             )
+            if self._changing:  # tracing may have found values that change
+                key = ((*base, provided.states_of(self._changing)), self._options[2:])
             if ref_state.may_be_kept(moved):
                 self._cache[key] = traced
         return leaves, traced
+
+    def _follow(self, moved) -> bool:
+        """Remember values that change over which the function closes: programs depend on what is known of them.
+
+        Returns whether there are new ones.
+        """
+        known = set(map(id, self._changing))
+        new = [x for x in moved if typeof(x).has_qdd and not isinstance(x, Tracer) and id(x) not in known]
+        self._changing = (*self._changing, *new)
+        return bool(new)
 
     def _trace(self, fun, signature, args, kwargs, layouts=None) -> tuple[Any, ...]:
         """The Jaxpr, closed-over tracers and references, the structure of the result, and the written references.
@@ -365,8 +386,8 @@ class PjitFunction(JitBase):
             with sources_of_function(self._fun), timed, rare_collections():
                 written: list[Any] = []
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info("jit", self._fun, args, kwargs), written)
-            known = *hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer)), flat.out_tree, written
-            if ref_state.may_be_kept(known[1]):
+            known = *hoist_tracers(jaxpr, consts, _is_operand), flat.out_tree, written
+            if ref_state.may_be_kept(known[1]) and not (AbstractValue.any_high and self._follow(known[1])):
                 self._cache[signature] = known
         return known
 

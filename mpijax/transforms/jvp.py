@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.trace import Trace, state, trace_to_closed_jaxpr, typeof
@@ -50,7 +49,7 @@ def jvp_flat(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any]) -> 
     # Fix the dtype of numbers now: `fun` may turn 64-bit types on.
     value = as_array if parent.recorder() is None else lambda p: p
     args = [
-        p if type(t) is Zero or typeof(t).dtype == dtypes.float0 else JVPTracer(trace, value(p), value(t))
+        p if type(t) is Zero or typeof(t).has_no_tangent else JVPTracer(trace, value(p), value(t))
         for p, t in zip(primals, tangents, strict=True)
     ]
     state.trace = trace

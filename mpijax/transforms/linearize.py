@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import dtypes
 from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
@@ -81,14 +80,18 @@ class GradTracer(DualTracer):
 
 
 class LinearizeTrace(DualTrace):
-    """Runs primal operations in the parent and records their derivatives."""
+    """Runs primal operations in the parent and records their derivatives.
 
-    __slots__ = ()
+    backward: whether these will be transposed, and need not be evaluated.
+    """
+
+    __slots__ = ("backward",)
     tracer = GradTracer
     rule_trace: TangentTrace
 
-    def __init__(self, parent: Trace, builder: JaxprTrace):
+    def __init__(self, parent: Trace, builder: JaxprTrace, backward: bool = True):
         super().__init__(parent, TangentTrace(parent, builder))
+        self.backward = backward
 
     def differentiate(self, primitive, primals, tangents, params):
         if primitive.linearize is not None:
@@ -128,24 +131,27 @@ class Linearized:
 
     def __call__(self, *tangents: Any) -> list[Any]:
         """Output tangents, instantiated, for all input tangents."""
-        live = [t for t, a in zip(tangents, self.in_avals, strict=True) if a.dtype != dtypes.float0]
+        live = [t for t, a in zip(tangents, self.in_avals, strict=True) if not a.has_no_tangent]
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *live))
         return [
             next(outs) if nz else instantiate(Zero(a)) for nz, a in zip(self.nonzero_out, self.out_avals, strict=True)
         ]
 
 
-def linearize_flat(fun: Callable, primals: Sequence[Any]) -> tuple[list[Any], Linearized]:
-    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact arguments."""
+def linearize_flat(fun: Callable, primals: Sequence[Any], backward: bool = True) -> tuple[list[Any], Linearized]:
+    """Evaluate `fun` of flat arguments and record its derivative with respect to all inexact ones.
+
+    backward: as of a `LinearizeTrace`.
+    """
     parent = state.trace
     builder = JaxprTrace(parent)
-    trace = LinearizeTrace(parent, builder)
+    trace = LinearizeTrace(parent, builder, backward)
     in_avals = [typeof(p).to_tangent_aval() for p in primals]
     # Fix the dtype of numbers now, because `fun` may turn 64-bit types on. Returned numbers stay numbers.
     values = list(map(as_array, primals)) if parent.recorder() is None else primals
     numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p}
     args = [
-        p if a.dtype == dtypes.float0 else GradTracer(trace, v, builder.new_arg(a))
+        p if a.has_no_tangent else GradTracer(trace, v, builder.new_arg(a))
         for p, v, a in zip(primals, values, in_avals, strict=True)
     ]
     state.trace = trace
@@ -185,15 +191,16 @@ def linearize_jaxpr(
     nonzero: tuple[bool, ...],
     wanted: bool | tuple[bool, ...] = False,
     forwardable: bool | tuple[bool, ...] = True,
+    backward: bool = True,
 ) -> LinearizedJaxpr:
     """Split a Jaxpr into its primal part and its derivative with respect to the arguments marked `nonzero`.
 
-    `wanted`: which output tangents the linear part returns even if they are zero. `forwardable`: which arguments may be
-    residuals directly.
+    `wanted` says which output tangents the linear part returns even when they are zero, `forwardable`
+    which arguments it may take as residuals as they are. `backward`: as of a `LinearizeTrace`.
     """
     outer = JaxprTrace(state.trace, closed.jaxpr.debug_info)
     builder = JaxprTrace(outer, closed.jaxpr.debug_info)
-    trace = LinearizeTrace(outer, builder)
+    trace = LinearizeTrace(outer, builder, backward)
     args = [outer.new_arg(a) for a in closed.in_avals]
     allowed = [forwardable] * len(args) if isinstance(forwardable, bool) else forwardable
     position = {id(a): i for i, (a, allow) in enumerate(zip(args, allowed, strict=True)) if allow}

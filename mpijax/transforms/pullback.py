@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpijax.core import dtypes, tree
+from mpijax.core import tree
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref, addupdate
 from mpijax.core.source import callable_location, callable_name
@@ -96,14 +96,14 @@ class Pullback:
         for ct, aval, want in zip(leaves, self._out_avals, wanted, strict=True):
             have = typeof(ct)
             # Cotangents of integers are float0; cotangents of the integers' own dtype are accepted too.
-            same = want.dtype == have.dtype or (want.dtype == dtypes.float0 and have.dtype == aval.dtype)
-            if not same or want.shape != have.shape or have.vma - want.vma:
+            same = want.form == have.form or (want.has_no_tangent and have.form == aval.form)
+            if not same or have.vma - want.vma:
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short(False)}, but expected {want.str_short(False)} because the corresponding output "
                     f"of the differentiated function had JAX type {aval.str_short(False)}"
                 )
-        return [Zero(a) if a.dtype == dtypes.float0 else ct for ct, a in zip(leaves, wanted, strict=True)]
+        return [Zero(a) if a.has_no_tangent else ct for ct, a in zip(leaves, wanted, strict=True)]
 
     def _refuse_structure(self, got):
         lines = "\n".join(
@@ -123,7 +123,7 @@ def _delivered(ct: Any, target: Any) -> Any:
     if type(target) is not Ref:
         return as_array(instantiate(ct))
     have, want = target.aval, ct.aval if type(ct) is Zero else typeof(ct)
-    if (have.shape, have.dtype) != (want.shape, want.dtype):
+    if have.inner_aval.form != want.form:
         raise ValueError(
             f"with_refs: a cotangent of type {want.str_short()} cannot be added to a reference of type {have}: make "
             "the reference of zeros_like the argument."
@@ -207,8 +207,8 @@ class VJP:
 
     def __repr__(self) -> str:
         return (
-            f"VJP(fun={self.__name__}, in_tree={self.in_tree}, out_tree={self.out_tree}, args_res={self.args_res}, "
-            f"opaque_residuals={self.opaque_residuals})"
+            f"VJP(fun={self.__name__}, jaxpr={self.jaxpr}, in_tree={self.in_tree}, out_tree={self.out_tree}, "
+            f"args_res={self.args_res}, opaque_residuals={self.opaque_residuals})"
         )
 
 

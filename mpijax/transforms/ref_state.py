@@ -95,7 +95,7 @@ def call(
     if state.trace is EVAL:
         renewed = set(targets)
         for i, x in enumerate(operands):
-            if type(x) is Ref and x in renewed and isinstance(x.dtype, np.dtype) and not values[i].committed:
+            if type(x) is Ref and x in renewed and _has_memory(x) and not values[i].committed:
                 given_away[i] = True
                 values[i] = registry["copy"].bind(values[i]) if x.is_shared else values[i]
     outs = bind(values, given_away)
@@ -108,9 +108,15 @@ def call(
     return results
 
 
+def _has_memory(ref: Ref) -> bool:
+    """Whether the value of a reference is one buffer."""
+    return not ref.aval.inner_aval.is_high and isinstance(ref.dtype, np.dtype)
+
+
 def _claim(refs: Sequence[Ref], others: Sequence[Any]) -> None:
     """Record which references own their memory: a program may return one buffer twice."""
     taken = [x.unsafe_buffer_pointer() for x in others if hasattr(x, "unsafe_buffer_pointer")]
+    refs = list(filter(_has_memory, refs))
     own = [read(ref).unsafe_buffer_pointer() for ref in refs]
     for ref, pointer in zip(refs, own, strict=True):
         ref.is_shared = pointer in taken or own.count(pointer) > 1

@@ -12,19 +12,25 @@ from functools import partial
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.abstract import advance
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import run_on
 from mpijax.core.trace import typeof
 from mpijax.transforms import key_reuse
-from mpijax.transforms.batching import batch_jaxpr, move_dim
+from mpijax.transforms.batching import batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import pruned_call
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.remat_split import split_jaxpr
 from mpijax.transforms.residuals import log_kept
 from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
 from mpijax.transforms.zeros import Zero
+
+
+def _type_rule(*avals, jaxpr: ClosedJaxpr, **_):
+    advance(avals, jaxpr.in_avals)
+    return jaxpr.out_avals
 
 
 def _evaluate(*args, jaxpr: ClosedJaxpr, differentiated: bool, **_):
@@ -96,7 +102,7 @@ def _batch(axis, args, dims, *, jaxpr, **params):
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     closed, out_batched = batch_jaxpr(jaxpr, axis, tuple(d is not None for d in dims), False)
     outs = remat_p.bind(*moved, jaxpr=closed, **params)
-    return outs, [0 if b else None for b in out_batched]
+    return outs, [leading(a) if b else None for a, b in zip(jaxpr.out_avals, out_batched, strict=True)]
 
 
 def _dce(used: list[bool], eqn: Eqn) -> Eqn:
@@ -130,7 +136,7 @@ def _keys(eqn: Eqn) -> key_reuse.Signature:
 
 remat_p = Primitive(
     "remat2",
-    type_rule=lambda *_avals, jaxpr, **_: jaxpr.out_avals,
+    type_rule=_type_rule,
     reference=_evaluate,
     lower=Inline("jaxpr", apart=_is_apart),
     jvp=_jvp,

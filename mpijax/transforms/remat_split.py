@@ -38,7 +38,8 @@ class Split:
 @memo_on_jaxpr
 def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> Split:
     """Split a Jaxpr into the part computed once and the derivative with respect to the arguments marked `nonzero`."""
-    halves = linearize_jaxpr(closed, nonzero)
+    # The linear part is a program by itself, which forward mode evaluates.
+    halves = linearize_jaxpr(closed, nonzero, False, True, False)
     primal = halves.primal
     _refuse_side_effects(primal.jaxpr)
     other: dict[Eqn, Eqn] = {}

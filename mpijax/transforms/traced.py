@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import tree
+from mpijax.core import provided, tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from mpijax.core.lazy_dataclass import dataclass
@@ -79,6 +79,11 @@ class Traced(Stage):
         self.written = written
         self.uses_refs = uses_refs
         self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
+
+    @property
+    def lojax(self) -> Any:
+        """This function of the values that arguments and results consist of, without types of libraries."""
+        return provided.lower_traced(self)
 
     def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
         """This program for arguments with other shardings."""

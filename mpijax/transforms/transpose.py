@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from mpijax.core import dtypes
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, bound, scope_of
@@ -147,7 +146,7 @@ def _split_like(ct: Any, primal: ShapedArray) -> Any:
     if ct is None or type(ct) is Zero:
         return ct
     have, want = typeof(ct), primal.to_cotangent_aval()
-    if have.split == want.split or have.dtype == dtypes.float0:
+    if have.split == want.split or have.has_no_tangent:
         return ct
     layout = want.sharding if want.split is not None else have.whole_sharding()
     return registry["reshard"].bind(ct, dst_sharding=layout, concrete_mesh=None)
@@ -193,6 +192,6 @@ def transposed(linearized, cotangents: Sequence[Any], wanted: Sequence[bool] | N
     live = [ct for ct, nz in zip(cotangents, linearized.nonzero_out, strict=True) if nz]
     args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
     if wanted is not None:
-        wanted = [w for w, a in zip(wanted, linearized.in_avals, strict=True) if a.dtype != dtypes.float0]
+        wanted = [w for w, a in zip(wanted, linearized.in_avals, strict=True) if not a.has_no_tangent]
     outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live, wanted=wanted))
-    return [Zero(a) if a.dtype == dtypes.float0 else next(outs) for a in linearized.in_avals]
+    return [Zero(a) if a.has_no_tangent else next(outs) for a in linearized.in_avals]

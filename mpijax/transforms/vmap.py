@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from mpijax.core import tree
+from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
 from mpijax.core.sharding.split import Split, entry
@@ -34,13 +35,19 @@ def _mapped_size(
             "vmap wrapped function must be passed at least one argument containing an array or axis_size must be "
             f"specified, got empty *args={args} and **kwargs={kwargs}"
         )
-    mapped = [(i, ax, _size(x, ax)) for i, (x, ax) in enumerate(zip(leaves, axes, strict=True)) if ax is not None]
+    mapped = [
+        (i, ax, _size(x, ax))
+        for i, (x, ax) in enumerate(zip(leaves, axes, strict=True))
+        if ax is not None and not _is_opaque(x, ax)
+    ]
     found = {s for _, _, s in mapped}
     if axis_size is not None:
         found.add(axis_size)
     if len(found) == 1:
         return found.pop()
     if not found:
+        if any(ax is not None for ax in axes):
+            raise ValueError("vmap of values of types that libraries define: axis_size must be specified")
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     names = _argument_names(fun, args, kwargs)
     names = names if leaf_of is None else [names[i] for i in leaf_of]
@@ -54,6 +61,11 @@ def _mapped_size(
             lines.append(f"  * {'some' if rank else 'most'} axes ({count} of them) had size {size}, e.g. {what}")
     text = ";\n".join(lines)
     raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{text}")
+
+
+def _is_opaque(x: Any, axis: Any) -> bool:
+    """Whether only the value's type knows where examples are in it, and how many."""
+    return isinstance(axis, MappingSpec) or typeof(x).is_high
 
 
 def _size(x: Any, axis: int) -> int:
@@ -112,16 +124,16 @@ def vmap(
         raise TypeError(f"Expected a callable value, got {fun}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple, *tree.registered_types()))):
+    if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *tree.registered_types()))):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
             f"arguments passed to the function, but got {in_axes}."
         )
-    if not all(type(leaf) is int for leaf in tree.tree_leaves(in_axes)):
+    if not all(map(_is_axis, tree.tree_leaves(in_axes))):
         raise TypeError(
             f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}."
         )
-    if not all(type(leaf) is int for leaf in tree.tree_leaves(out_axes)):
+    if not all(map(_is_axis, tree.tree_leaves(out_axes))):
         raise TypeError(
             f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got {out_axes}."
         )
@@ -151,7 +163,7 @@ def vmap(
         mapped = [i for i, ax in enumerate(axes) if ax is not None]
         check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: name_of(mapped[i]))
         size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size, flat_fun.leaf_of if containers else None)
-        dims = [None if ax is None else ax % typeof(x).ndim for x, ax in zip(leaves, axes, strict=True)]
+        dims = [None if ax is None else _from_front(x, ax) for x, ax in zip(leaves, axes, strict=True)]
         if containers:
             flat_fun.size = size
         refs = [i for i in mapped if is_ref(leaves[i])]
@@ -183,6 +195,15 @@ def vmap(
         return flat_fun.result(placed) if containers else tree.tree_unflatten(flat_fun.out_tree, placed)
 
     return vmap_f
+
+
+def _is_axis(leaf: Any) -> bool:
+    return type(leaf) is int or isinstance(leaf, MappingSpec)
+
+
+def _from_front(x: Any, axis: Any) -> Any:
+    """An axis counted from the front; what the type of `x` alone understands as it is."""
+    return axis if _is_opaque(x, axis) else axis % typeof(x).ndim
 
 
 def _mapped_split(leaves: Sequence[Any], dims: Sequence[int | None]) -> Split | None:
@@ -232,6 +253,8 @@ def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int
                 f"{typeof(out).str_short(False)}, differs from example to example"
             )
         return out
+    if _is_opaque(out, wanted):
+        return batch_at(out, dim, wanted, axis)
     ndim = typeof(out).ndim + (dim is None)
     if not -ndim <= wanted < ndim:
         raise ValueError(

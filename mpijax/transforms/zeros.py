@@ -65,7 +65,9 @@ def zeros(aval: ShapedArray) -> Any:
     >>> mpijax.interpreters.ad.zeros_like_aval(mpijax.typeof(jnp.ones(2)))
     Array([0., 0.], dtype=float32)
     """
-    if aval.dtype == dtypes.float0:
+    if aval.is_high:
+        return aval.vspace_zero()
+    if aval.has_no_tangent:
         return np.zeros(aval.shape, dtypes.float0)
     zero = scalar_of_type(0, aval)
     if aval.shape:
@@ -98,6 +100,7 @@ def add_tangents(x: Any, y: Any) -> Any:
         return y
     if type(y) is Zero:
         return x
-    if typeof(x).dtype == dtypes.float0:
-        return x
-    return registry["add_any"].bind(x, y)
+    aval = typeof(x)
+    if aval.is_high:
+        return aval.vspace_add(x, y)
+    return x if aval.has_no_tangent else registry["add_any"].bind(x, y)

@@ -12,7 +12,6 @@ OWNED = docstrings.owned()
 ELSEWHERE = {
     "mpijax.experimental.custom_partitioning",  # hints to a partitioner: taken, and not needed
     "mpijax.experimental.shard_alike",
-    "mpijax.experimental.hijax",  # names that libraries import and derive from, with which nothing can be computed
     "mpijax.extend.lowering",  # parts of a primitive: docs/add-a-primitive.md shows whole ones, and is run
     "mpijax.extend.sharding",  # the same
 }

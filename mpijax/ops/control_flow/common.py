@@ -70,14 +70,14 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
             jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}), written)
         used = tuple({*filter(is_ref, consts), *written})
         found = Body(*hoist_tracers(jaxpr, consts, lambda _: True), flat.out_tree, tuple(written), used)
-        if may_be_kept(found.consts):
+        if may_be_kept(found.consts) and not any(a.has_qdd for a in found.jaxpr.in_avals):
             known[key] = found
     return replace(found, consts=values_of(found.consts))
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether two types agree in shape, dtype, varying axes and split; ignores weak types."""
-    return a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and a.split == b.split
+    return a.form == b.form and a.vma == b.vma and a.split == b.split
 
 
 def promote_weak(values: Sequence[Any], wanted: Sequence[ShapedArray]) -> tuple[list[Any], bool]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import errors, provided
+from mpijax.core.abstract import advance
 from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
@@ -26,7 +27,7 @@ from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 from mpijax.ops.control_flow.signatures import any_of, pruned, with_inputs
 from mpijax.ops.control_flow.varying import refuse_communication, vary, vary_jaxpr
 from mpijax.ops.select import select, select_n
-from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
+from mpijax.transforms.batching import batch_at, batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.linearize import linearize_jaxpr
@@ -47,8 +48,9 @@ def _type_rule(index: ShapedArray, *operands: ShapedArray, branches: Branches, *
                 f"{len(branch.in_avals)} inputs"
             )
         _check_types(f"cond branch {i} takes inputs", branch.in_avals, "the operands are", operands)
+        advance(operands, branch.in_avals)
         _check_types(f"cond branch {i} returns", branch.out_avals, "branch 0 returns", first.out_avals)
-    return [a.update(vma=a.vma | index.vma) for a in first.out_avals]
+    return [a if index.vma <= a.vma else a.update(vma=a.vma | index.vma) for a in first.out_avals]
 
 
 def _check_types(what: str, avals, other: str, others) -> None:
@@ -155,7 +157,7 @@ def _batch(axis, args, dims, *, branches: Branches, **params):
     out_batched = any_of(batch_jaxpr(b, axis, batched, False)[1] for b in branches)
     batches = tuple(batch_jaxpr(b, axis, batched, out_batched)[0] for b in branches)
     outs = cond_p.bind(index, *operands, branches=batches, **params)
-    return outs, [0 if b else None for b in out_batched]
+    return outs, [leading(a) if b else None for a, b in zip(branches[0].out_avals, out_batched, strict=True)]
 
 
 def _batch_choice(axis, args, dims, branches: Branches):

@@ -78,7 +78,7 @@ def keep_in_scan(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
     if not body.kept:
         return None
     n, length = len(body.kept), params["length"]
-    new = [Var(v.aval.with_axis(0, length)) for v in body.kept]
+    new = [Var(v.aval.inc_rank(length, v.aval.leading_axis_spec())) for v in body.kept]
     jaxpr = body.again.jaxpr
     again = ClosedJaxpr(jaxpr.replace(invars=[*jaxpr.invars[n:], *jaxpr.invars[:n]]), body.again.consts)
     return Twice(

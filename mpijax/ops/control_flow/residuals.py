@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.lowering import Decompose
@@ -47,6 +48,8 @@ empty2_p = Primitive(
 
 def empty(aval: ShapedArray) -> Any:
     """An array with arbitrary contents, which nobody reads."""
+    if aval.is_high:
+        return provided.raised(aval, [empty(a) for a in aval.lo_ty()])
     scalar = vary(empty2_p.bind(dtype=aval.dtype, memory_space=MemorySpace.Device), aval.vma)
     if not aval.shape:
         return scalar

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.abstract import advance
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
@@ -16,7 +17,7 @@ from mpijax.ops.control_flow import key_use, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
-from mpijax.transforms.batching import batch_at, batch_jaxpr
+from mpijax.transforms.batching import batch_at, batch_jaxpr, leading
 
 # Maximal number of equations of an unrolled loop.
 WRITTEN_OUT = 256
@@ -24,12 +25,12 @@ WRITTEN_OUT = 256
 
 def stacked_aval(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of `length` values stacked along a new leading axis."""
-    return aval.with_axis(0, length)
+    return aval.inc_rank(length, aval.leading_axis_spec())
 
 
-def slice_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of one slice along the leading axis."""
-    return aval.without_axis(0)
+def slice_aval(aval: ShapedArray, length: int) -> ShapedArray:
+    """The type of one of `length` slices along the leading axis."""
+    return aval.dec_rank(length, aval.leading_axis_spec())
 
 
 def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, **_):
@@ -38,6 +39,7 @@ def _type_rule(*avals, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_car
             f"scan got {len(avals)} operands, but its jaxpr takes {len(jaxpr.in_avals)} arguments: they are the "
             "consts, the initial carry and the scanned arrays"
         )
+    advance(avals, jaxpr.in_avals)
     carry_out, ys = split(jaxpr.out_avals, num_carry)
     given = split(avals, num_consts, num_carry)
     taken = split(jaxpr.in_avals, num_consts, num_carry)
@@ -108,7 +110,7 @@ def _batch(axis, args, dims, **params):
         for x, d, now, target in zip(args, dims, flags, targets, strict=True)
     ]
     outs = scan_rules.bind(operands, params, body, num_consts, num_carry)
-    out_dims = [0] * num_carry + [1] * num_ys
+    out_dims = [*map(leading, params["jaxpr"].out_avals[:num_carry]), *[1] * num_ys]
     return outs, [d if b else None for d, b in zip(out_dims, batched, strict=True)]
 
 

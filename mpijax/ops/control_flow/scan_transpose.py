@@ -9,7 +9,7 @@ from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.refs import run_on
-from mpijax.core.trace import trace_passing_refs
+from mpijax.core.trace import trace_passing_refs, typeof
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, split
 from mpijax.ops.control_flow.scan_rules import bind, either, rearranged
 from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal
@@ -61,8 +61,9 @@ def _transpose_linear(cts: Sequence[Any], args: Sequence[Any], params: dict[str,
     n = len(ct_consts)
 
     def run(*operands):
-        count = len(refs) + n + num_carry
-        return bind([*fixed, *operands], params, body, len(fixed), count, reverse=not params["reverse"])
+        changing = sum(typeof(x).has_qdd for x in refs)  # consts, as all that a turn does not hand on
+        count = len(refs) - changing + n + num_carry
+        return bind([*fixed, *operands], params, body, len(fixed) + changing, count, reverse=not params["reverse"])
 
     outs = run_on(refs, run, *operands)
     ct_consts, ct_carry, ct_xs = split(outs, n, num_carry)

@@ -14,6 +14,7 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core import errors
+from mpijax.core.abstract import advance
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
@@ -25,7 +26,7 @@ from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication
-from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes
+from mpijax.transforms.batching import AxisData, batch_at, batch_jaxpr, batch_jaxpr_axes, leading
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.jvp import jvp_jaxpr
 from mpijax.transforms.zeros import Zero, instantiate
@@ -45,6 +46,7 @@ def _type_rule(*avals: ShapedArray, cond_jaxpr, cond_nconsts, body_jaxpr, body_n
                 f"while: the {name} takes {len(closed.in_avals)} inputs, but there are {len(consts)} constants "
                 f"and {len(carry)} carries"
             )
+        advance((*consts, *carry), closed.in_avals)
         if not agree(closed.in_avals, [*consts, *carry]):
             raise errors.JaxprTypeError(f"while: the {name} takes {closed.in_avals}, its operands are {avals}")
     if not agree(body_jaxpr.out_avals, carry):
@@ -214,7 +216,10 @@ def _batch(axis: AxisData, args, dims, *, cond_jaxpr, cond_nconsts, body_jaxpr, 
     _, [differs] = batch_jaxpr(cond_jaxpr, axis, (*_flags(cond_dims), *batched), False)
     # The axes of the condition come first; the batch axis of loops with the same condition comes after them.
     place = 0 if differs else len(cond_jaxpr.out_avals[0].shape)
-    carry_dims = [place if differs or b else None for b in batched]
+    carry_dims = [
+        (leading(a) if a.is_high else place) if differs or b else None
+        for a, b in zip(body_jaxpr.out_avals, batched, strict=True)
+    ]
     carry = [
         x if to is None else batch_at(x, d, to, axis)
         for x, d, to in zip(carry, start_dims, carry_dims, strict=True)

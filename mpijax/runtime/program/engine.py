@@ -16,12 +16,13 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, tracebacks, tree
+from mpijax.core import config, provided, tracebacks, tree
 from mpijax.core import trace as tr
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
 from mpijax.core.foreign import canonicalize_dtype_handlers
-from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.jaxpr import ClosedJaxpr, subjaxprs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
@@ -56,6 +57,8 @@ def physical(x: Any, aval) -> Any:
         return x
     if isinstance(x, Tracer):
         raise tr.leaked(x)
+    if aval.is_high:
+        return x
     if hasattr(x, "__jax_array__"):
         return physical(x.__jax_array__(), aval)
     if isinstance(x, _WITHOUT_VALUE):
@@ -70,6 +73,8 @@ def physical(x: Any, aval) -> Any:
 def _first_evaluation(programs: dict, key, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run an operation without a cached program; caches it under `key`, which is None if it is not hashable."""
     avals = tuple([typeof(x) for x in args])
+    if AbstractValue.any_high and (any(a.is_high for a in avals) or any(j.is_high for j in subjaxprs(params))):
+        return provided.lowered_call(primitive, args, params)
     program = _eager_program(primitive, avals, params, args)
     if key is not None:
         if len(programs) >= MOST_PROGRAMS:
@@ -195,6 +200,8 @@ def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_sha
 
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: runs the compiled program on concrete arguments."""
+    if jaxpr.is_high:
+        return provided.run_high(run_call, args, jaxpr, name=name, donated_invars=donated_invars)
     shardings = shardings_of(args) or ()
     program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
 
@@ -234,13 +241,17 @@ def dispatch(jitted, args, kwargs):
         if jitted._shardings is not None:
             jitted._shardings.check_devices(leaves)
         _, traced = jitted._prepare(args, kwargs)
-        if traced.moved or traced.uses_refs:
+        closed = traced.jaxpr
+        high = closed.is_high
+        if traced.moved or traced.uses_refs or (high and any(a.is_high for a in closed.in_avals + closed.out_avals)):
             return jitted._bind(leaves, traced)
+        if high:
+            closed = provided.lower_jaxpr(closed)
         donated = traced.donated if any(traced.donated) else ()
-        avals = traced.jaxpr.in_avals
+        avals = closed.in_avals
         _check_execution(traced.name)
-        check_constants(traced.jaxpr)
-        program = compile_jaxpr(traced.jaxpr, traced.name, donated, layouts or (), default=default)
+        check_constants(closed)
+        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry

@@ -14,6 +14,7 @@ from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tree
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
@@ -145,10 +146,13 @@ class Compiled(_Later):
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
         leaves, structure = tree.tree_flatten((args, kwargs))
+        if AbstractValue.any_high and structure != self.in_tree:
+            leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
-            return tree.tree_unflatten(self.out_tree, self._run(leaves))
+            out = tree.tree_unflatten(self.out_tree, self._run(leaves))
+            return provided.delivered(out, (args, kwargs)) if AbstractValue.any_high else out
         outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
         return tree.tree_unflatten(self.out_tree, outs)
 
@@ -305,6 +309,8 @@ def lower(traced) -> Lowered:
     """
     check_constants(traced.jaxpr)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
+    if traced.jaxpr.is_high:
+        traced = provided.lower_traced(traced)
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)

@@ -1,0 +1,83 @@
+"""`shard_map` of values of types of libraries: it is over what they consist of, laid out as a `HiPspec` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpijax.core import tree
+from mpijax.core.jaxpr import eval_jaxpr
+from mpijax.core.source import callable_name
+from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.tree_prefix import flatten_axes
+from mpijax.experimental.hijax.primitives import parts_of, raised
+from mpijax.experimental.hijax.types import HiPspec
+from mpijax.transforms.linearize import LinearizedJaxpr
+
+
+def has_layouts(*specs: Any) -> bool:
+    """Whether a `HiPspec` is among the leaves."""
+    return any(isinstance(s, HiPspec) for s in tree.tree_leaves(specs))
+
+
+def over_parts(
+    call: Callable, f: Callable, mesh: Any, names: frozenset, in_specs: Any, out_specs: Any, check_vma: bool, args: Any
+) -> Any:
+    """`call(f, mesh, names, in_specs, out_specs, check_vma, args)`, for a `call` that takes arrays alone."""
+    leaves, in_tree = tree.tree_flatten(args)
+    given = flatten_axes("shard_map in_specs", in_tree, tuple(in_specs) if isinstance(in_specs, list) else in_specs)
+    high = [isinstance(s, HiPspec) for s in given]
+    triples = zip(leaves, given, high, strict=True)
+    local = [typeof(x).shard(mesh, names, check_vma, s) if h else None for x, s, h in triples]
+    returned: list[tuple[Any, Any]] = []  # the type of the shard of each result, and its layout
+    structures: list[Any] = []
+    specs_of_parts: list[Any] = []  # read when the body has been traced
+
+    def body(*shards: Any) -> list[Any]:
+        values = [raised(a, list(x)) if h else x for a, x, h in zip(local, shards, high, strict=True)]
+        outs, structure = tree.tree_flatten(f(*tree.tree_unflatten(in_tree, values)))
+        wanted = flatten_axes("shard_map out_specs", structure, out_specs)
+        structures[:] = [structure]
+        returned[:] = [(typeof(x), s) for x, s in zip(outs, wanted, strict=True)]
+        specs_of_parts[:] = [list(s.to_lo()) if isinstance(s, HiPspec) else s for s in wanted]
+        return [parts_of(x) if isinstance(s, HiPspec) else x for x, s in zip(outs, wanted, strict=True)]
+
+    body.__name__ = callable_name(f)
+    parts = tuple(parts_of(x) if h else x for x, h in zip(leaves, high, strict=True))
+    part_specs = tuple(list(s.to_lo()) if h else s for s, h in zip(given, high, strict=True))
+    outs = call(body, mesh, names, part_specs, specs_of_parts, check_vma, parts)
+    whole = [
+        raised(aval.unshard(mesh, check_vma, s), x) if isinstance(s, HiPspec) else x
+        for (aval, s), x in zip(returned, outs, strict=True)
+    ]
+    return tree.tree_unflatten(structures[0], whole)
+
+
+def with_parts_as_residuals(split: LinearizedJaxpr, n: int) -> LinearizedJaxpr:
+    """A body split in two, the first of which returns `n` results, and then residuals as what they consist of."""
+    primal, linear = split.primal, split.linear
+    avals = primal.out_avals[n:]
+    if not any(a.is_high for a in avals):
+        return split
+    returned = iter(avals)
+    of_residuals = [next(returned) if i is None else linear.in_avals[k] for k, i in enumerate(split.forwarded)]
+    widths = [len(a.lo_ty()) for a in of_residuals]
+
+    def out_fun(*args: Any) -> list[Any]:
+        outs = eval_jaxpr(primal.jaxpr, primal.consts, *args)
+        groups = [parts_of(x) if a.is_high else [x] for x, a in zip(outs[n:], avals, strict=True)]
+        return [*outs[:n], *(part for group in groups for part in group)]
+
+    def in_fun(*args: Any) -> list[Any]:
+        rest = iter(args)
+        groups = [[next(rest) for _ in range(w)] for w in widths]
+        whole = [raised(a, xs) if a.is_high else xs[0] for a, xs in zip(of_residuals, groups, strict=True)]
+        return eval_jaxpr(linear.jaxpr, linear.consts, *whole, *rest)
+
+    in_avals = [part for a in of_residuals for part in a.lo_ty()] + linear.in_avals[len(widths) :]
+    return LinearizedJaxpr(
+        trace_to_closed_jaxpr(out_fun, primal.in_avals),
+        trace_to_closed_jaxpr(in_fun, in_avals),
+        [i for i, w in zip(split.forwarded, widths, strict=True) for _ in range(w)],
+        split.nonzero_out,
+    )
