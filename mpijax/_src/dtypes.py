@@ -6,6 +6,7 @@ import numpy as np
 
 from mpijax.core.extended import ExtendedDType, extended
 from mpijax.core.promotion import TypePromotionError
+from mpijax.core.result_type import to_complex_dtype
 from mpijax.dtypes import *  # noqa: F403
 from mpijax.numpy import finfo
 
@@ -17,8 +18,3 @@ DType = np.dtype
 def supports_inf(dtype: Any) -> bool:
     """Whether a dtype has an infinity."""
     return bool(np.isinf(np.asarray(np.inf).astype(dtype)))
-
-
-def to_complex_dtype(dtype: Any) -> np.dtype:
-    """The complex dtype whose parts are of a dtype, or of one that holds its values."""
-    return np.result_type(dtype, np.complex64)

@@ -315,6 +315,9 @@ def test_private_names_are_the_public_ones():
     assert part(OURS, "_src.core").trace_state_clean()
     assert issubclass(part(OURS, "_src.dtypes").TypePromotionError, ValueError)
     assert part(OURS, "_src.dtypes").supports_inf("float32")
+    for name in ("int32", "int64", "bfloat16", "float64", "complex64"):
+        complexes = [part(J, "_src.dtypes").to_complex_dtype(np.dtype(name)) for J in (OURS, THEIRS)]
+        assert complexes[0] == complexes[1]
     assert part(OURS, "_src.dispatch").wait_for_tokens() is None
     assert part(OURS, "_src.pjit").jit_p is OURS.make_jaxpr(OURS.jit(lambda x: x))(X).eqns[0].primitive
     assert part(OURS, "_src.scipy.special").gammaln is part(OURS, "scipy.special").gammaln
