@@ -139,7 +139,7 @@ class ShapedArray(AbstractValue):
         """The type of one of the examples that lie along an axis."""
         return self if axis is None else self.without_axis(axis)
 
-    def inc_rank(self, size: int | None, axis: int | None) -> ShapedArray:
+    def inc_rank(self, size: Any, axis: int | None) -> ShapedArray:
         """The type of examples of this type along a new axis."""
         return self if axis is None else self.with_axis(axis, size)
 

@@ -54,7 +54,7 @@ def set_level(level: str | None) -> None:
 
 
 def set_modules(names: str | None) -> None:
-    """Write all messages of these loggers, separated by commas. Names of JAX's modules stand for all of this library."""
+    """Write all messages of these loggers, separated by commas. A name of a JAX module means all of this library."""
     given = [name.strip() for name in (names or "").split(",")]
     _levels.modules = [_ROOT if name.partition(".")[0] == "jax" else name for name in given if name]
     _levels.apply()

@@ -456,7 +456,7 @@ def _typeof_other(x: Any) -> ShapedArray:
         aval = ShapedArray(x.shape, dtype, x.weak_type, vma, sharding=x.sharding)
         return provided.AbstractRef(aval) if x.is_ref else aval
     if isinstance(x, AbstractValue):
-        return x
+        return x  # type: ignore[return-value]  # types of libraries have what tracing asks of a type
     if isinstance(x, (bool, int, float, complex)):
         return ShapedArray((), dtypes.dtype(_builtin_scalar(kind)), not isinstance(x, bool))
     if hasattr(x, "__jax_array__"):
@@ -873,7 +873,7 @@ def trace_passing_refs(
             outs = fun(*flat[:at], *flat[end:])
         return [*finals, *outs]
 
-    types = [typeof(x) for x in refs]
+    types: list[Any] = [typeof(x) for x in refs]
     if changing:
         types = list(provided.with_states(types, refs))
     values = [a.inner_aval if a.is_ref else a for a in types]

@@ -559,7 +559,7 @@ def _keep_inside(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
     body = keep_in_body(params["jaxpr"], keeps)
     if not body.kept:
         return None
-    with _inside(params):
+    with inside(params):
         first, again = with_ranked_residuals(body.first, body.again, count, [None] * len(body.kept))
     avals = first.out_avals[count:]
     specs = [_all_axes_spec(params, a) for a in avals]

@@ -14,9 +14,9 @@ import numpy as np
 
 from mpijax._ext.dispatch import JitBase
 from mpijax.core import config, provided, tree
+from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
-from mpijax.core.abstract import AbstractValue
 from mpijax.core.refs import has_views, opened
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function

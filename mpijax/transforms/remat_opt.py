@@ -51,7 +51,8 @@ def fwd_or_fun(
 
 def _traced(fun: Callable, avals: list[Any]) -> tuple[ClosedJaxpr, list[Any]]:
     """A Jaxpr whose first arguments are the values that the function closes over, and these."""
-    closed, moved = hoist_tracers(*trace_to_jaxpr(fun, avals), lambda _: True)
+    jaxpr, consts = trace_to_jaxpr(fun, avals)
+    closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
     return closed, values_of(moved)
 
 
@@ -89,6 +90,7 @@ def _dce(used: list[bool], eqn: Eqn) -> Eqn:
         return eqn
     params = plain_call(fun, eqn.params["name"])
     call = Eqn(jit_p, eqn.invars, eqn.outvars[:count], params, fun.effects, eqn.source)
+    assert jit_p.dce is not None
     return jit_p.dce(used[:count], call)
 
 

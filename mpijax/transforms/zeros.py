@@ -59,7 +59,7 @@ def as_array(x: Any) -> Any:
     return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 
-def zeros(aval: ShapedArray) -> Any:
+def zeros(aval: Any) -> Any:
     """An array of zeros of the given type, created in the current trace; float0 zeros are NumPy arrays.
 
     >>> mpijax.interpreters.ad.zeros_like_aval(mpijax.typeof(jnp.ones(2)))

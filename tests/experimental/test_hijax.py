@@ -5,10 +5,10 @@ from functools import cache, partial
 from importlib import import_module
 from types import SimpleNamespace
 
-from experimental import hijax_types as library
 import jax.experimental.hijax  # noqa: F401  # before mpijax takes its place
 import numpy as np
 import pytest
+from experimental import hijax_types as library
 
 import mpijax
 

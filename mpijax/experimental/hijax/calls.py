@@ -111,8 +111,8 @@ def _in_order(low: Lowered, outs: Sequence[Any]) -> list[Any]:
     """The results of a loop with such a body, those of values that change first and in their order."""
     carried = sum(len(c.avals) for c in low.changes if not c.aval.is_writer)
     added = sum(low.counts) - carried
-    first, rest, last = _split(outs, [carried, len(outs) - carried - added, added])
-    first, last = iter(first), iter(last)
+    carries, rest, writes = _split(outs, [carried, len(outs) - carried - added, added])
+    first, last = iter(carries), iter(writes)
     changed = [next(last if c.aval.is_writer else first) for c in low.changes for _ in c.avals]
     return [*changed, *rest]
 

@@ -56,7 +56,7 @@ class Parts(NamedTuple):
         values: list[Any] = []
         widths, states = [], []
         for x in args:
-            aval = typeof(x)
+            aval: Any = typeof(x)
             known = x.cur_qdd() if aval.has_qdd else None
             parts = aval.read_loval_in(known, x) if aval.has_qdd else aval.lower_val(x)
             values += parts

@@ -51,7 +51,10 @@ def cur_qdd(x: Any) -> Any:
         trace = trace.parent
     while isinstance(x, (PrimalTracer, BatchTracer)):
         x = x.primal if isinstance(x, PrimalTracer) else x.batched
-    return x._aval.mutable_qdd.cur_val if isinstance(x, QddTracer) else x.cur_qdd()
+    if isinstance(x, QddTracer):
+        aval: Any = x._aval
+        return aval.mutable_qdd.cur_val
+    return x.cur_qdd()
 
 
 class MutableHiType(UserType):

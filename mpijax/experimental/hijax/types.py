@@ -29,7 +29,7 @@ class UserType(AbstractValue):
 
     is_high = True
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # noqa: PLE0309 (it raises)
         to_override(self, "__hash__", "a type that is compared with others")
 
     def __eq__(self, other: object) -> bool:
@@ -165,5 +165,6 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     """
     pytype_aval_mappings[val_cls] = typeof_fn
     if not any("aval" in vars(c) for c in val_cls.__mro__):
-        val_cls.aval = property(typeof_fn)  # asked for first; a class that hands on attributes would give another's
+        # `typeof` reads this first; a class that forwards attributes would give the type of another value.
+        val_cls.aval = property(typeof_fn)  # type: ignore[attr-defined]
     follow_types()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core import tree
@@ -40,7 +40,7 @@ class VJPHiPrimitive:
 
     in_avals: tuple[Any, ...]
     out_aval: Any
-    params: dict[str, Hashable]
+    params: dict[str, Any]
     effects: frozenset = frozenset()
 
     def __init__(self) -> None:
