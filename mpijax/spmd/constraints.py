@@ -250,6 +250,18 @@ def _jvp(primals, tangents, **params):
     return out, Zero.of_primal(out) if type(t) is Zero else sharding_constraint_p.bind(t, **params)
 
 
+def with_batch_axis(axis, layout: NamedSharding, d: int) -> NamedSharding:
+    """A layout of examples with the batch axis inserted at `d`, split over the mesh axes that `vmap` has for it.
+
+    If `vmap` has none, the batch axis is unconstrained; over a mesh without Auto axes, where types say all, it is whole.
+    """
+    parts = list(layout.spec)
+    parts += [None] * (d - len(parts))
+    free = PartitionSpec.UNCONSTRAINED if layout.mesh.auto_axes else None
+    parts.insert(d, axis.spmd or free)
+    return NamedSharding(layout.mesh, PartitionSpec(*parts))
+
+
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     """The layout of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
     [x], [d] = args, dims
@@ -265,12 +277,9 @@ def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
                 f"vmap spmd_axis_name {axis.spmd} cannot appear in with_sharding_constraint spec, but got spec "
                 f"{sharding.spec}"
             )
-        parts = list(sharding.spec)
-        parts += [None] * (d - len(parts))
-        parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)
         free = (i + (d <= i) for i in unconstrained_dims)
         unconstrained_dims = frozenset(free if axis.spmd else {d, *free})
-        sharding = NamedSharding(sharding.mesh, PartitionSpec(*parts))
+        sharding = with_batch_axis(axis, sharding, d)
     return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), d
 
 

@@ -15,7 +15,7 @@ from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
-from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on
+from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse
 from mpijax.transforms.transpose import UndefPrimal
@@ -111,18 +111,13 @@ def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
 
 
 def _batch(axis, args, dims, *, devices, **params):
-    """The layout of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
+    """The layout of each example stays; see `with_batch_axis` for the batch axis."""
     devices = tuple(_with_axis(axis, getattr(x, "sharding", x), d) for x, d in zip(devices, dims, strict=True))
     return device_put_p.bind(*args, devices=devices, **params), list(dims)
 
 
 def _with_axis(axis, layout: Any, d: int | None) -> Any:
-    if d is None or not hasattr(layout, "mesh"):
-        return layout
-    parts = list(layout.spec)
-    parts += [None] * (d - len(parts))
-    parts.insert(d, axis.spmd or PartitionSpec.UNCONSTRAINED)
-    return NamedSharding(layout.mesh, PartitionSpec(*parts))
+    return layout if d is None or not hasattr(layout, "mesh") else with_batch_axis(axis, layout, d)
 
 
 device_put_p = Primitive(
