@@ -253,7 +253,7 @@ def _jvp(primals, tangents, **params):
 def with_batch_axis(axis, layout: NamedSharding, d: int) -> NamedSharding:
     """A layout of examples with the batch axis inserted at `d`, split over the mesh axes that `vmap` has for it.
 
-    If `vmap` has none, the batch axis is unconstrained; over a mesh without Auto axes, where types say all, it is whole.
+    If `vmap` has none, it is unconstrained; over a mesh without Auto axes, where types say all, it is whole.
     """
     parts = list(layout.spec)
     parts += [None] * (d - len(parts))
