@@ -18,8 +18,9 @@ pytestmark = pytest.mark.mpi
 
 @pytest.fixture(autouse=True)
 def nothing_is_gathered(monkeypatch):
-    """Also matrices as small as these are not gathered."""
+    """Not even matrices as small as these, on two ranks."""
     monkeypatch.setattr(eigh_over_ranks, "GATHERED_UP_TO", 0)
+    monkeypatch.setattr(eigh_over_ranks, "FEWEST_PARTS", 2)
 
 
 def hermitian(n, dtype):
@@ -120,7 +121,7 @@ def test_what_is_sent():
 
 
 def test_small_matrices_are_gathered(monkeypatch):
-    monkeypatch.setattr(eigh_over_ranks, "GATHERED_UP_TO", 1 << 23)
+    monkeypatch.setattr(eigh_over_ranks, "GATHERED_UP_TO", 1 << 26)
     [a] = placed([hermitian(8 * SIZE, np.float32)], [P("i")], mesh_1d())
     assert kinds(jnp.linalg.eigh, a).get("allgather", 0) <= 1
 
