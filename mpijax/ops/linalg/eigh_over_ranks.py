@@ -11,8 +11,8 @@ solution of singular-value and symmetric eigenvalue problems on multiprocessor a
 smaller number takes the smaller eigenvalues, so all are in order when the sweeps end. Five to seven sweeps are usual.
 
 No rank has more than its columns. But a sweep sends the matrix about twice, and all sweeps take more operations than
-LAPACK: 12 s for 3,000 rows on 2 or 4 ranks, where LAPACK on each rank takes 3.5 and 7.6 s. So ranks gather a matrix
-unless it is large, and on two ranks always: there the iteration takes as much memory as LAPACK.
+LAPACK. On 2 cores, 3,000 rows take 12 s on 2 or 4 ranks; LAPACK on each rank takes 3.5 and 7.6 s. So ranks gather a
+matrix unless it is large, and on two ranks always: there the iteration takes as much memory as LAPACK.
 """
 
 from __future__ import annotations
