@@ -1,8 +1,8 @@
 """``mpijax run -n 4 script.py``: run a program on several ranks, with the launcher of the MPI library.
 
 Ranks are pinned to separate cores if there are enough; lines of output are prefixed with their rank; signals reach the
-program; the exit status is that of the rank that failed first. With ``--restart`` a job in which a rank fails is
-restarted, in the same allocation.
+program; the command exits with the status of the rank that failed first. With ``--restart``, a job in which a rank
+fails starts again in the same allocation.
 """
 
 from __future__ import annotations

@@ -181,12 +181,15 @@ class ClosedJaxpr:
     __repr__ = __str__
 
 
-@any_depth
-def _is_high(jaxpr: Jaxpr) -> bool:
+def _is_high(outer: Jaxpr) -> bool:
     """All values of such types come from arguments, constants and such operations."""
-    return any(v.aval.is_high for v in (*jaxpr.constvars, *jaxpr.invars)) or any(
-        eqn.primitive.is_expanded or any(map(_is_high, subjaxprs(eqn.params))) for eqn in jaxpr.eqns
-    )
+    for found in nested_jaxprs(outer):
+        jaxpr = found.jaxpr if isinstance(found, ClosedJaxpr) else found
+        if any(v.aval.is_high for v in (*jaxpr.constvars, *jaxpr.invars)):
+            return True
+        if any(eqn.primitive.is_expanded for eqn in jaxpr.eqns):
+            return True
+    return False
 
 
 def map_jaxprs(x: Any, fun: Callable[[ClosedJaxpr], Any]) -> Any:
@@ -211,7 +214,7 @@ def subjaxprs(params: dict[str, Any], closed: bool = False):
 
 
 def nested_jaxprs(outer: Jaxpr | ClosedJaxpr) -> Iterator[Jaxpr | ClosedJaxpr]:
-    """A Jaxpr and those inside of it, at any depth, each once; those with constants as they are, with them."""
+    """A Jaxpr and the Jaxprs inside it, at any depth, each once. Closed Jaxprs are yielded with their constants."""
     seen, todo = set(), [outer]
     while todo:
         found = todo.pop()

@@ -233,14 +233,15 @@ class _Body:
                     sizes.setdefault(memory, set()).add(w.row_bytes)
                     if w.writes:
                         written.add(memory)
-        rows = max(call.reach.rows for call in self.calls)
-        return all(len(sizes[memory]) == 1 for memory in written) and not (
-            self.wraps
-            and any(
-                call.reach.rows != rows or any(w.wraps and w.rows != rows for w in call.windows.values())
-                for call in self.calls
-            )
-        )
+        if self.wraps and any(call.reach.rows != self.rows for call in self.calls):
+            return False
+        if any(w.wraps and w.rows != self.rows for call in self.calls for w in call.windows.values()):
+            return False
+        return all(len(sizes[memory]) == 1 for memory in written)
+
+    @property
+    def rows(self) -> int:
+        return max(call.reach.rows for call in self.calls)
 
     @property
     def wraps(self) -> bool:
@@ -250,7 +251,7 @@ class _Body:
 
     def _chosen(self) -> TimeTiles | None:
         """The depth and the height of tiles, by the sizes of rows and caches."""
-        rows = max(call.reach.rows for call in self.calls)
+        rows = self.rows
         used = [item for call in self.calls for item in call.windows.items()]
         windows = {self.memory(b, 0): (b, w) for b, w in used if w.rows > 1}
         advancing = {x.pointer for x in self.advances}
