@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, bound, scope_of
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.source import inherited, sources_from
@@ -63,61 +63,96 @@ def backward_pass(
     exchanges = fx.exchange in jaxpr.effects
     if gathered is None and not exchanges and all(type(ct) is Zero for ct in cotangents):
         return [Zero(v.aval.to_cotangent_aval()) for v in jaxpr.invars]
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    linear: set = set()
     asked_for = None if wanted is None else {v for v, w in zip(jaxpr.invars, wanted, strict=True) if w}
-    for v, x in zip(jaxpr.invars, args, strict=True):
-        if type(x) is UndefPrimal:
-            linear.add(v)
-        else:
-            known[v] = x
-
-    def read(atom):
-        return atom.number if type(atom) is Literal else known[atom]
-
-    linear_eqns = []
-    for eqn in jaxpr.eqns:
-        if fx.linear in eqn.effects or any(type(v) is not Literal and v in linear for v in eqn.invars):
-            linear.update(eqn.outvars)
-            if asked_for is not None:
-                leads_there = not asked_for.isdisjoint(v for v in eqn.invars if type(v) is not Literal)
-                if not leads_there and fx.exchange not in eqn.effects:
-                    continue
-                asked_for.update(eqn.outvars)
-            linear_eqns.append(eqn)
-            continue
-        known.update(zip(eqn.outvars, bound(eqn, list(map(read, eqn.invars))), strict=True))
-
-    asked_anyway = _rules_on_the_way(linear_eqns, jaxpr.outvars)
-    ct_env: dict[Any, Any] = {}
-
-    def accumulate(atom, ct):
-        if type(atom) is Literal or ct is None or type(ct) is Zero:
-            return
-        if atom in ct_env:
-            with scope_of([typeof(ct)]) if ShapedArray.any_split else nullcontext():
-                ct = add_tangents(ct_env[atom], ct)
-        ct_env[atom] = ct
-
+    program = _LinearProgram(jaxpr, consts, args, asked_for)
+    asked_anyway = _rules_on_the_way(program.eqns, jaxpr.outvars)
+    found = _Cotangents()
     for v, ct in zip(jaxpr.invars, gathered or (), strict=False):
-        accumulate(v, ct)
+        found.add(v, ct)
     for atom, ct in zip(jaxpr.outvars, cotangents, strict=True):
-        if type(atom) is not Literal and atom in linear:
-            accumulate(atom, ct)
-    for eqn in reversed(linear_eqns):
-        outs = [ct_env.pop(v, None) if type(v) is not DropVar else None for v in eqn.outvars]
+        if program.is_linear(atom):
+            found.add(atom, ct)
+    for eqn in reversed(program.eqns):
+        cts = found.taken(eqn)
         exchanged = exchanges and fx.exchange in eqn.effects
-        if all(ct is None for ct in outs) and not exchanged and id(eqn) not in asked_anyway:
+        if cts is None and not exchanged and id(eqn) not in asked_anyway:
             continue
-        outs = [Zero(v.aval.to_cotangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
-        inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]
-        ct = outs if eqn.primitive.multiple_results else outs[0]
         with sources_from(eqn.source if eqn.source.file else inherited.source):
-            transpose = partial(_laid_out_alike, eqn) if ShapedArray.any_split else eqn.primitive.transpose
-            for atom, ct_in in zip(eqn.invars, transpose(ct, *inputs, **eqn.params), strict=True):
-                if type(atom) is not Literal and atom in linear:
-                    accumulate(atom, ct_in)
-    return [ct_env.get(v, Zero(v.aval.to_cotangent_aval())) for v in jaxpr.invars]
+            for atom, ct in zip(eqn.invars, program.transposed(eqn, cts), strict=True):
+                if program.is_linear(atom):
+                    found.add(atom, ct)
+    return [found.of(v) for v in jaxpr.invars]
+
+
+class _LinearProgram:
+    """A Jaxpr as the backward pass reads it.
+
+    known: the values of variables that depend on no linear argument. linear: the other variables. eqns: the equations
+    that compute them, in order; with `asked_for`, only those through which a cotangent reaches these arguments.
+    """
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], asked_for: set[Any] | None):
+        self.known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        self.linear: set[Any] = set()
+        self.eqns: list[Eqn] = []
+        for v, x in zip(jaxpr.invars, args, strict=True):
+            if type(x) is UndefPrimal:
+                self.linear.add(v)
+            else:
+                self.known[v] = x
+        for eqn in jaxpr.eqns:
+            if fx.linear in eqn.effects or any(map(self.is_linear, eqn.invars)):
+                self._keep(eqn, asked_for)
+            else:
+                values = bound(eqn, list(map(self.read, eqn.invars)))
+                self.known.update(zip(eqn.outvars, values, strict=True))
+
+    def _keep(self, eqn: Eqn, asked_for: set[Any] | None) -> None:
+        self.linear.update(eqn.outvars)
+        if asked_for is not None:
+            leads_there = not asked_for.isdisjoint(v for v in eqn.invars if type(v) is not Literal)
+            if not leads_there and fx.exchange not in eqn.effects:
+                return
+            asked_for.update(eqn.outvars)
+        self.eqns.append(eqn)
+
+    def is_linear(self, atom: Any) -> bool:
+        """Whether a variable depends on a linear argument."""
+        return type(atom) is not Literal and atom in self.linear
+
+    def read(self, atom: Any) -> Any:
+        return atom.number if type(atom) is Literal else self.known[atom]
+
+    def transposed(self, eqn: Eqn, cts: Sequence[Any] | None) -> list[Any]:
+        """The cotangents of an equation's operands. cts: those of its results; None for zeros."""
+        cts = (None,) * len(eqn.outvars) if cts is None else cts
+        outs = [Zero(v.aval.to_cotangent_aval()) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
+        inputs = [UndefPrimal(v.aval) if self.is_linear(v) else self.read(v) for v in eqn.invars]
+        transpose = partial(_laid_out_alike, eqn) if ShapedArray.any_split else eqn.primitive.transpose
+        return transpose(outs if eqn.primitive.multiple_results else outs[0], *inputs, **eqn.params)
+
+
+class _Cotangents:
+    """The cotangents of variables; those from several readers are added."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Any, Any] = {}
+
+    def add(self, v: Any, ct: Any) -> None:
+        if ct is None or type(ct) is Zero:
+            return
+        if v in self.sums:
+            with scope_of([typeof(ct)]) if ShapedArray.any_split else nullcontext():
+                ct = add_tangents(self.sums[v], ct)
+        self.sums[v] = ct
+
+    def taken(self, eqn: Eqn) -> list[Any] | None:
+        """The cotangents of an equation's results, which nothing reads again; None if it has none."""
+        cts = [self.sums.pop(v, None) for v in eqn.outvars]
+        return None if all(ct is None for ct in cts) else cts
+
+    def of(self, v: Any) -> Any:
+        return self.sums.get(v, Zero(v.aval.to_cotangent_aval()))
 
 
 def _rules_on_the_way(eqns: Sequence[Any], results: Sequence[Any]) -> set[int]:
