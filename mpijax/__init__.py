@@ -33,7 +33,7 @@ _HOMES = {
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
     "mpijax.core.slices": "ds",
-    "mpijax.core.trace": "typeof",
+    "mpijax.core.typeof": "typeof",
     "mpijax.core.user_context": "make_user_context",
     "mpijax.distributed.notebook": "load_ipython_extension",
     "mpijax.distributed.spawning": "spawn",

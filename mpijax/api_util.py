@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.trace import DebugInfo
-from mpijax.core.trace import abstractify as shaped_abstractify
+from mpijax.core.debug_info import DebugInfo
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import abstractify as shaped_abstractify
 from mpijax.extend.linear_util import Store, WrappedFun, transformation2, transformation_with_aux2
 from mpijax.transforms import flat
 

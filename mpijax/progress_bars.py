@@ -28,7 +28,7 @@ from mpijax import lax, tree
 from mpijax import numpy as jnp
 from mpijax._ext import record
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 from mpijax.ops.loop_progress import Loop, loop_mark_p, loop_part_p
 from mpijax.runtime.arrays.devices import process_index
 

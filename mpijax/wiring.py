@@ -17,7 +17,7 @@ _HOMES = {
     "mpijax.core.leaks": "check_leaks",
     "mpijax.core.pretty": "eqn_text jaxpr_text",
     "mpijax.core.refs": "AbstractRef",
-    "mpijax.core.trace": "typeof",
+    "mpijax.core.typeof": "typeof",
     "mpijax.dlpack": "from_dlpack",
     "mpijax.experimental.hijax.calls": "lowered_call",
     "mpijax.experimental.hijax.lowering": "lower_jaxpr run_high",

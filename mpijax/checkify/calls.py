@@ -19,8 +19,11 @@ from mpijax.checkify.errors import NO_ERROR, Error
 from mpijax.checkify.interpreter import interpret
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import axis_size, named_axes, state, trace_to_closed_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import axis_size, named_axes
+from mpijax.core.typeof import typeof
 from mpijax.transforms.custom import Rule
 from mpijax.transforms.zeros import Zero
 

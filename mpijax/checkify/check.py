@@ -13,7 +13,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import current_source
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.rules import at_front
 
 

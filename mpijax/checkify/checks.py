@@ -11,7 +11,7 @@ from mpijax import numpy as jnp
 from mpijax.checkify.errors import DivisionByZeroError, Error, NaNError, OOBError
 from mpijax.core import dtypes, tree
 from mpijax.core.source import current_source
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 
 Rule = Callable[..., tuple[Error, Any]]
 # By primitive name: `(error, enabled, primitive, args, params) -> (error, results)`.

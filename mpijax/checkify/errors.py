@@ -21,8 +21,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import Effect
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import Source
-from mpijax.core.trace import typeof
 from mpijax.core.tree_registry import register_pytree_node, register_pytree_node_class
+from mpijax.core.typeof import typeof
 
 # ---------------------------------------------------------------- kinds of failures
 

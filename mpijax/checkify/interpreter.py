@@ -18,7 +18,7 @@ from mpijax.checkify.errors import (
 )
 from mpijax.core import tree
 from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
-from mpijax.core.trace import trace_to_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import values_of
 

@@ -12,7 +12,7 @@ _HOMES = {
     "Atom": "mpijax.core.jaxpr",
     "ShapedArray": "mpijax.core.avals",
     "Trace": "mpijax.core.trace",
-    "Tracer": "mpijax.core.trace",
+    "Tracer": "mpijax.core.tracer",
     "ensure_compile_time_eval": "mpijax.core.trace",
     "eval_context": "mpijax.core.trace",
     "eval_jaxpr": "mpijax.core.jaxpr",

@@ -17,7 +17,8 @@ from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, is_literal_scalar, scope_of, subjaxprs
 from mpijax.core.lowering import Inline, Partitioned
 from mpijax.core.state import splitting_freely
-from mpijax.core.trace import named_axes, typeof
+from mpijax.core.trace import named_axes
+from mpijax.core.typeof import typeof
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:

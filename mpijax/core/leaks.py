@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import Any
 
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 
 # The caller's variable, the argument of this function, and the argument of `sys.getrefcount`.
 _OWN_REFERENCES = 3

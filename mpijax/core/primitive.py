@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import effects as fx
-from mpijax.core import trace as tr
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
 from mpijax.core.sharding.types import typed
+from mpijax.core.state import state
+from mpijax.core.varying import unify_varying
 
 
 class Unsupported:
@@ -128,9 +129,8 @@ class Primitive:
 
     def bind(self, *args, **params):
         """Apply the primitive in the current trace."""
-        state = tr.state
         if state.manual_axes:
-            args = tr.unify_varying(self, args)
+            args = unify_varying(self, args)
         return state.trace.process_primitive(self, args, params)
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Primitive:
         effects = self.effects(params) if self.effects is not None else fx.no_effects
         if ShapedArray.any_split:
             out = typed(self, out, avals, params)
-        if tr.state.manual_axes:
+        if state.manual_axes:
             out = self._with_varying_axes(out, avals, params)
         return out, effects
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.slices import Slice
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 
 
 def checked_index(index: Any, shape: tuple[int, ...]) -> tuple:

@@ -18,12 +18,17 @@ from mpijax.core import dtypes, errors, provided
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.core.foreign import pytype_aval_mappings
+from mpijax.core.jaxpr_trace import JaxprTrace
 from mpijax.core.ref_index import checked_index, indexed_shape
 from mpijax.core.registry import registry
 from mpijax.core.source import Source, current_source
-from mpijax.core.trace import EVAL, JaxprTrace, Trace, Tracer, pytype_aval_mappings, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL, Trace
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree import tree_map
 from mpijax.core.tree_registry import register_pytree_node
+from mpijax.core.typeof import typeof
 
 
 class AbstractRef(AbstractValue):

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.typeof import typeof
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.key_reuse import signature_of
 

@@ -5,8 +5,8 @@ from typing import Any
 from mpijax import missing as _missing
 from mpijax.core import tree
 from mpijax.core.sharding.format import Format, Layout
-from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
 

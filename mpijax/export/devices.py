@@ -15,7 +15,7 @@ from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 
 
 def devices_of(leaves: Sequence[Any]) -> tuple | None:

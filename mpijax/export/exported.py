@@ -17,12 +17,14 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, evaluate
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
 from mpijax.export.devices import devices_of, layout_over, meshes_of_layouts, over_devices
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized

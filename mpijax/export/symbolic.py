@@ -12,8 +12,9 @@ from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
 from mpijax.core.dimensions import DimExpr, bounds, evaluate
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.call import call_jaxpr
 
 

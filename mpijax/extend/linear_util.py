@@ -20,8 +20,8 @@ from functools import partial, wraps
 from typing import Any
 
 from mpijax.core import config
+from mpijax.core.debug_info import DebugInfo
 from mpijax.core.source import callable_name
-from mpijax.core.trace import DebugInfo
 
 __all__ = [
     "Store",

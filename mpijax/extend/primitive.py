@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mpijax.core import primitive as core
-from mpijax.core import trace as tr
 from mpijax.core.array_api import is_whole
 from mpijax.core.lowering import Decompose
+from mpijax.core.trace import evaluate
 
 # For each slot without a rule: JAX's name of the rule, and the call that sets it.
 _SLOTS = {
@@ -129,7 +129,7 @@ class Primitive(core.Primitive):
         def run(*args: Any, **params: Any) -> Any:
             if all(map(is_whole, args)):
                 return impl(*args, **params)
-            return tr.evaluate(self, args, params)  # a program on the whole of an array sharded over ranks
+            return evaluate(self, args, params)  # a program on the whole of an array sharded over ranks
 
         self.impl = run
         return impl

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mpijax.core.trace import EVAL, JaxprTrace, Trace, current_trace, state
+from mpijax.core.jaxpr_trace import JaxprTrace
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL, Trace, current_trace
 from mpijax.transforms.batching import BatchTrace
 
 

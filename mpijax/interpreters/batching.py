@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax import missing as _missing
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.extend.rules import RuleTable
 from mpijax.ops.rules import at_front as bdim_at_front
 from mpijax.ops.rules import expand_back

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.extend.primitive import Primitive
 
 __all__ = ["LoweringRuleContext", "lower_fun", "register_lowering"]

@@ -8,8 +8,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import pins
 from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.jaxpr import Jaxpr, dead_code
-from mpijax.core.trace import JitTracer as DynamicJaxprTracer
-from mpijax.core.trace import trace_to_jaxpr
+from mpijax.core.jaxpr_trace import JitTracer as DynamicJaxprTracer
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.extend.linear_util import WrappedFun
 from mpijax.extend.rules import OptionalRules
 from mpijax.transforms.partial_eval import PartialVal, partially_evaluate

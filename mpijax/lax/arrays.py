@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core import canonical, dtypes
 from mpijax.core.out_sharding import laid_out
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.convert import convert_element_type, stage
 from mpijax.ops.creation import full
 from mpijax.ops.shapes import broadcast_to

@@ -12,7 +12,8 @@ from mpijax.core import config, tree
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_location
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.ops.compare import ne
 from mpijax.ops.control_flow.common import Body, listed, mismatch, pcast_to, remedy, same_type, trace_body
 from mpijax.ops.control_flow.cond import cond_p

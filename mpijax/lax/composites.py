@@ -11,9 +11,11 @@ import numpy as np
 from mpijax.core import tree
 from mpijax.core.errors import UnexpectedTracerError
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import Tracer, trace_to_jaxpr, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add
 from mpijax.ops.compare import eq
 from mpijax.ops.conv_shapes import (

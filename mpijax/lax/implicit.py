@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.registry import registry
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.linear_solve import LinearSolveTuple, linear_solve_p
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.custom_jvp import custom_jvp

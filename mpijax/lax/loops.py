@@ -13,7 +13,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.refs import Ref
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
 from mpijax.ops.control_flow.scan import scan_p, slice_aval
 from mpijax.ops.control_flow.varying import decided_over, vary

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import sub
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.compare import ge, lt

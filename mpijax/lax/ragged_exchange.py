@@ -9,9 +9,11 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import axis_size, named_axes, trace_to_jaxpr, typeof
+from mpijax.core.trace import axis_size, named_axes
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add, max, min, sub
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives import all_gather, axis_index

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import mul
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.dot import DotDimensionNumbers, dot_general

@@ -12,7 +12,8 @@ from mpijax.core import config, dtypes, errors, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.refs import Ref
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.lax.loops import scan
 from mpijax.ops.binary import add
 from mpijax.ops.compare import lt

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime.mpi import mpi_start
 

@@ -13,7 +13,7 @@ from mpijax.core import dtypes, errors
 from mpijax.core.array_api import is_whole
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 from mpijax.core.warn import warn_user
 
 FLOAT0 = dtypes.float0

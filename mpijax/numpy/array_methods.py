@@ -14,7 +14,7 @@ from mpijax.core import dtypes, errors, provided
 from mpijax.core.array_api import Array, install_array_methods
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.numpy import complexes
 from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper

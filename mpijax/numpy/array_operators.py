@@ -10,7 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.array_api import Array
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 from mpijax.numpy import arithmetic, logic
 from mpijax.numpy.indexing import getitem
 from mpijax.numpy.linear import matmul

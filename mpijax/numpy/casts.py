@@ -10,7 +10,7 @@ from mpijax import lax
 from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.core.warn import warn_user
 
 

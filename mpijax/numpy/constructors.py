@@ -11,7 +11,9 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.array_api import is_whole
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.trace import EVAL, Tracer, state
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
+from mpijax.core.tracer import Tracer
 from mpijax.core.warn import warn_user
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.slices import Slice
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.numpy.index_parse import parse
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.dimensions import slice_bounds, steps_between
-from mpijax.core.trace import EVAL, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
+from mpijax.core.typeof import typeof
 from mpijax.numpy.arguments import host_value
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.index_parse import (

@@ -15,7 +15,10 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array
-from mpijax.core.trace import EVAL, Tracer, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import scalar_like
 

@@ -14,7 +14,8 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.config import values as options
 from mpijax.core.dimensions import DimExpr, min_dim
-from mpijax.core.trace import EVAL, state
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
 from mpijax.numpy import util
 from mpijax.numpy.arithmetic import mod
 from mpijax.numpy.contraction import einsum

@@ -9,7 +9,7 @@ from typing import Any
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.numpy.complexes import conj
 from mpijax.numpy.util import (
     canonical_axis,

@@ -12,7 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.dimensions import dimension
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.out_sharding import laid_out
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 from mpijax.numpy.util import check_arraylike, host_value
 from mpijax.ops.indexing import GatherScatterMode
 

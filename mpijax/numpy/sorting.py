@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.numpy.conditions import where
 from mpijax.numpy.fills import zeros_like
 from mpijax.numpy.index_plan import index_dtype

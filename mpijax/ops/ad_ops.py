@@ -10,8 +10,8 @@ from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import sum_types
-from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_map
+from mpijax.core.typeof import typeof
 from mpijax.ops.families import (
     ANY,
     CONSTANT,

@@ -10,8 +10,8 @@ import numpy as np
 from mpijax.core.axes import canonical_axis
 from mpijax.core.dimensions import DimExpr
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
 from mpijax.core.tree import tree_flatten, tree_unflatten
+from mpijax.core.typeof import typeof
 from mpijax.ops.moves import shape_of
 from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like

@@ -10,7 +10,7 @@ from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.compare import eq
 from mpijax.ops.families import (
     ANY,

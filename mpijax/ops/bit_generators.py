@@ -19,7 +19,7 @@ from mpijax.core.lowering import Decompose, HostCall
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding import types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import mulhi
 from mpijax.ops.compare import lt
 from mpijax.ops.convert import bitcast_convert_type, convert_element_type

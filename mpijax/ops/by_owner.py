@@ -18,7 +18,7 @@ from mpijax.core import dtypes
 from mpijax.core.sharding import shape_rules
 from mpijax.core.sharding.cuts import Cut, Cuts, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, share
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add, max, min, sub
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives.gather_scatter import psum_scatter

@@ -23,7 +23,8 @@ from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import types
 from mpijax.core.source import callable_location, is_internal
-from mpijax.core.trace import EVAL, current_trace, evaluate, typeof
+from mpijax.core.trace import EVAL, current_trace, evaluate
+from mpijax.core.typeof import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.slicing import index_in_dim
 from mpijax.transforms.batching import AxisData, batch_at, move_dim

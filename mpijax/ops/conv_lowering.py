@@ -14,7 +14,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.conv_shapes import conv_shape_tuple, permuted, spread
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full

@@ -10,11 +10,14 @@ import numpy as np
 from mpijax.core import dtypes, provided
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr_trace import literal_value
 from mpijax.core.lowering import Decompose, Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
-from mpijax.core.trace import EVAL, literal_value, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
+from mpijax.core.typeof import typeof
 from mpijax.core.warn import warn_user
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.ops.rules import full_like

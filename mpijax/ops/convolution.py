@@ -17,7 +17,7 @@ from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types, window_rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.conv_lowering import lowered
 from mpijax.ops.conv_shapes import (

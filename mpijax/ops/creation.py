@@ -14,7 +14,8 @@ from mpijax.core.lowering import Structural
 from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.trace import typeof, varying_over
+from mpijax.core.typeof import typeof
+from mpijax.core.varying import varying_over
 from mpijax.ops.convert import convert
 from mpijax.ops.families import check_dtype
 from mpijax.ops.moves import canonical_shape, check_shapelike, shape_of

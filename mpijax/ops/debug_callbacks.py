@@ -23,7 +23,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
 from mpijax.transforms import key_reuse
 

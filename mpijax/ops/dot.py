@@ -18,7 +18,8 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types, types
 from mpijax.core.sharding.split import entries
-from mpijax.core.trace import state, typeof
+from mpijax.core.state import state
+from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.dot_algorithm import DotAlgorithm, DotAlgorithmPreset, algorithm_of
 from mpijax.ops.moves import index_tuple, shape_of

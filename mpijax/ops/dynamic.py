@@ -14,7 +14,7 @@ from mpijax.core.lowering import Structural, Window, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types, types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import windows_by_owner
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import check_same_dtypes

@@ -17,7 +17,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.rules import broadcast_shapes, expand_back, expand_front
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, add_tangents

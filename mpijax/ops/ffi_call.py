@@ -13,7 +13,7 @@ from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.callbacks import VMAP_METHODS, batch_call, canonical_results
 from mpijax.ops.ffi_words import attributes_of, words
 

@@ -14,7 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import binary, fft_over_ranks
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full

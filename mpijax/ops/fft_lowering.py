@@ -15,7 +15,7 @@ from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall, Native
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 
 _NAMES = ("fft", "ifft", "rfft_n_even", "irfft", "rfft_n_odd")
 _INNER = Unsupported("fft becomes this where a program is compiled; transformations see fft")

@@ -16,7 +16,7 @@ from mpijax.core import config, dtypes
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, uncut
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import binary
 from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.convert import convert_element_type

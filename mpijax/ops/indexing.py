@@ -16,7 +16,7 @@ from mpijax.core.index_maps import INT64, UINT32, Elements, Index, clamped
 from mpijax.core.lowering import Structural, Window
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import by_owner
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims

@@ -17,7 +17,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.lowering import Decompose, Structural
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.ops.families import ATTACHED, LINEAR
 from mpijax.transforms import key_reuse
 

@@ -10,7 +10,7 @@ from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.effects import FfiEffect
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.callbacks import VMAP_METHODS, batch_call, canonical_results
 from mpijax.ops.numba_kernels import NumbaCode, compiled, kinds, make_kernel
 

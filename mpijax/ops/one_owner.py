@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.convert import bitcast_convert_type, convert_element_type
 from mpijax.ops.shapes import expand_dims, squeeze
 

@@ -14,7 +14,7 @@ from mpijax.core.lowering import Structural, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, sum_types, types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.moves import numpy_ints, shape_of
 from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.shapes import broadcast_in_dim

@@ -14,7 +14,7 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.bitwise import bitwise_or
 from mpijax.ops.compare import eq, ne
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, ORDERED, check_dtype

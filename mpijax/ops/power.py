@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import mul, sub
 from mpijax.ops.compare import eq
 from mpijax.ops.convert import convert_element_type

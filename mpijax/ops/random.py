@@ -24,7 +24,7 @@ from mpijax.core.lowering import Decompose, Elementwise, Structural, ViewKind
 from mpijax.core.option import values as options
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.sharding import shape_rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import random_elements
 from mpijax.ops.convert import stage
 from mpijax.ops.families import ATTACHED, CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule

@@ -23,7 +23,8 @@ from mpijax.core.lowering import Communication, Decompose, Exchange
 from mpijax.core.plain import NotSerializable
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.trace import current_trace, typeof
+from mpijax.core.trace import current_trace
+from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import Zero, zeros
 
 EXCHANGES = frozenset({fx.exchange})

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpijax.core.lowering import Exchange
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.rank_ops import (
     Handle,
     exchange,

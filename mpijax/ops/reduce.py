@@ -11,12 +11,14 @@ import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
-from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree import tree_flatten, tree_unflatten
+from mpijax.core.typeof import typeof
 from mpijax.ops import binary, bitwise, reductions
 from mpijax.ops.convert import convert
 from mpijax.ops.families import ANY, BITS, NOT_LINEAR, accepts_dtype

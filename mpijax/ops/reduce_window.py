@@ -14,8 +14,9 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import window_rules
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree import tree_flatten, tree_unflatten
+from mpijax.core.typeof import typeof
 from mpijax.ops import binary
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.families import LINEAR, NOT_LINEAR

@@ -15,7 +15,7 @@ from mpijax.core.lowering import Reduction
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.binary import div, mul
 from mpijax.ops.compare import eq

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import scalar_of_type

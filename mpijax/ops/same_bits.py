@@ -20,7 +20,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 
 WIDE = np.dtype(np.float64)
 MANTISSA = 53

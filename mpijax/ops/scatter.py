@@ -13,11 +13,12 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import is_longer
 from mpijax.core.jaxpr import Jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import HostCall, Structural, Window, Writes
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import by_owner, same_bits
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import (

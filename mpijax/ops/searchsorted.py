@@ -14,7 +14,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR
 from mpijax.transforms.batching import batch_at, move_dim
 

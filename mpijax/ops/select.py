@@ -14,7 +14,7 @@ from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types, types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.compare import eq, gt, lt
 from mpijax.ops.families import NOT_LINEAR, ORDERED, PerOperand, check_dtype, check_same_dtypes, scalar_rule

@@ -14,7 +14,7 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types, window_rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import reductions
 from mpijax.ops.indexing import GatherScatterMode
 from mpijax.ops.moves import shape_of

@@ -19,7 +19,7 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, shape_types
 from mpijax.core.sharding.split import dimensions
 from mpijax.core.sharding.types import axes_of
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.convert import stage
 from mpijax.ops.moves import (
     canonical_shape,

@@ -18,7 +18,7 @@ from mpijax.core.jaxpr import Eqn
 from mpijax.core.lowering import Decompose, Structural, ViewKind, Writes
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_rules, shape_types, sum_types, types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.moves import NumpyInt, check_shapelike, movement, shape_of, without
 from mpijax.ops.padding import pad

@@ -12,7 +12,7 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import sort_over_ranks
 from mpijax.ops.indexing import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.moves import numpy_ints, shape_of

@@ -21,7 +21,7 @@ from mpijax.core import dtypes, provided
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, part_number, without
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.bitwise import bitwise_not
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather

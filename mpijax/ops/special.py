@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add, mul, neg, sub
 from mpijax.ops.compare import gt
 from mpijax.ops.families import PerOperand

@@ -14,7 +14,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import HostCall
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import Zero
 
 abstract_token = ShapedArray((), dtypes.TokenDType())

@@ -19,7 +19,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules, types
 from mpijax.core.sharding.cuts import Cut, without
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.indexing import GatherDimensionNumbers, gather
 from mpijax.ops.moves import shape_of

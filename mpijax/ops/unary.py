@@ -11,7 +11,7 @@ from mpijax.core import dtypes
 from mpijax.core.lowering import Elementwise, Zeros
 from mpijax.core.registry import registry
 from mpijax.core.sharding import sum_types
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import complex, div, mul, neg
 from mpijax.ops.compare import eq, ge
 from mpijax.ops.families import (

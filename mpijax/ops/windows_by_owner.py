@@ -17,7 +17,7 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
 from mpijax.core.sharding.cuts import Cut, Cuts, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, share
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import binary
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.convert import convert_element_type

@@ -12,8 +12,10 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import UnexpectedTracerError
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import Tracer, trace_state_clean, typeof
+from mpijax.core.trace import trace_state_clean
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, index_in_part
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start, objects

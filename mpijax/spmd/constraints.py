@@ -20,8 +20,10 @@ from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
-from mpijax.core.trace import Tracer, state, typeof
+from mpijax.core.state import state
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 

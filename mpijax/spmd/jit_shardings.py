@@ -10,8 +10,10 @@ from mpijax.core import tree
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import EVAL, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on

@@ -15,7 +15,7 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.array import rewrap
 from mpijax.runtime.arrays.placement import type_in
 from mpijax.spmd.constraints import check_fits

@@ -14,7 +14,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse

@@ -8,7 +8,7 @@ from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
 from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding, over_devices
 from mpijax.spmd.reshard import lay_out

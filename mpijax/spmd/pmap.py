@@ -18,8 +18,8 @@ from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes, prefix_errors
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.devices import devices
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.spmd.local_views import to_global, to_local

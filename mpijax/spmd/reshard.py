@@ -16,8 +16,9 @@ from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.spmd.constraints import (
     check_explicit,
     check_fits,

@@ -22,6 +22,7 @@ from mpijax.core.checks import agree
 from mpijax.core.effects import NamedAxisEffect
 from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr_trace import refs_refused, trace_to_closed_jaxpr, trace_to_jaxpr
 from mpijax.core.lowering import Partitioned
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
@@ -33,17 +34,10 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, normal, of_sharding
 from mpijax.core.source import callable_name
-from mpijax.core.trace import (
-    EVAL,
-    Tracer,
-    examples_over,
-    named_axes,
-    refs_refused,
-    state,
-    trace_to_closed_jaxpr,
-    trace_to_jaxpr,
-    typeof,
-)
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL, examples_over, named_axes
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.collectives.scope import varying

@@ -12,8 +12,10 @@ from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, state, typeof
+from mpijax.core.state import state
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 
 P = PartitionSpec
 

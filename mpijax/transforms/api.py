@@ -8,7 +8,9 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.trace import abstractify, named_axes, trace_to_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trace import named_axes
+from mpijax.core.typeof import abstractify
 from mpijax.transforms.autodiff import fwd_and_bwd, grad, value_and_grad
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.custom_vjp import custom_vjp

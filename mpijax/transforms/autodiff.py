@@ -10,7 +10,7 @@ import numpy as np
 
 from mpijax.core import dtypes, tree
 from mpijax.core.source import callable_name
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.derivatives import checked_callable, vjp
 from mpijax.transforms.flat import check_arguments, normalize_argnums, transformed
 from mpijax.transforms.jit import jit

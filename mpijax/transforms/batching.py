@@ -13,13 +13,17 @@ from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.effects import NamedAxisEffect, everywhere
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.leaks import check_leaks
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.context import in_context
 from mpijax.core.sharding.split import Split
-from mpijax.core.trace import Trace, Tracer, named_axes, state, trace_to_closed_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import Trace, named_axes
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import zeros
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpijax.core.registry import registry
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 
 Split = tuple[tuple[Any, ...], ...]
 

@@ -12,7 +12,8 @@ from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import Ref, run_on
-from mpijax.core.trace import Tracer, state
+from mpijax.core.state import state
+from mpijax.core.tracer import Tracer
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr

@@ -9,9 +9,10 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.errors import ConcretizationTypeError
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import scope_key, trace_to_jaxpr
+from mpijax.core.trace import scope_key
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, argument_types, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.ref_state import (

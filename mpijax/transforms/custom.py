@@ -16,11 +16,14 @@ from typing import Any, ClassVar
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, state, trace_to_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers

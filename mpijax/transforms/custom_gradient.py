@@ -7,7 +7,9 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
-from mpijax.core.trace import JitTracer, Tracer, trace_to_jaxpr, typeof
+from mpijax.core.jaxpr_trace import JitTracer, trace_to_jaxpr
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import BatchTracer
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.flat import FlatFun, debug_info

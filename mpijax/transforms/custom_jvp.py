@@ -11,7 +11,8 @@ import numpy as np
 from mpijax.core import dtypes, tree
 from mpijax.core.registry import registry
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate

@@ -16,7 +16,8 @@ from mpijax.core.refs import Ref
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
 from mpijax.core.source import callable_name
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import check_aliases, is_ref

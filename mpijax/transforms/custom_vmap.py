@@ -8,10 +8,11 @@ from typing import Any
 
 from mpijax.core import provided, tree
 from mpijax.core.jaxpr import eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.source import callable_name
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_flat, move_dim
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.custom import positional_arguments

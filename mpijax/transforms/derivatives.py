@@ -9,8 +9,11 @@ import numpy as np
 
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import dead_code
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.source import callable_name
-from mpijax.core.trace import EVAL, abstractify, state, trace_to_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL
+from mpijax.core.typeof import abstractify, typeof
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat

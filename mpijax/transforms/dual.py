@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.core.effects import everywhere
-from mpijax.core.trace import Trace, Tracer, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import Trace
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import Zero
 
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from mpijax.core import provided, tree
 from mpijax.core.abstract import AbstractValue
+from mpijax.core.debug_info import DebugInfo
 from mpijax.core.source import callable_location, callable_name
-from mpijax.core.trace import DebugInfo, typeof
+from mpijax.core.typeof import typeof
 
 
 def named_like(fun: Callable) -> Callable[[Callable], Callable]:

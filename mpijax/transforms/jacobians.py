@@ -14,7 +14,7 @@ import numpy as np
 from mpijax.core import dtypes, provided, tree
 from mpijax.core.registry import registry
 from mpijax.core.result_type import result_type
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
 from mpijax.transforms.batching import same_for_all
 from mpijax.transforms.derivatives import checked_callable, jvp, vjp

@@ -17,10 +17,14 @@ from mpijax.core import config, provided, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.refs import has_views, opened
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import EVAL, Tracer, abstractify, scope_key, state, trace_to_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import EVAL, scope_key
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import abstractify, typeof
 from mpijax.core.warn import warn_user
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers

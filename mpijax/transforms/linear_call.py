@@ -7,9 +7,10 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info

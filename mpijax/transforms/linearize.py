@@ -11,8 +11,11 @@ from typing import Any
 
 from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import JaxprTrace, JitTracer, Trace, current_trace, state, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import Trace, current_trace
+from mpijax.core.typeof import typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, as_array, instantiate

@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.debug_info import DebugInfo
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.lowering import Inline
-from mpijax.core.trace import DebugInfo, JaxprTrace, JitTracer, Trace, current_trace, state
+from mpijax.core.state import state
+from mpijax.core.trace import Trace, current_trace
 
 
 class PartialVal(tuple):

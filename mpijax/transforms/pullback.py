@@ -10,8 +10,8 @@ from mpijax.core import tree
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref, addupdate
 from mpijax.core.source import callable_location, callable_name
-from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import equality_errors_pytreedef
+from mpijax.core.typeof import typeof
 from mpijax.transforms.linearize import Linearized
 from mpijax.transforms.transpose import transposed
 from mpijax.transforms.zeros import Zero, as_array, instantiate

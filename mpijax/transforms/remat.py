@@ -17,7 +17,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import run_on
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import pruned_call

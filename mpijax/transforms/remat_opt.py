@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import state, trace_to_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_jaxpr
 from mpijax.transforms.call import call_jaxpr, hoist_tracers, jit_p, plain_call

@@ -9,10 +9,10 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.source import inherited, sources_from
-from mpijax.core.trace import trace_to_closed_jaxpr
 from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from mpijax.transforms.policies import keeps, nothing_saveable
 

@@ -9,7 +9,8 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.typeof import typeof
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
 from mpijax.transforms.linearize import linearize_flat
 

@@ -10,11 +10,12 @@ from typing import Any
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
+from mpijax.core.jaxpr_trace import trace_passing_refs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.source import inherited, sources_from
 from mpijax.core.state import splitting_freely
-from mpijax.core.trace import trace_passing_refs, typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 

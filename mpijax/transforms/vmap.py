@@ -13,8 +13,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
 from mpijax.core.sharding.split import Split, entry
 from mpijax.core.source import callable_name
-from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref

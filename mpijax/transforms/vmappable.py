@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax.core import tree
-from mpijax.core.trace import typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 
 
 class _Handlers(NamedTuple):

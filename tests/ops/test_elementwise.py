@@ -13,7 +13,7 @@ from ops.table_elementwise import ROWS, Row
 import mpijax
 from mpijax import lax
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 
 MODULES = """
     ad_ops binary bitwise compare convert positions power reduce reductions select special

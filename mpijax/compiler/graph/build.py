@@ -22,6 +22,7 @@ from mpijax.core import effects as fx
 from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import (
     STATUS_BYTES,
     Communication,
@@ -33,7 +34,6 @@ from mpijax.core.lowering import (
     Structural,
 )
 from mpijax.core.source import UNKNOWN, Source, sources_from
-from mpijax.core.trace import trace_to_closed_jaxpr
 
 
 class _Builder:

@@ -12,9 +12,10 @@ from typing import Any
 from mpijax.core import config
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var, map_jaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Decompose, Partitioned
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
+from mpijax.core.trace import named_axes
 
 # Names and sizes of the mesh axes in scope.
 Axes = tuple[tuple[Any, int], ...]

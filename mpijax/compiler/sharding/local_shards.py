@@ -16,11 +16,12 @@ from typing import Any
 from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
 from mpijax.core.sharding.context import in_body, under
-from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
+from mpijax.core.trace import named_axes
 from mpijax.ops.collectives.position import axis_index, axis_index_p
 from mpijax.ops.collectives.scope import names_of
 from mpijax.transforms.batching import AxisData, batch_jaxpr

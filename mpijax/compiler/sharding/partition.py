@@ -31,12 +31,13 @@ from mpijax.compiler.sharding.redistribute import (
 )
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Communication, Structural, Writes
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.source import UNKNOWN, sources_from
-from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
+from mpijax.core.trace import named_axes
 from mpijax.ops.collectives.one_sided import paired
 from mpijax.ops.shapes import transpose_p
 from mpijax.ops.slicing import slice_p

@@ -13,6 +13,7 @@ from typing import Any
 
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import ShardingTypeError
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import (
     Communication,
@@ -30,7 +31,7 @@ from mpijax.core.sharding.context import get_abstract_mesh
 from mpijax.core.sharding.cuts import Cuts, even_cut
 from mpijax.core.sharding.split import Axes, Split, entries, entry
 from mpijax.core.sharding.sum_types import sums_of
-from mpijax.core.trace import state, trace_to_jaxpr
+from mpijax.core.state import state
 
 # Operations whose type rules already give the split of results.
 _TYPED = (Inline, ControlFlow, Partitioned, Layout)

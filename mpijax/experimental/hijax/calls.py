@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core.jaxpr import ClosedJaxpr, Var
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
 from mpijax.experimental.hijax.types import HiType
 from mpijax.spmd.shard_map import inside

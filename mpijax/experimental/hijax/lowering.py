@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from mpijax.core import provided
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import Trace, current_trace, state, trace_to_closed_jaxpr, typeof
+from mpijax.core.state import state
+from mpijax.core.trace import Trace, current_trace
+from mpijax.core.typeof import typeof
 
 
 class LowerTrace(Trace):

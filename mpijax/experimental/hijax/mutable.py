@@ -14,8 +14,11 @@ from mpijax.core import tree
 from mpijax.core.abstract import AbstractValue, aval_method
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import Var
+from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.trace import JaxprTrace, JitTracer, Tracer, current_trace, state
+from mpijax.core.state import state
+from mpijax.core.trace import current_trace
+from mpijax.core.tracer import Tracer
 from mpijax.experimental.hijax.lowering import LowerTrace
 from mpijax.experimental.hijax.types import UserType, to_override
 from mpijax.transforms.batching import BatchTracer

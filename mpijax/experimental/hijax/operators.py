@@ -7,7 +7,7 @@ from typing import Any
 
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import OPERATORS, Array
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 
 
 def follow_types() -> None:

@@ -9,7 +9,9 @@ from mpijax.core import effects as fx
 from mpijax.core.checks import agree
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import Tracer, state, typeof
+from mpijax.core.state import state
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.experimental.hijax.mutable import made
 from mpijax.experimental.hijax.operators import follow_types
 from mpijax.experimental.hijax.types import HiType, to_override

@@ -7,9 +7,10 @@ from typing import Any
 
 from mpijax.core import tree
 from mpijax.core.jaxpr import eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.source import callable_name
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.experimental.hijax.primitives import parts_of, raised
 from mpijax.experimental.hijax.types import HiPspec
 from mpijax.transforms.linearize import LinearizedJaxpr

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.core import tree
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.experimental.hijax.lowering import Change, Lowered, Parts, lowered, repeated
 
 

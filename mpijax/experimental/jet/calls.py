@@ -14,9 +14,10 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.experimental.jet.trace import expand
 from mpijax.ops.control_flow.common import split

@@ -16,7 +16,8 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, without_dead_code
-from mpijax.core.trace import trace_to_jaxpr, typeof
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.typeof import typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.transforms.zeros import Zero
 

@@ -13,10 +13,10 @@ from mpijax.core import tree
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import Ref
 from mpijax.core.source import callable_location
-from mpijax.core.trace import trace_to_jaxpr
 from mpijax.experimental.pallas.memory import uninitialized
 from mpijax.experimental.pallas.specs import BlockDim, Blocked, BlockSpec, Element, NoBlockSpec, Squeezed, squeezed
 from mpijax.transforms.flat import debug_info

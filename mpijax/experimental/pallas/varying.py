@@ -13,7 +13,7 @@ from mpijax.core.index_maps import identity
 from mpijax.core.lowering import Structural, ViewKind
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.scope import linear_jvp, same_type
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero

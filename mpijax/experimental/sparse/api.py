@@ -9,7 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import tree
-from mpijax.core.trace import Tracer
+from mpijax.core.tracer import Tracer
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.bcsr import BCSR

@@ -11,6 +11,7 @@ from mpijax import missing as _missing
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import check_jaxpr
+from mpijax.core.debug_info import DebugInfo
 from mpijax.core.effects import Effect, no_effects
 from mpijax.core.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun
@@ -18,7 +19,8 @@ from mpijax.core.jaxpr import Eqn as JaxprEqn
 from mpijax.core.jaxpr import subjaxprs as _in_parameters
 from mpijax.core.primitive import Unsupported
 from mpijax.core.source import current_source
-from mpijax.core.trace import DebugInfo, Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.extend.core import primitives
 from mpijax.extend.core.primitives import CallPrimitive, call_impl
 from mpijax.extend.primitive import Primitive

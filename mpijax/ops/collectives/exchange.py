@@ -7,7 +7,7 @@ from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.mixed_groups import exchanged, over_mixed_groups
 from mpijax.ops.collectives.scope import (
     around,

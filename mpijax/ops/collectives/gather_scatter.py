@@ -8,8 +8,9 @@ from mpijax.core import tree
 from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.state import state
 from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.trace import state, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.collectives import mixed_groups
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.scope import Groups, merge_axes, reshape, row
 from mpijax.transforms.batching import batch_flat, move_dim
 

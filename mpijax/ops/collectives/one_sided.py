@@ -14,9 +14,10 @@ from mpijax.core import effects as fx
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, map_jaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
 from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with
 from mpijax.ops.tokens import AbstractToken, abstract_token, create_token

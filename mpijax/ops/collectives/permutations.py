@@ -11,7 +11,7 @@ from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum_p
 from mpijax.ops.collectives.scope import (

@@ -10,7 +10,8 @@ from mpijax.core import tree
 from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.trace import state, typeof
+from mpijax.core.state import state
+from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups, reduced
 from mpijax.ops.collectives.scope import (

@@ -10,8 +10,9 @@ import numpy as np
 
 from mpijax.core import effects as fx
 from mpijax.core.registry import registry
+from mpijax.core.state import state
 from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.trace import state, typeof
+from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero
 

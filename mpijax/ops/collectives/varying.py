@@ -13,7 +13,8 @@ from mpijax.core.lowering import Structural, ViewKind
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
-from mpijax.core.trace import state, typeof
+from mpijax.core.state import state
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero

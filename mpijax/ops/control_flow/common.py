@@ -11,11 +11,13 @@ from typing import Any
 from mpijax.core import tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 from mpijax.core.result_type import result_type
 from mpijax.core.source import sources_of_function
-from mpijax.core.trace import scope_key, trace_to_jaxpr, typeof
+from mpijax.core.trace import scope_key
+from mpijax.core.typeof import typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import is_ref, may_be_kept, values_of

@@ -18,7 +18,8 @@ from mpijax.core.memo import memo_on_jaxprs
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import run_on
 from mpijax.core.registry import registry
-from mpijax.core.trace import EVAL, typeof
+from mpijax.core.trace import EVAL
+from mpijax.core.typeof import typeof
 from mpijax.ops import ad_ops
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type

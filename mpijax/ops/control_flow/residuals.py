@@ -16,10 +16,10 @@ import numpy as np
 from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.trace import trace_to_closed_jaxpr
 from mpijax.ops.control_flow.signatures import spread
 from mpijax.ops.control_flow.varying import vary
 from mpijax.ops.families import NOT_LINEAR

@@ -7,9 +7,10 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var
+from mpijax.core.jaxpr_trace import trace_passing_refs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.refs import run_on
-from mpijax.core.trace import trace_passing_refs, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, split
 from mpijax.ops.control_flow.scan_rules import bind, either, rearranged
 from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal

@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var, without_dead_code
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.control_flow.common import chosen
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, nested_jaxprs, subjaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.typeof import typeof
 
 
 def vary(x: Any, axes: frozenset) -> Any:

@@ -18,11 +18,13 @@ from mpijax.core.abstract import advance
 from mpijax.core.avals import ShapedArray
 from mpijax.core.checks import agree
 from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import ControlFlow, Decompose, Flow
 from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.trace import EVAL, trace_to_closed_jaxpr, typeof
+from mpijax.core.trace import EVAL
+from mpijax.core.typeof import typeof
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication

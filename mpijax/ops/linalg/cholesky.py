@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.registry import registry
-from mpijax.core.trace import trace_to_closed_jaxpr, typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import max
 from mpijax.ops.compare import eq
 from mpijax.ops.creation import iota

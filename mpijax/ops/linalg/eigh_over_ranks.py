@@ -26,7 +26,7 @@ from mpijax.core import config, provided
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, part_number
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.collectives.permutations import ppermute

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import config
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.creation import iota
 from mpijax.ops.linalg import lu_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add
 from mpijax.ops.compare import eq, ge
 from mpijax.ops.convert import convert_element_type

@@ -13,7 +13,7 @@ from typing import Any
 
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Span
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast
 from mpijax.ops.creation import full
 from mpijax.ops.linalg.matrices import eye, upper_triangle

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.sharding import rules
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.binary import neg
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.linalg import triangular_over_ranks

@@ -20,7 +20,7 @@ from mpijax.core import config
 from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, Span, part_number
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast, ppermute
 from mpijax.ops.creation import full
 from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS

@@ -15,8 +15,9 @@ from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import of_sharding
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, rewrap  # importing it also registers the array class
 from mpijax.runtime.arrays.default_layout import default_layout, default_place
 from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices

@@ -18,7 +18,7 @@ from mpijax._ext.array import ArrayBase, checksum
 from mpijax.core import tree
 from mpijax.core.errors import MismatchError
 from mpijax.core.source import current_source
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.runtime.matching import guard
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import GUARD, Site, ranges, recorder

@@ -6,7 +6,7 @@ from typing import Any
 
 from mpijax._ext.array import ArrayBase
 from mpijax.core.jaxpr import ClosedJaxpr, nested_jaxprs, without_dead_code
-from mpijax.core.trace import typeof
+from mpijax.core.typeof import typeof
 from mpijax.runtime.mpi import mpi_start
 
 

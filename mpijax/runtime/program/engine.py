@@ -17,17 +17,18 @@ from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tracebacks, tree
-from mpijax.core import trace as tr
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
 from mpijax.core.foreign import canonicalize_dtype_handlers
 from mpijax.core.jaxpr import ClosedJaxpr, subjaxprs
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
 from mpijax.core.source import FirstCall, current_source, sources_from
-from mpijax.core.trace import Tracer, trace_to_closed_jaxpr, typeof
+from mpijax.core.tracer import Tracer, leaked
+from mpijax.core.typeof import typeof
 from mpijax.ops import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
@@ -56,7 +57,7 @@ def physical(x: Any, aval) -> Any:
     if isinstance(x, ArrayBase):
         return x
     if isinstance(x, Tracer):
-        raise tr.leaked(x)
+        raise leaked(x)
     if aval.is_high:
         return x
     if hasattr(x, "__jax_array__"):

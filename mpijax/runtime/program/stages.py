@@ -18,7 +18,8 @@ from mpijax.core.abstract import AbstractValue
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.trace import Tracer, typeof
+from mpijax.core.tracer import Tracer
+from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.devices import local_devices
 from mpijax.runtime.machine.executable import Program
