@@ -54,7 +54,7 @@ from mpijax.core.sharding.mesh import make_mesh as make_mesh
 from mpijax.core.sharding.mesh import set_mesh as set_mesh
 from mpijax.core.sharding.shardings import NamedSharding as NamedSharding
 from mpijax.core.slices import ds as ds
-from mpijax.core.trace import typeof as typeof
+from mpijax.core.typeof import typeof as typeof
 from mpijax.core.user_context import make_user_context as make_user_context
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension
 from mpijax.distributed.spawning import spawn as spawn

@@ -124,19 +124,7 @@ def vmap(
         raise TypeError(f"Expected a callable value, got {fun}")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *tree.registered_types()))):
-        raise TypeError(
-            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
-            f"arguments passed to the function, but got {in_axes}."
-        )
-    if not all(map(_is_axis, tree.tree_leaves(in_axes))):
-        raise TypeError(
-            f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got {in_axes}."
-        )
-    if not all(map(_is_axis, tree.tree_leaves(out_axes))):
-        raise TypeError(
-            f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got {out_axes}."
-        )
+    _check_axes(in_axes, out_axes)
 
     @transformed(
         fun,
@@ -144,57 +132,97 @@ def vmap(
         "which its elements are examples.",
     )
     def vmap_f(*args, **kwargs):
+        call = _Call(fun, in_axes, out_axes, args, kwargs)
+        axis = call.axis(axis_name, axis_size, spmd_axis_name)
+        return call.results(axis, *call.batched(axis))
+
+    return vmap_f
+
+
+def _check_axes(in_axes: Any, out_axes: Any) -> None:
+    if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *tree.registered_types()))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+            f"arguments passed to the function, but got {in_axes}."
+        )
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if not all(map(_is_axis, tree.tree_leaves(axes))):
+            raise TypeError(
+                f"vmap {name} must be an int, None, or (nested) container with those types as leaves, but got {axes}."
+            )
+
+
+class _Call:
+    """A call of a vectorized function.
+
+    leaves, axes: the arrays among the arguments, and the mapped axis of each (None: unmapped; the function receives it
+    unchanged, whether an array or not). containers: whether a library's containers of arrays are registered.
+    """
+
+    def __init__(self, fun: Callable, in_axes: Any, out_axes: Any, args: tuple, kwargs: dict[str, Any]):
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                 f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}"
             )
-        containers = some_registered()
-        leaves, in_tree = tree.tree_flatten((args, kwargs), is_leaf=is_vmappable if containers else None)
-
-        def name_of(i):
-            return parameter_names(fun, args, kwargs)[flat_fun.leaf_of[i] if containers else i]
-
+        self.fun, self.out_axes, self.args, self.kwargs = fun, out_axes, args, kwargs
+        self.containers = some_registered()
+        leaves, in_tree = tree.tree_flatten((args, kwargs), is_leaf=is_vmappable if self.containers else None)
         axes = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
-        flat_fun = Containers(fun, in_tree, leaves, axes, out_axes) if containers else FlatFun(fun, in_tree)
-        if containers:
-            leaves, axes = flat_fun.arrays, flat_fun.axes
-        # Unmapped values are passed to the function unchanged, whether arrays or not.
-        mapped = [i for i, ax in enumerate(axes) if ax is not None]
-        check_arguments([leaves[i] for i in mapped], f"vmap of {callable_name(fun)}", lambda i: name_of(mapped[i]))
-        size = _mapped_size(fun, args, kwargs, leaves, axes, axis_size, flat_fun.leaf_of if containers else None)
-        dims = [None if ax is None else _from_front(x, ax) for x, ax in zip(leaves, axes, strict=True)]
-        if containers:
-            flat_fun.size = size
-        refs = [i for i in mapped if is_ref(leaves[i])]
-        if refs:
-            check_aliases((), leaves, lambda: debug_info("vmap", fun, args, kwargs))
+        flat: Any = Containers(fun, in_tree, leaves, axes, out_axes) if self.containers else FlatFun(fun, in_tree)
+        self.flat = flat
+        self.leaves: Sequence[Any] = flat.arrays if self.containers else leaves
+        self.axes: Sequence[Any] = flat.axes if self.containers else axes
+        mapped = self.mapped()
+        given = [self.leaves[i] for i in mapped]
+        check_arguments(given, f"vmap of {callable_name(fun)}", lambda i: self.name_of(mapped[i]))
+
+    def mapped(self) -> list[int]:
+        return [i for i, ax in enumerate(self.axes) if ax is not None]
+
+    def name_of(self, i: int) -> str:
+        """The name of an array among the arguments."""
+        return parameter_names(self.fun, self.args, self.kwargs)[self.flat.leaf_of[i] if self.containers else i]
+
+    def axis(self, name: Any, axis_size: int | None, spmd_axis_name: Any) -> AxisData:
+        """The batch axis."""
+        leaf_of = self.flat.leaf_of if self.containers else None
+        size = _mapped_size(self.fun, self.args, self.kwargs, self.leaves, self.axes, axis_size, leaf_of)
+        self.dims = [None if ax is None else _from_front(x, ax) for x, ax in zip(self.leaves, self.axes, strict=True)]
+        if self.containers:
+            self.flat.size = size
         named = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
-        split = _mapped_split(leaves, dims) if ShapedArray.any_split else None
+        split = _mapped_split(self.leaves, self.dims) if ShapedArray.any_split else None
         spmd = () if spmd_axis_name is None or (split is not None and split.axes[0] == named) else named
         if spmd and split is not None:
             raise ValueError(
                 "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got "
                 f"spmd_axis_name={spmd_axis_name} and arrays sharded on {entry(split.axes[0])}"
             )
-        axis = AxisData(axis_name, size, spmd, split)
-        if refs:
-            outs, out_dims = _batch_refs(flat_fun, axis, leaves, dims, refs)
-        else:
-            outs, out_dims = batch_flat(flat_fun, axis, leaves, dims)
-        made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}  # returned as references to batches
+        return AxisData(name, size, spmd, split)
+
+    def batched(self, axis: AxisData) -> tuple[list[Any], list[Any]]:
+        """The results for all examples, and the position of the batch axis in each."""
+        refs = [i for i in self.mapped() if is_ref(self.leaves[i])]
+        if not refs:
+            return batch_flat(self.flat, axis, self.leaves, self.dims)
+        check_aliases((), self.leaves, lambda: debug_info("vmap", self.fun, self.args, self.kwargs))
+        return _batch_refs(self.flat, axis, self.leaves, self.dims, refs)
+
+    def results(self, axis: AxisData, outs: list[Any], dims: list[Any]) -> Any:
+        """The results with their batch axes where `out_axes` wants them. References become references to batches."""
+        made = {i: x.aval.kind for i, x in enumerate(outs) if is_ref(x)}
         for i in made:
-            outs[i], out_dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
-        wanted = flat_fun.wanted if containers else flatten_axes("vmap out_axes", flat_fun.out_tree, out_axes)
+            outs[i], dims[i] = outs[i].home.unpack(outs[i].read_in(outs[i].home))
+        flat, structure = self.flat, self.flat.out_tree
+        wanted = flat.wanted if self.containers else flatten_axes("vmap out_axes", structure, self.out_axes)
         placed = [
-            _placed(fun, axis, flat_fun.out_tree, flat_fun.result_of[i] if containers else i, *each)
-            for i, each in enumerate(zip(outs, out_dims, wanted, strict=True))
+            _placed(self.fun, axis, structure, flat.result_of[i] if self.containers else i, *each)
+            for i, each in enumerate(zip(outs, dims, wanted, strict=True))
         ]
         for i, kind in made.items():
             placed[i] = Ref.of(placed[i], kind)
-        return flat_fun.result(placed) if containers else tree.tree_unflatten(flat_fun.out_tree, placed)
-
-    return vmap_f
+        return flat.result(placed) if self.containers else tree.tree_unflatten(structure, placed)
 
 
 def _is_axis(leaf: Any) -> bool:
