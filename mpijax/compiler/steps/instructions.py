@@ -17,7 +17,7 @@ from mpijax.core.lowering import Communication
 from mpijax.core.source import UNKNOWN, Source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """A place in memory: buffer number and offset in bytes."""
 
@@ -28,7 +28,7 @@ class Place:
         return f"b{self.buffer}{self.offset:+}" if self.offset else f"b{self.buffer}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operand:
     """An array that an instruction reads or writes."""
 
@@ -56,7 +56,7 @@ class Operand:
 # ---------------------------------------------------------------- entries of the table of buffers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Input:
     """Argument number `index`; `nbytes` is checked where it is an ndarray, unless it is -1. value: of the graph."""
 
@@ -65,7 +65,7 @@ class Input:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Output:
     """Memory of a result, new in each run.
 
@@ -78,7 +78,7 @@ class Output:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Temp:
     """Memory during a run, at a byte offset of the arena."""
 
@@ -87,7 +87,7 @@ class Temp:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Const:
     """An ndarray or array that lives as long as the program. An ndarray is laid out as `value` says, if given."""
 
@@ -96,7 +96,7 @@ class Const:
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pointer:
     """A pointer that `Point`, `Advance` and `Swap` move."""
 
@@ -110,7 +110,7 @@ Buffer = Input | Output | Temp | Const | Pointer
 # ---------------------------------------------------------------- instructions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelCall:
     """A compiled loop nest over [0, extent), which may be split among threads in parts of at least `grain`.
 
@@ -132,7 +132,7 @@ class KernelCall:
     touched: int | None = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GemmCall:
     """`C = op(A) op(B)`, row-major, for each matrix of a batch.
 
@@ -159,7 +159,7 @@ class GemmCall:
     source: Source = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Copy:
     """Copy bytes; the places may overlap."""
 
@@ -168,7 +168,7 @@ class Copy:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fill:
     """Fill `nbytes` bytes with copies of `pattern` (1 to 16 bytes that divide them)."""
 
@@ -177,7 +177,7 @@ class Fill:
     pattern: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PythonCall:
     """Call a Python function on ndarrays and store what it returns: an array, or a list of one per output.
 
@@ -191,7 +191,7 @@ class PythonCall:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NativeCall:
     """Call machine code, the user's (`foreign`) or our own, on operands, results and the status bytes.
 
@@ -219,7 +219,7 @@ class NativeCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Communicate:
     """An exchange with other ranks; `params` say over which axes, with whom, and so on.
 
@@ -238,7 +238,7 @@ class Communicate:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finish:
     """Wait for the exchange that has gone on longest."""
 
@@ -246,7 +246,7 @@ class Finish:
     source: Source = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Point:
     """Let a `Pointer` point to a place."""
 
@@ -254,7 +254,7 @@ class Point:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimeTiles:
     """How to run several iterations of a loop tile by tile, so that a tile stays in cache from one to the next.
 
@@ -275,7 +275,7 @@ class TimeTiles:
     starts: tuple[Point, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loop:
     """Run `body` `count` times. tiles: how to run several iterations at a time, with the same results."""
 
@@ -285,7 +285,7 @@ class Loop:
     tiles: TimeTiles | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class While:
     """Run `cond`; while the byte at `flag` is not 0, run `body` and `cond` again."""
 
@@ -295,7 +295,7 @@ class While:
     source: Source = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Switch:
     """Run the branch whose number, an int32, is at `index`; numbers out of range are clamped."""
 
@@ -304,7 +304,7 @@ class Switch:
     source: Source = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Advance:
     """Move a `Pointer` on by `nbytes`: to the next slice of what a loop scans."""
 
@@ -312,7 +312,7 @@ class Advance:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Swap:
     """Exchange two `Pointer`s: the new carry of a loop becomes the old one."""
 
@@ -332,7 +332,7 @@ def bodies(instruction: Any) -> tuple[tuple[Any, ...], ...]:
     return instruction.branches if isinstance(instruction, Switch) else ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Visit:
     """An instruction, and how often a run of the program does it.
 

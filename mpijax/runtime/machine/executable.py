@@ -20,7 +20,7 @@ from mpijax.runtime.machine.cpus import cpus_per_rank
 __all__ = ["Call", "Carrier", "Part", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """Counts that an exchange reads at run time: int32 at `counts`, the rows of each rank's block.
 
@@ -36,7 +36,7 @@ class Rows:
     row: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """The send or receive side of an exchange.
 
@@ -53,7 +53,7 @@ class Part:
     dtype: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Peers:
     """The peers of a message. status: address of an MPI_Status to fill in, or 0.
 
@@ -68,7 +68,7 @@ class Peers:
     to_itself: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Carrier:
     """How an exchange is carried out.
 
@@ -89,7 +89,7 @@ class Carrier:
     lane_from: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Report:
     """The description of an exchange for the recorder, the matching checks and errors.
 
@@ -108,7 +108,7 @@ class Report:
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """A call of MPI, or an equivalent through memory.
 
