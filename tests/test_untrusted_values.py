@@ -189,7 +189,7 @@ def test_a_secret_of_another_user_is_refused(secret_file):
 def test_a_secret_that_is_no_file_is_refused(secret_file):
     secret_file.unlink()
     os.mkfifo(secret_file, 0o600)
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         handshake.job_secret()
 
 

@@ -265,7 +265,10 @@ class ShapedArray(AbstractValue):
 def _check_split(shape: tuple[int, ...], split: splits.Split) -> None:
     """Raise ValueError for array axes that their mesh axes do not divide evenly."""
     if len(split.axes) != len(shape):
-        raise ValueError(f"a type of shape {shape} cannot be split as {splits.entries(split.axes)}: one entry an axis")
+        raise ValueError(
+            f"A type of shape {shape} cannot be split as {splits.entries(split.axes)}: give one entry for each of its "
+            f"{len(shape)} axes."
+        )
     for axis, (size, names) in enumerate(zip(shape, split.axes, strict=True)):
         if names and size % split.parts(axis):
             raise ValueError(

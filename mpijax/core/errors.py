@@ -200,4 +200,4 @@ def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
     """Raise BrokenForm for the first rule that is violated."""
     for holds, rule in rules:
         if not holds:
-            raise BrokenForm(f"{form} breaks a rule of its form: {rule}")
+            raise BrokenForm(f"{form} violates a rule: {rule}")

@@ -198,7 +198,8 @@ class Tracer(Array):
         raise errors.ConcretizationTypeError(
             self,
             "The error occurred in the __reduce__ method, which may indicate an attempt to serialize/pickle a traced "
-            "value. Methods of mpi4py in small letters do so: mpijax.mpi has those that communicate in programs.",
+            "value. mpi4py's lower-case methods (comm.allreduce) pickle their arguments: use the functions of "
+            "mpijax.mpi instead.",
         )
 
     def __deepcopy__(self, _memo):
@@ -225,7 +226,7 @@ class Tracer(Array):
         if spec:
             raise TypeError(
                 f"unsupported format string passed to {type(self).__name__}.__format__: a traced value has "
-                "no digits to format; jax.debug.print shows values"
+                "no digits to format. Print values with jax.debug.print."
             )
         return str(self)
 
@@ -682,7 +683,7 @@ def _made_by(eqns: Sequence[Any]) -> str:
 
 def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
     """The error for a mutable array reference in a function whose program cannot return its new value."""
-    where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a function inside of a transformation"
+    where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a transformed function"
     return NotImplementedError(
         f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
         "return the new one. Of rules of custom derivatives, backward rules may use references, but not inside of "

@@ -65,8 +65,8 @@ def checkpoint(
     """
     if concrete is not _NOT_GIVEN:
         raise NotImplementedError(
-            "checkpoint has no argument `concrete` any more, as in JAX 0.10: name the arguments that decide Python "
-            "control flow in `static_argnums`."
+            "checkpoint no longer has the argument `concrete`, as in JAX 0.10. If an argument decides Python control "
+            "flow, name it in `static_argnums`."
         )
     nums = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
@@ -190,5 +190,5 @@ def _point_to_static_arguments(error: ConcretizationTypeError) -> None:
     """Add a hint about static arguments to an error from `checkpoint`'s own tracing."""
     message = str(error)
     if "for checkpoint" in message:
-        hint = "If it is an argument that Python decides by, name it in checkpoint's static_argnums."
+        hint = "If an argument decides Python control flow, name it in the static_argnums of checkpoint."
         error.args = (f"{message}\n{hint}",)

@@ -45,7 +45,7 @@ class Traced(TracedProgram):
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
         """Lower the program to loop nests and instructions. lowering_platforms: only "cpu" exists."""
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
-            raise NotImplementedError(f"mpijax lowers for 'cpu', not for lowering_platforms={lowering_platforms}")
+            raise NotImplementedError(f"mpijax only lowers for 'cpu', got lowering_platforms={lowering_platforms}.")
         return provided.lower(self)
 
 
@@ -210,7 +210,7 @@ class PjitFunction(JitBase):
         unnamed = set(names) & known.unnameable
         if unnamed:
             raise ValueError(
-                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are positional-only: say "
+                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are positional-only: use "
                 f"{kind}_argnums."
             )
         missing = set() if known.any_keyword else set(names) - known.names
@@ -521,7 +521,8 @@ def jit(
     """
     if device is not None or backend is not None:
         warn_user(
-            "backend and device argument on jit is deprecated: place the arguments with jax.device_put.",
+            "The arguments backend and device of jit are deprecated. Place the arguments of the function with "
+            "jax.device_put.",
             DeprecationWarning,
         )
         if device is not None and backend is not None:
@@ -556,7 +557,7 @@ def jit(
 def _check_function(fun: Any) -> None:
     """Raise TypeError for what `jit` cannot call."""
     if isinstance(fun, staticmethod):
-        raise TypeError(f"staticmethod arguments are not supported, got {fun}: put staticmethod around jit")
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}. Apply jit first: staticmethod(jit(f)).")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):

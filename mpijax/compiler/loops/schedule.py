@@ -184,29 +184,30 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     wanted = {v for v in source.variables if v.size != 1} | set(chunks)
     yield Counter(chain(*s.loops)) == Counter(wanted), "each variable of the kernel is in one loop"
     others = [loop for loop in (s.vector_loop, s.tile_loop) if loop is not None]
-    yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop has one place"
-    yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced ones"
-    yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "the others are kept ones"
-    yield s.strategy in STRATEGIES, f"there is no strategy {s.strategy}"
-    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a loop to reduce"
+    yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop appears once"
+    yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced loops"
+    yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "all other loops are kept loops"
+    yield s.strategy in STRATEGIES, f"{s.strategy} is not a strategy"
+    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a reduced loop"
     yield s.strategy != "rows" or s.vector_loop is not None, "`rows` has a loop over rows"
-    yield (s.strategy == "blocked") == (s.tile_loop is not None), "tiles of two loops are those of `blocked`"
-    yield set(s.staged) <= set(s.kernel.expressions), "what is staged is read by the kernel"
+    yield (s.strategy == "blocked") == (s.tile_loop is not None), "`blocked`, and no other strategy, has a tile loop"
+    yield set(s.staged) <= set(s.kernel.expressions), "the kernel reads each staged array"
     vectorized = s.inner[-1] if along else s.vector_loop
     yield s.vector is (vectorized[-1] if vectorized else None), "lanes are along the innermost variable of their loop"
-    yield s.vector_size == turns_of(vectorized or ()), "the vectorized loop has its size"
-    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "there are powers of two of lanes"
-    yield s.turn >= s.lanes, "a turn has all lanes"
-    yield s.lanes == 1 or s.vector is not None, "several lanes are along a loop"
+    yield s.vector_size == turns_of(vectorized or ()), "vector_size is the size of the vectorized loop"
+    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "numbers of lanes are powers of two"
+    yield s.turn >= s.lanes, "an iteration has all lanes"
+    yield s.lanes == 1 or s.vector is not None, "several lanes need a vectorized loop"
     steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
     in_order = s.lanes == 1 or steps == [1] * len(source.inner)
-    yield not source.ordered or (s.strategy == "across" and in_order), "elements in order are neighbours, or one by one"
-    yield (s.chunked is not None) == bool(chunks), "a kernel with chunks has a loop that is divided"
+    keeps_order = not source.ordered or (s.strategy == "across" and in_order)
+    yield keeps_order, "ordered kernels use lanes along consecutive elements, or one lane"
+    yield (s.chunked is not None) == bool(chunks), "a kernel with chunks, and no other, has a divided loop"
     if s.chunked is not None:
         yield s.outer[0] == tuple(chunks), "the loop over chunks is the outermost one"
-        yield 0 <= s.chunked < len(s.inner), "the loop that is divided is reduced"
+        yield 0 <= s.chunked < len(s.inner), "the divided loop is reduced"
         turns, covered = turns_of(s.inner[s.chunked]), turns_of(chunks) * s.chunk_length
-        yield turns <= covered, f"chunks cover the loop: {covered} turns of {turns}"
+        yield turns <= covered, f"chunks cover the loop, but cover {covered} of {turns} iterations"
 
 
 def turns_of(loop: Iterable[LoopVar]) -> int:
