@@ -156,7 +156,7 @@ def test_checkpointer_goes_on_after_an_error(folder, monkeypatch):
         if RANK == SIZE - 1:
             monkeypatch.setattr(store, "write", failing)
         assert checkpoints.save(4, [x])
-        said = r"step 4 was not written; the latest is that of step 3: (rank \d+: )?OSError: .*No space"
+        said = r"step 4 was not written; the latest is of step 3: (rank \d+: )?OSError: .*No space"
         with pytest.warns(CheckpointWarning, match=said):
             checkpoints.wait()
         monkeypatch.setattr(store, "write", real)

@@ -131,7 +131,7 @@ def test_ranks_are_merged():
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ([], "there is no program"),
+    ([], "expected a program"),
     (["missing.py"], "there is no file 'missing.py'"),
     (["-n", "0", "-c", "1"], "ranks must be at least 1"),
 ])  # fmt: skip

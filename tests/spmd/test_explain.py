@@ -83,7 +83,7 @@ def test_the_sharding_that_is_named_avoids_what_is_made_whole():
 
     [found] = explanation(jax.jit(f).lower(split_on(None, "i")).compiler_ir())["whole"]
     assert found["code"] == "return jnp.linalg.qr(x)[1]"
-    assert found["avoid"].startswith("split argument 0 (leaves are counted from 0) by P('i',): in_shardings or")
+    assert found["avoid"].startswith("shard argument 0 (leaves count from 0) as P('i',), with in_shardings or")
     after = explanation(jax.jit(f).lower(split_on("i")).compiler_ir())
     assert after["whole"] == [] and after["sent"] == 0
 
@@ -108,10 +108,10 @@ def test_large_arrays_that_are_made_whole(how, monkeypatch):
     config.update("mpijax_gather", how)
     try:
         if how == "raise":
-            with pytest.raises(jax.errors.JaxRuntimeError, match="makes whole arrays on every rank"):
+            with pytest.raises(jax.errors.JaxRuntimeError, match="gathers sharded arrays on every rank"):
                 compiled.compile()
         elif how == "warn":
-            with pytest.warns(UserWarning, match="makes whole arrays on every rank") as seen:
+            with pytest.warns(UserWarning, match="gathers sharded arrays on every rank") as seen:
                 compiled.compile()
             assert seen[0].filename == __file__
         else:
