@@ -55,7 +55,9 @@ class progress:
 
     def __len__(self) -> int:
         if self._total is None:
-            raise TypeError(f"the length of {type(self._iterable).__name__} is unknown; give progress(..., total=n)")
+            raise TypeError(
+                f"the length of {type(self._iterable).__name__} is unknown. Pass it: progress(..., total=n)"
+            )
         return self._total
 
     def __iter__(self) -> Iterator[Any]:
@@ -256,7 +258,7 @@ def open_bar(desc: str, total: int | None, begin: float | None = None) -> Any:
 def _mode() -> str:
     wanted = os.environ.get("MPIJAX_PROGRESS", "auto")
     if wanted not in ("auto", "bar", "lines", "off"):
-        raise ValueError(f"MPIJAX_PROGRESS is 'auto', 'bar', 'lines' or 'off', got {wanted!r}")
+        raise ValueError(f"MPIJAX_PROGRESS must be 'auto', 'bar', 'lines' or 'off', got {wanted!r}")
     if wanted != "auto":
         return wanted
     return "bar" if _in_kernel() or getattr(sys.stderr, "isatty", lambda: False)() else "lines"

@@ -221,7 +221,9 @@ def _shard_map_rule(error, enabled, primitive, args, params):
     axes = tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"])
     run = _runs(closed, enabled)
     if any(np.shape(x) for x in error._pred.values()):
-        raise ValueError("checkify of a shard_map inside of another one is not supported: check the outer function.")
+        raise ValueError(
+            "checkify of a shard_map inside another shard_map is not supported. Apply checkify to the outer function."
+        )
 
     def on_each_rank(before: Error, shards):
         after, outs = run(before, shards)

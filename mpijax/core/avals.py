@@ -274,7 +274,7 @@ def _check_split(shape: tuple[int, ...], split: splits.Split) -> None:
             raise ValueError(
                 f"Sharding spec {names} implies that array axis {axis} is partitioned {split.parts(axis)} times, but "
                 f"does not evenly divide the dimension size {size}. Got shape: {shape} and sharding "
-                f"{splits.entries(split.axes)} over {split.mesh}. Pad the array, or leave that axis whole."
+                f"{splits.entries(split.axes)} over {split.mesh}. Pad the array, or do not shard that axis."
             )
 
 

@@ -123,8 +123,8 @@ def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of a slice. Raises ValueError for an array whose leading axis is split over Explicit mesh axes."""
     if not aval.is_high and aval.leading_split is not None:
         raise ValueError(
-            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}: a turn has one slice. Bring the "
-            "array into another layout by jax.sharding.reshard, or use vmap."
+            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}. Reshard the array with "
+            "jax.sharding.reshard, or use vmap."
         )
     return slice_aval(aval, length)
 
@@ -152,7 +152,7 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
     check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
         raise ValueError(
-            "scan: the carry is returned, and mutable array references cannot be returned. Close over the reference, "
+            "scan: the carry contains a mutable array reference, which cannot be returned. Close over the reference, "
             "or scan over its slices (xs)."
         )
     values, refs = values_in(xs)
@@ -173,7 +173,8 @@ def _carry_tree(body: Body) -> Any:
     if len(parts) != 2:
         got = tree.tree_unflatten(body.out_tree, body.out_avals)
         raise TypeError(
-            f"scan body output must be a pair, got {got}. Return the new carry and what to stack, or None there."
+            f"scan body output must be a pair, got {got}. Return a pair: the new carry, and the values to stack or "
+            "None."
         )
     return parts[0]
 
@@ -186,8 +187,8 @@ def _scan_length(xs: list[Any], length: Any) -> int:
     scalars = [x for x in xs if not x.shape]
     if scalars:
         raise IndexError(
-            f"scan got {len(scalars)} arrays without axes in xs, but it goes over the leading axis of each: close "
-            "over what is the same in each turn, or add an axis"
+            f"scan got {len(scalars)} scalars in xs, but it iterates over the leading axis of each array. Close over "
+            "values that are the same in each iteration, or add a leading axis"
         )
     lengths = [x.shape[0] for x in xs]
     if length is None:
@@ -205,7 +206,7 @@ def _scan_length(xs: list[Any], length: Any) -> int:
         )
     length = int(length)
     if not 0 <= length < 2**63:
-        raise ValueError(f"scan got `length` argument of {length}, but it is the number of turns.")
+        raise ValueError(f"scan got `length` argument of {length}, but the number of iterations must be at least 0.")
     if any(n != length for n in lengths):
         raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {lengths}.")
     return length

@@ -65,7 +65,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     leaves, in_tree = tree.tree_flatten(init_val)
     if has_refs(leaves):
         raise ValueError(
-            "while_loop: the carry is returned, and mutable array references cannot be returned. Close over the "
+            "while_loop: the carry contains a mutable array reference, which cannot be returned. Close over the "
             "reference."
         )
     written = _written(cond_fun, body_fun, tree.tree_map(typeof, init_val))
@@ -78,7 +78,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 def _written(cond_fun, body_fun, types) -> tuple[Ref, ...]:
     """The outside mutable array references that the loop writes."""
     if trace_body(cond_fun, (types,), "while_cond").written:
-        raise NotImplementedError("while_loop: cond_fun writes to a mutable array reference: write in body_fun.")
+        raise NotImplementedError(
+            "while_loop: cond_fun writes to a mutable array reference. Write in body_fun instead."
+        )
     return trace_body(body_fun, (types,), "while_body").written
 
 
@@ -209,8 +211,8 @@ def _bounds_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
     if signed and lower.weak_type != upper.weak_type:
         return upper.dtype if lower.weak_type else lower.dtype
     raise TypeError(
-        f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and {upper.dtype.name}: "
-        "convert one of them (x.astype(...))"
+        f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and "
+        f"{upper.dtype.name}. Convert one of them: x.astype(...)"
     )
 
 

@@ -95,10 +95,10 @@ def check_no_float0s(fun_name: str, *args: Any) -> None:
     """Raise TypeError for arrays of float0, the tangents of integers, which have no arithmetic."""
     if any(getattr(x, "dtype", None) == FLOAT0 for x in args):
         raise TypeError(
-            f"Called {fun_name} with a float0 array. float0s do not support any operations by design: "
-            "they are the tangents of integer and bool values, and never converted implicitly. np.zeros_like(arr, "
-            "dtype=float) makes an array of zeros of one.\nIf you didn't expect to get a float0 you might "
-            "have accidentally taken a gradient with respect to an integer argument."
+            f"Called {fun_name} with a float0 array. float0s do not support any operations by design: they are the "
+            "tangents of integer and bool values. No implicit dtype conversion is done. np.zeros_like(arr, "
+            "dtype=float) makes a regular array of zeros.\nIf you didn't expect to get a float0 you might have "
+            "accidentally taken a gradient with respect to an integer argument."
         )
 
 

@@ -172,8 +172,7 @@ def batch_call(primitive, axis, args, dims, *, result_avals, vmap_method, **para
 def _io_batch(axis, args, dims, *, ordered, **params):
     if ordered:
         raise ValueError(
-            "Cannot `vmap` ordered IO callback. Its calls would have to come in the order of a program that runs once "
-            "for all examples: use ordered=False, or map with lax.map or a loop."
+            "Cannot `vmap` ordered IO callback. Use ordered=False, or lax.map or a loop instead of vmap."
         )
     outs = _sequentially(io_callback_p, args, dims, False, {**params, "ordered": False})
     return outs, [0] * len(outs)

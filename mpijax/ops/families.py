@@ -32,10 +32,10 @@ BITS = (np.integer, np.bool_)
 ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 
 NOT_LINEAR = Unsupported(
-    "this operation is not linear, so it has no transpose, which reverse mode needs of linear ones only"
+    "this operation is not linear, so it has no transpose"
 )
 # Fills the slot until the rule is attached: the rule needs the primitive.
-ATTACHED = Unsupported("the rule is made for the primitive, and is not attached yet")
+ATTACHED = Unsupported("the rule is added after the primitive is defined")
 
 # ---------------------------------------------------------------- types
 

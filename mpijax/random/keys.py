@@ -100,7 +100,7 @@ def check_key(fun_name: str, key: Any, *, allow_batched: bool = False) -> tuple[
         if not hasattr(key, "dtype"):
             raise TypeError(
                 "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
-                f"Got {key}. A key is made of a seed by jax.random.key({key if isinstance(key, int) else 0})."
+                f"Got {key}. Make a key from a seed: jax.random.key({key if isinstance(key, int) else 0})."
             )
         key = ops.random_wrap(key, impl=default_prng_impl())
         _complain_of_raw_key()

@@ -200,7 +200,7 @@ def test_idle_strangers_delay_nobody(files):
             open_ones.enter_context(socket.create_connection(address, timeout=10))
         began = time.monotonic()
         with socket.create_connection(address, timeout=10) as connection:
-            with pytest.raises(handshake.Refused, match="process_id must be in \[0, 2\), got 7"):
+            with pytest.raises(handshake.Refused, match=r"process_id must be in \[0, 2\), got 7"):
                 handshake.join(connection, b"secret", "pmi", 7, 2, time.monotonic() + 30)
         assert time.monotonic() - began < 4
 
@@ -218,8 +218,8 @@ def test_strangers_leave_no_reports(caplog):
     [
         (b"other", "pmi", 0, 2, "the secret differs from that of process 0"),
         (b"secret", "pmi", 0, 3, "process 0 expects 2 processes, this one 3"),
-        (b"secret", "pmi", 2, 2, "process_id must be in [0, 2), got 2"),
-        (b"secret", "other", 0, 2, "process_id must be in [0, 2), got 0"),
+        (b"secret", "pmi", 2, 2, r"process_id must be in \[0, 2\), got 2"),
+        (b"secret", "other", 0, 2, r"process_id must be in \[0, 2\), got 0"),
     ],
 )
 def test_who_does_not_belong_is_told_why(coordinator, secret, role, rank, count, reason):

@@ -289,7 +289,8 @@ class NamedSharding(Sharding):
                 raise ValueError(
                     f"Sharding {self} implies that array axis {dim} is partitioned {cut} times, but the dimension "
                     f"size is {size} (full shape: {tuple(global_shape)}, per-dimension tiling factors: {parts} should "
-                    "evenly divide the shape). Pad the array, or leave that axis whole: None in the PartitionSpec."
+                    "evenly divide the shape). Pad the array, or do not shard that axis: use None in the "
+                    "PartitionSpec."
                 )
         return block
 

@@ -201,7 +201,7 @@ def empty_ref_like(x: Any) -> Ref:
     (2,)
     """
     if not isinstance(x, MemoryRef) and not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        raise ValueError(f"empty_ref_like does not support {type(x)}: it takes a ShapeDtypeStruct or a pl.MemoryRef")
+        raise ValueError(f"empty_ref_like expects a ShapeDtypeStruct or a pl.MemoryRef, got {type(x)}")
     return new_ref(uninitialized(x.shape, x.dtype))
 
 
@@ -222,7 +222,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     """
     if collective_axes not in ((), None):
         raise NotImplementedError(
-            f"run_scoped: buffers common to the cores of a device are not supported, got {collective_axes=}. Programs "
+            f"run_scoped: buffers that cores share are not supported, got {collective_axes=}. Programs "
             "run one after the other: use scratch_shapes of pallas_call."
         )
     args, kwargs = tree.tree_map(lambda t: new_buffer(t, "run_scoped"), (types, kw_types))

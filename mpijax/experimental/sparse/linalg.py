@@ -71,7 +71,7 @@ def _check_search(multiply: Callable, X: Any) -> None:
         raise ValueError(f"must have search dim > 0, got {k}")
     if 5 * k >= n:
         raise ValueError(
-            f"expected search dim * 5 < matrix dim (got {5 * k}, {n}): search for fewer vectors, or use jnp.linalg.eigh"
+            f"expected search dim * 5 < matrix dim (got {5 * k}, {n}). Use fewer vectors, or jnp.linalg.eigh"
         )
     product = eval_shape(multiply, ShapedArray((n, 1), X.dtype))
     if product.dtype != X.dtype:
@@ -166,7 +166,9 @@ def _check_rows(data: Any, indices: Any, indptr: Any, b: Any, reorder: int) -> N
     if not data.ndim == indices.ndim == indptr.ndim == b.ndim == 1:
         raise ValueError(f"Arrays must be one-dimensional. Got {shapes}")
     if indptr.size != b.size + 1 or data.shape != indices.shape:
-        raise ValueError(f"Invalid CSR buffer sizes: {shapes}: indptr has one more than b, indices as many as data")
+        raise ValueError(
+            f"Invalid CSR buffer sizes: {shapes}: indptr must have one more element than b, and indices as many as data"
+        )
     if reorder not in range(4):
         raise ValueError(f"reorder={reorder!r} not valid, must be one of [0, 1, 2, 3]")
 

@@ -201,7 +201,7 @@ def _transpose(cts, *args, **params):
         return [None] * len(args)
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop "
-        "values: the number of turns, each of which must be remembered, is not known. Try using lax.scan, or "
+        "values: the number of iterations, whose values must be saved, is unknown. Try using lax.scan, or using "
         "fori_loop with static start/stop (Python integers). Forward mode (jvp, jacfwd) works."
     )
 
@@ -252,9 +252,9 @@ def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_bat
 def _refuse_effects(closed: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(closed.effects):
         raise NotImplementedError(
-            f"vmap of while_loop with a condition that differs between examples runs until the last one is done, "
-            f"but the loop has effects ({', '.join(named)}), which would happen for examples that are done. Take the "
-            "communication or callback out of the loop, or make the condition the same for all examples."
+            "vmap of while_loop with a mapped condition runs until all elements are done, but the loop has effects "
+            f"({', '.join(named)}), which would also happen for elements that are done. Move the communication or "
+            "callback out of the loop, or do not map the condition."
         )
 
 
