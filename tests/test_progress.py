@@ -128,7 +128,7 @@ def test_a_loop_of_unknown_length(lines):
     shown = lines()
     assert shown.startswith("progress: 3 in ") and shown.count("\n") == 1
     assert len(mpijax.progress(iter([1, 2]), total=2)) == 2
-    with pytest.raises(TypeError, match="the length of list_iterator is unknown; give progress"):
+    with pytest.raises(TypeError, match="the length of list_iterator is unknown. Pass it: progress"):
         len(mpijax.progress(iter([1, 2])))
 
 
@@ -165,7 +165,7 @@ def test_a_fast_loop_shows_nothing(lines):
 
 def test_a_wrong_choice_is_named(monkeypatch):
     monkeypatch.setenv("MPIJAX_PROGRESS", "loud")
-    with pytest.raises(ValueError, match="MPIJAX_PROGRESS is 'auto', 'bar', 'lines' or 'off', got 'loud'"):
+    with pytest.raises(ValueError, match="MPIJAX_PROGRESS must be 'auto', 'bar', 'lines' or 'off', got 'loud'"):
         list(mpijax.progress([1]))
 
 

@@ -82,7 +82,7 @@ def test_an_error_on_one_rank_is_raised_on_all():
     with pytest.raises(ValueError, match="rank 0: KeyError: 'data of client 3'"):
         federated.tree_sum(failing())
     if SIZE > 1:
-        with pytest.raises(ValueError, match="other shapes or dtypes"):
+        with pytest.raises(ValueError, match="differ in shapes or dtypes"):
             federated.tree_mean([(jnp.ones(2 + RANK), 1)])
 
 

@@ -180,7 +180,7 @@ def test_groups_and_right_programs(outcomes):
 def test_a_rank_in_another_collective_is_found(outcomes):
     found = outcomes["known"]
     assert found.status == 1 and "MismatchError" in found.output
-    assert "while rank 1 waits in allreduce float32[4] sum on all ranks at <string>:" in found.output
+    assert "but rank 1 waits in allreduce float32[4] sum on all ranks at <string>:" in found.output
 
 
 @marked

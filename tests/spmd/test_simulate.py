@@ -99,7 +99,7 @@ def test_a_mesh_is_of_one_job():
     with pytest.raises(ValueError, match="All devices of a Mesh must be of one job"):
         Mesh(np.array([*jax.simulate.devices(2, 0)[:1], *jax.simulate.devices(2, 1)[1:]]), ("i",))
     assert simulated({"i": 4}, 1) != simulated({"i": 4}, 2)
-    with pytest.raises(ValueError, match="one of them, counted from 0; got 4 and 4"):
+    with pytest.raises(ValueError, match="got ranks=4 and rank=4"):
         jax.simulate.devices(4, 4)
 
 

@@ -570,7 +570,7 @@ def test_checking_leaks_accepts_programs_without_leaks(make):
 
 
 def test_what_is_missing_says_what_to_use_instead():
-    with pytest.raises(AttributeError, match="'jax2tf_associative_scan_reductions': there is no XLA here"):
+    with pytest.raises(AttributeError, match="'jax2tf_associative_scan_reductions': it belongs to XLA"):
         __import__("mpijax").jax2tf_associative_scan_reductions  # noqa: B018
     assert not hasattr(__import__("mpijax"), "no_such_name")
 
