@@ -213,7 +213,7 @@ EXPECTED = [
         r"ranks use the communicators of all ranks in different orders: .*Rank [01]: program.*\n.*allreduce float32\[4\] sum",
     ]),
     ("message after the end", 0, [
-        r"rank 1\] mpijax: the program has ended, and a message of rank 0 \(16 bytes\) has not been received: a `send` without",
+        r"rank 1\] mpijax: the program has ended, but a message of rank 0 \(16 bytes\) has not been received: a `send` without",
     ]),
     ("thread at the end", 1, [
         r"rank \d\] mpijax: the program has ended while another of its threads communicates: ending the job",
@@ -236,7 +236,7 @@ EXPECTED = [
     ]),
     ("truncated", 0, [
         r"told: another thread of this rank communicates",
-        r"told 1 MPI reports from recv on rank 1 \(0 elements to send, 8 to receive\): .*truncate.*\|at <string>:\d+",
+        r"told 1 MPI error in recv on rank 1 \(0 elements to send, 8 to receive\): .*truncate.*\|at <string>:\d+",
         r"told 0 allreduce on rank 0: invalid communicator: it was freed.*\|at <string>:\d+", r"told 1 allreduce",
     ]),
     ("known, in another order", None, [r"(another rank does another operation|different operations)[\s\S]*at <string>:\d+"]),

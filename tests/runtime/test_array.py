@@ -317,7 +317,7 @@ def test_float0():
 def test_registration_is_checked():
     with pytest.raises(TypeError):
         ext.register_array_type(int)
-    with pytest.raises(RuntimeError, match="registered already"):
+    with pytest.raises(RuntimeError, match="already registered"):
         ext.register_array_type(ArrayImpl)
 
 
