@@ -97,7 +97,7 @@ def test_derivatives_and_batches(n):
 
 
 def test_a_program_holds_at_most_101_parts_and_no_callback_between_them():
-    """What keeps the cost of a bar below 1 % of a loop of a million cheap turns."""
+    """What keeps the cost of a bar below 1 % of a loop of a million cheap iterations."""
     text = str(mpijax.make_jaxpr(lambda x: mpijax.progress.fori_loop(0, 1_000_000, lambda i, y: y * x, x))(1.0))
     assert "callback" not in text and text.count("loop_mark") == 2 and "length=100" in text and "length=10000" in text
 

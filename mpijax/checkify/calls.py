@@ -180,13 +180,13 @@ def _while_rule(error, enabled, primitive, args, params):
     cond_consts, body_consts, carry = args[:m], args[m : m + n], args[m + n :]
     error, _ = interpret(cond.jaxpr, cond.consts, enabled, error, [*cond_consts, *carry])
 
-    def turn(before: Error, flat):
+    def iteration(before: Error, flat):
         after, outs = interpret(body.jaxpr, body.consts, enabled, before, flat[m:])
         after, _ = interpret(cond.jaxpr, cond.consts, enabled, after, [*flat[:m], *outs])
         return after, outs
 
     def traced(before: Error) -> list[Checked]:
-        return [Checked(turn, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])]
+        return [Checked(iteration, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])]
 
     (checked,) = _with_room(traced, error)
     return checked.split(

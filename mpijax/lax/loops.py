@@ -132,8 +132,8 @@ def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
     """`scan` for `f` that writes to outside references: carries their values."""
     explicit = state_passing(f, written)
-    turn = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
-    (values, carry), ys = scan(turn, (values_of(written), init), xs, length, reverse, unroll)
+    iteration = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
+    (values, carry), ys = scan(iteration, (values_of(written), init), xs, length, reverse, unroll)
     write_all(written, values)
     return carry, ys
 
@@ -157,12 +157,12 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
         )
     values, refs = values_in(xs)
 
-    def turn(carry, x):
+    def iteration(carry, x):
         slices, inner = refs_in(x, xs)
         carry, y = f(carry, slices)
         return carry, (y, values_of(inner))
 
-    carry, (ys, finals) = scan(turn, init, values, length, reverse, unroll)
+    carry, (ys, finals) = scan(iteration, init, values, length, reverse, unroll)
     write_all(refs, finals)
     return carry, ys
 

@@ -176,7 +176,7 @@ def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer.
 
-    `data` becomes uint32. Equal integers give equal keys: use the counter of a loop to make a key for each turn.
+    `data` becomes uint32. Equal integers give equal keys: use the counter of a loop to make a key for each iteration.
 
     >>> key = mpijax.random.key(0)
     >>> mpijax.random.fold_in(key, 1) == mpijax.random.fold_in(key, 2)

@@ -341,7 +341,7 @@ def test_scan_carries_and_stacks_values(how):
 
 @HOW
 def test_gradient_of_scan(how):
-    """JAX 0.10.2 has no constant for the zeros that a turn makes."""
+    """JAX 0.10.2 has no constant for the zeros that an iteration makes."""
     w = world("mpijax")
 
     def last(start, xs):

@@ -73,7 +73,7 @@ def _explicit(mesh):
 
 
 def _grown(x: np.ndarray) -> np.ndarray:
-    """What three turns add: each adds the sum, which grows by a factor of the size and one."""
+    """What three iterations add: each adds the sum, which grows by a factor of the size and one."""
     n = x.size
     return x.sum() * (1 + (n + 1) + (n + 1) ** 2)
 

@@ -27,7 +27,7 @@ VECTOR_BYTES = 32
 ROW_BYTES = 1 << 17
 # Cheaper values are computed again instead.
 ROW_ABOVE = 6
-# Serial loops of at most this many turns are written out, if their bodies are small.
+# Serial loops of at most this many iterations are written out, if their bodies are small.
 UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
 # Rows of at most so many elements that several passes read are turned (see `compiler.loops.turned`), their loops
@@ -55,12 +55,12 @@ class Schedule:
     source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
     strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.loops.emit`). loops: all loops.
     outer: those around everything; inner: the reduced ones; vector_loop: the kept one that is vectorized, or gone
-    through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` turns; tile_loop: the
+    through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` iterations; tile_loop: the
     other one of tiles, in which the operands `staged` are transposed. written: the loops written out inside of the
     vectorized one. apart: the variables along which parts of loops are emitted one by one. columns: whether the
     vectorized loop is across short rows, of which whole ones are read. lanes: elements per turn; turn: those whose
     reductions run side by side, of which what follows is done `lanes` at a time. chunked: which of the reduced loops is
-    divided into chunks of `chunk_length` turns; the loop over the chunks is then the outermost one.
+    divided into chunks of `chunk_length` iterations; the loop over the chunks is then the outermost one.
     """
 
     source: Kernel
@@ -94,7 +94,7 @@ class Schedule:
 
     @property
     def widths(self) -> list[int]:
-        """Elements per turn of the loops that run through the vectorized one."""
+        """Elements per iteration of the loops that run through the vectorized one."""
         return list(dict.fromkeys([self.turn, self.lanes, 1]))
 
     @property
@@ -110,13 +110,13 @@ class Schedule:
         return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions) <= UNROLL_EXPRESSIONS)
 
     def written_out(self, part: Kernel, size: int) -> bool:
-        """Whether the part of a split loop is so short that its turns are written out one by one."""
+        """Whether the part of a split loop is so short that its iterations are written out one by one."""
         if self.whole or size > UNROLL_UP_TO // 2:
             return False
         return size == 1 or size * len(part.expressions) <= 2 * UNROLL_EXPRESSIONS
 
     def widths_of(self, size: int, *, row: bool) -> list[int]:
-        """Elements per turn of the loops that run through `size` elements, or through less of them.
+        """Elements per iteration of the loops that run through `size` elements, or through less of them.
 
         row: whether they run once for each row: then what is left at the end of each is worth vectors of its own.
         """
@@ -130,7 +130,7 @@ class Schedule:
         return [w for w in dict.fromkeys([wide, min(wide, self.lanes), 1]) if w >= 4 or w == 1]
 
     def unrolled(self, depth: int) -> bool:
-        """Whether to write the body of the innermost serial loop out, turn by turn."""
+        """Whether to write the body of the innermost serial loop out, iteration by iteration."""
         most = TURN_UP_TO if self.columns else UNROLL_UP_TO
         short = depth == len(self.inner) - 1 and depth != self.chunked and turns_of(self.inner[depth]) <= most
         return short and len(self.kernel.expressions) <= UNROLL_EXPRESSIONS

@@ -78,7 +78,7 @@ def _flat(groups: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _check_unchanged(low: Lowered, states: Sequence[Any]) -> None:
-    """Raise TypeError if a turn of a loop leaves a value that changes with another type."""
+    """Raise TypeError if an iteration of a loop leaves a value that changes with another type."""
     for c in low.changes:
         before = states[c.argument]
         if not c.aval.is_writer and _normal(c.known) != _normal(before):

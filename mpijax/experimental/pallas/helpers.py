@@ -59,11 +59,11 @@ def loop(
     """
 
     def run(body: Callable[..., Any]) -> Any:
-        def turn(i, carry):
+        def iteration(i, carry):
             number = lower + i * step
             return body(number) if init_carry is None else body(number, carry)
 
-        return lax.fori_loop(0, cdiv(upper - lower, step), turn, init_carry, unroll=unroll)
+        return lax.fori_loop(0, cdiv(upper - lower, step), iteration, init_carry, unroll=unroll)
 
     return run
 

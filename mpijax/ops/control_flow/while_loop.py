@@ -122,13 +122,13 @@ def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> t
     def any_going(going, *_):
         return [registry["reduce_or"].bind(going, axes=axes)]
 
-    def turn(*args):
+    def iteration(*args):
         cond_consts, body_consts, [going], old = split(args, cond_nconsts, body_nconsts, 1)
         new = eval_jaxpr(body.jaxpr, body.consts, *body_consts, *old)
         new = [registry["select_n"].bind(_broadcast(going, x), x, y) for x, y in zip(old, new, strict=True)]
         return eval_jaxpr(cond.jaxpr, cond.consts, *cond_consts, *new) + new
 
-    return trace_to_closed_jaxpr(turn, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
+    return trace_to_closed_jaxpr(iteration, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
 
 
 def _broadcast(flags, x):
