@@ -260,9 +260,9 @@ class TimeTiles:
 
     The body of the loop is kernels, then `Swap` and `Advance`. Its arrays have `rows` rows. `depth` iterations form a
     group; a tile has `height` rows. units: for each kernel, the iterations of its outermost loop per row. above, below:
-    for each kernel of a group, in order, the number of rows that it leaves out at the upper and at the lower end of a range
-    whose neighbour is not computed yet. wraps: the first row is a neighbour of the last one. starts: pointers of the
-    first iteration, which reads the array that the loop starts from.
+    for each kernel of a group, in order, the number of rows that it leaves out at the upper and at the lower end of a
+    range whose neighbour is not computed yet. wraps: the first row is a neighbour of the last one. starts: pointers of
+    the first iteration, which reads the array that the loop starts from.
     """
 
     rows: int

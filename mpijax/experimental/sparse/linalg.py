@@ -25,7 +25,7 @@ _times = partial(lax.dot, precision=lax.Precision.HIGHEST)
 
 
 class _Search(NamedTuple):
-    """One iteration of LOBPCG: eigenvalues and vectors so far, their last changes, A V - lambda V, how many are found."""
+    """One iteration of LOBPCG: eigenvalues and vectors so far, their last changes, A V - lambda V, the number found."""
 
     iteration: Any
     values: Any
