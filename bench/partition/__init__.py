@@ -12,6 +12,6 @@ kept until a program changes, so that a second run measures mpijax only.
 
 Columns: sent, bytes that a device sends in one run (the most of any device; an iteration of a `while` loop counts
 once); held, bytes of arguments, results and temporaries of a device; ms, the time of one call. `x` are mpijax's
-divided by JAX's. least: bytes that the algorithm must send where JAX gathers. In the notes: `gathers` says that an operand is made
-whole on every device, `whole result` that a result is whole which JAX leaves split.
+divided by JAX's. least: bytes that the algorithm must send where JAX gathers. In the notes: `gathers` says that an
+operand is made whole on every device, `whole result` that a result is whole which JAX leaves split.
 """
