@@ -458,7 +458,10 @@ cdef tuple sorted_keys(tuple keys):
     try:
         ordered.sort()
     except Exception as error:
-        raise ValueError("Comparator raised exception while sorting pytree dictionary keys.") from error
+        raise ValueError(
+            f"Comparator raised exception while sorting pytree dictionary keys. Got keys {list(keys)!r}: {error}. Use keys "
+            "of one type."
+        ) from None
     return tuple(ordered)
 
 

@@ -183,7 +183,10 @@ def _scan_length(xs: list[Any], length: Any) -> int:
     xs = [x for x in xs if not typeof(x).is_high]
     if not all(hasattr(x, "shape") for x in xs):
         wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
-        raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")
+        raise ValueError(
+            f"scan got value with no leading axis to scan over: {wrong}. The arguments are scan(f, init, xs): each "
+            "array in xs needs a leading axis."
+        )
     scalars = [x for x in xs if not x.shape]
     if scalars:
         raise IndexError(

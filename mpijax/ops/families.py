@@ -65,6 +65,7 @@ _NUMPY_NAMES = {
     "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal",
     "shift_left": "left_shift",
     "shift_right_logical": "right_shift", "shift_right_arithmetic": "right_shift", "select": "where",
+    "concatenate": "concatenate",
 }  # fmt: skip
 
 

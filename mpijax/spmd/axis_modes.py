@@ -118,6 +118,6 @@ def _with_types(mesh: AbstractMesh, axes: Any, kind: AxisType) -> AbstractMesh:
         if known[name] is AxisType.Manual:
             raise NotImplementedError(
                 "Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed: the enclosing "
-                "shard_map makes the axis {name!r} Manual"
+                f"shard_map makes the axis {name!r} Manual"
             )
     return mesh.update(axis_types=[kind if n in names else t for n, t in known.items()])

@@ -103,7 +103,7 @@ def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[
         if not isinstance(s, PartitionSpec):
             raise TypeError(
                 f"shard_map {what} must be a pytree of `PartitionSpec` instances, but got the leaf {s!r} of type "
-                f"{type(s).__name__}."
+                f"{type(s).__name__}. Use jax.sharding.PartitionSpec({s!r})."
             )
         for a in s.all_axes():
             if a not in names:

@@ -55,7 +55,8 @@ def checkpoint(
       static_argnums, static_argnames: arguments that are Python values known during tracing.
 
     Raises:
-      TypeError: for an argument that is not an array, or `static_argnums` that are not ints.
+      TypeError: for an argument that is not an array, `static_argnums` that are not ints, or a `policy` that is not
+        callable.
       ValueError: for `static_argnums` out of range.
       NotImplementedError: for `concrete`, which JAX removed.
 
@@ -67,6 +68,11 @@ def checkpoint(
         raise NotImplementedError(
             "checkpoint no longer has the argument `concrete`, as in JAX 0.10. If an argument decides Python control "
             "flow, name it in `static_argnums`."
+        )
+    if policy is not None and not callable(policy):
+        raise TypeError(
+            "The policy of checkpoint must be a function, such as jax.checkpoint_policies.dots_saveable. "
+            f"Got {policy!r} of type {type(policy).__name__}."
         )
     nums = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

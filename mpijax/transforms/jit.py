@@ -6,8 +6,9 @@ import copyreg
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -121,10 +122,16 @@ def _is_operand(constant: Any) -> bool:
     return isinstance(constant, Tracer) or (AbstractValue.any_high and typeof(constant).has_qdd)
 
 
-def _as_tuple(value, kind) -> tuple:
+def _as_tuple(what: str, value: Any, kind: type) -> tuple:
+    """`value`, a sequence of this type or one of its values, as a tuple. Raises TypeError for anything else."""
     if value is None:
         return ()
-    return (value,) if isinstance(value, kind) else tuple(value)
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if not all(isinstance(x, kind) for x in found):
+        hint = f" Pass names to {what.replace('nums', 'names')}." if kind is not str else ""
+        name = "str" if kind is str else "int"
+        raise TypeError(f"{what} of jit must be of type {name} or a sequence of {name}s, got {value!r}.{hint}")
+    return found
 
 
 class PjitFunction(JitBase):
@@ -153,11 +160,13 @@ class PjitFunction(JitBase):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
         self._fun = fun
-        nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
+        nums = _as_tuple("static_argnums", static_argnums, Integral)
+        names = _as_tuple("static_argnames", static_argnames, str)
         self._static_argnums, self._static_argnames = self._complete(
             "static", nums, names, static_argnums, static_argnames
         )
-        dnums, dnames = _as_tuple(donate_argnums, int), _as_tuple(donate_argnames, str)
+        dnums = _as_tuple("donate_argnums", donate_argnums, Integral)
+        dnames = _as_tuple("donate_argnames", donate_argnames, str)
         self._donate_argnums, self._donate_argnames = self._complete(
             "donate", dnums, dnames, donate_argnums, donate_argnames
         )

@@ -292,7 +292,9 @@ class set_mesh:
 
     def __init__(self, mesh: Mesh | None):
         if not (mesh is None or isinstance(mesh, Mesh)):
-            raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
+            raise ValueError(
+                f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}. Make one with jax.make_mesh."
+            )
         if mesh is not None and AxisType.Manual in mesh.axis_types:
             raise ValueError(
                 f"mesh {mesh} contains manual axes. set_mesh takes a mesh without them: only shard_map makes axes "

@@ -287,8 +287,8 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, **options: Any) -> Any:
             raise NotImplementedError(f"bcoo convolution does not support {name}={params[name]}. Call todense() first.")
     if lhs.ndim != 3 or lhs.shape[:2] != (1, 1) or rhs.shape[:2] != (1, 1):
         raise NotImplementedError(
-            "bcoo convolution needs leading dimensions (1, 1) and one spatial axis, got shapes {lhs.shape} and "
-            "{rhs.shape}. Call todense() first."
+            f"bcoo convolution needs leading dimensions (1, 1) and one spatial axis, got shapes {lhs.shape} and "
+            f"{rhs.shape}. Call todense() first."
         )
     ((low, high),) = params["padding"]
     (data, places), (weights, taps) = _elements(lhs), _elements(rhs)

@@ -128,7 +128,7 @@ def carried_sharding(layout: Any) -> Any:
         mesh = context_mesh()
         if mesh is None:
             raise ValueError(
-                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put. Got {layout}. Or "
+                f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put. Got {layout}. Or "
                 "pass a NamedSharding."
             )
         return NamedSharding(mesh, layout)
