@@ -110,6 +110,8 @@ def checked(x: Any, what: str) -> Any:
         typeof(x)
     except TypeError as error:
         reason = f". {error}" if hasattr(x, "dtype") else ""
+        if isinstance(x, (list, tuple, dict)):
+            reason = f". Convert it with jnp.asarray, or use jax.tree.map to call {what} for each array of a pytree"
         raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}{reason}") from None
     return x
 
