@@ -37,7 +37,7 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
     ...     print("not supported")
     not supported
     """
-    raise ValueError("register_ffi_type_id is no longer supported. Keep the state of a target in its own library.")
+    raise ValueError("register_ffi_type_id is not supported. Keep the state of a target in its own library.")
 
 
 def include_dir() -> str:

@@ -80,7 +80,7 @@ def test_there_is_one_memory():
 
 def test_type_ids_are_refused_as_jax_refuses_them():
     for J in (OURS, THEIRS):
-        with pytest.raises(ValueError, match="register_ffi_type_id is no longer supported"):
+        with pytest.raises(ValueError, match="register_ffi_type_id is not supported"):
             J.ffi.register_ffi_type_id("state", None)
 
 

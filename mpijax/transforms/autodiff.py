@@ -121,7 +121,7 @@ def value_and_grad(
     """
     if reduce_axes:
         raise NotImplementedError(
-            "The reduce_axes argument of grad is no longer supported. Use shard_map: it sums gradients over mesh axes."
+            "reduce_axes argument to grad is deprecated. Use shard_map: it sums gradients over mesh axes."
         )
     checked_callable(fun)
     argnums = as_argnums(argnums)

@@ -136,8 +136,8 @@ class BatchTrace(Trace):
 
     def write_ref(self, ref, value):
         raise ValueError(
-            "performing a set/swap operation with vmapped value on an unbatched array reference of type "
-            f"{ref.aval}. Pass the array reference as an argument of the vmapped function."
+            f"performing a set/swap operation with vmapped value on an unbatched array reference of type {ref.aval}. "
+            "Move the array reference to be an argument to the vmapped function?"
         )
 
     def process_custom_call(self, call, args):

@@ -93,7 +93,7 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     """
     if reduce_axes:
         raise NotImplementedError(
-            "The reduce_axes argument of vjp is no longer supported. Use shard_map: it sums gradients over mesh axes."
+            "reduce_axes argument to vjp is deprecated. Use shard_map: it sums gradients over mesh axes."
         )
     checked_callable(fun)
     leaves, struct = tree.tree_flatten(primals)
@@ -187,8 +187,7 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     """
     if reduce_axes:
         raise NotImplementedError(
-            "The reduce_axes argument of linear_transpose is no longer supported. Use shard_map: it sums gradients "
-            "over mesh axes."
+            "reduce_axes argument to transpose is deprecated. Use shard_map: it sums gradients over mesh axes."
         )
     leaves, struct = tree.tree_flatten(primals)
     avals = [abstractify(x) for x in leaves]

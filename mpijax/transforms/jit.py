@@ -530,7 +530,7 @@ def jit(
     """
     if device is not None or backend is not None:
         warn_user(
-            "The arguments backend and device of jit are deprecated. Place the arguments of the function with "
+            "backend and device argument on jit is deprecated. Place the arguments of the function with "
             "jax.device_put.",
             DeprecationWarning,
         )

@@ -125,7 +125,7 @@ ATTACKS = {
     "empty": (lambda file: file.write_text(""), "JSONDecodeError"),
     "binary": (lambda file: file.write_bytes(b"{\xff"), "UnicodeDecodeError"),
     "newer": (rewritten(lambda about, _: about.update(format=99)), "it has format 99"),
-    "not the sum": (lambda file: file.write_text(file.read_text().replace('"v"', '"u"')), "SHA-256 does not fit"),
+    "not the sum": (lambda file: file.write_text(file.read_text().replace('"v"', '"u"')), "SHA-256 does not match"),
 }
 
 

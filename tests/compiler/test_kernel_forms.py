@@ -135,14 +135,14 @@ MAP, SUM, LAYER = (nest(name) for name in ("map", "sum of rows", "softmax"))
 ROWS, COLUMNS = MAP.variables
 STRANGE = LoopVar(3, "j")
 BROKEN_KERNELS = {
-    "a loop variable is declared once": replace(MAP, variables=[ROWS, COLUMNS, ROWS]),
+    "each loop variable is declared once": replace(MAP, variables=[ROWS, COLUMNS, ROWS]),
     "reduced axes are loops": replace(SUM, axes=(2,)),
     "a kernel has at least one store": replace(MAP, inner=()),
     "positions use loop variables of the kernel": with_store(MAP, position=STORE.position + var(STRANGE)),
     "each member is reduced once": replace(SUM, reduces=SUM.reduces * 2),
     "is the result of a reduction of the kernel": replace(SUM, reduces=()),
     "loads stay within": with_store(MAP, expr=ExprTable().load(STORE.value, STORE.position + 1)),
-    "a load has the type of its array": with_store(MAP, expr=Expr(
+    "a load has the dtype of its array": with_store(MAP, expr=Expr(
         "load", (), np.dtype(np.int32), (STORE.value, STORE.position))),
     "a reduced expression has the dtype of the result": replace(
         SUM, reduces=(replace(SUM.reduces[0], dtype=np.dtype(np.int32)),)),
@@ -153,7 +153,7 @@ BROKEN_KERNELS = {
         SUM, outer=(replace(OUTER, expr=SUM.reduces[0].expr),)),
     "has its type": with_store(MAP, expr=ExprTable().const(1, np.int32)),
     "stores stay within": with_store(MAP, position=STORE.position + 1),
-    "only ordered kernels have guards, or combine": with_store(MAP, combine="add"),
+    "only ordered kernels have guards or combine": with_store(MAP, combine="add"),
     "stores to .* do not overlap": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
     "two stores to .* do not overlap": replace(MAP, inner=(STORE, STORE)),
 }  # fmt: skip

@@ -83,7 +83,7 @@ def test_an_interrupt_in_a_wait_that_does_not_end(notebook):
     timer = notebook.interrupt_after(2.0)
     stopped = notebook.run("%%mpijax\nif mpijax.process_index(): time.sleep(60)\nmpi.barrier()")
     timer.join()
-    assert "fresh ones" in text(stopped, "error")
+    assert "new ones" in text(stopped, "error")
     assert text(notebook.run("%%mpijax\n1 + 1"), "value") == ["2"]
 
 
@@ -200,7 +200,7 @@ def test_ranks_that_stopped_at_different_places_are_ended(capsys):
                 "mpi.allreduce(jnp.ones(3), 'SUM')\n"
                 "if mpijax.process_index() == 1: raise ValueError('early')\n"
                 "mpi.bcast(jnp.ones(3), 0)\nraise ValueError('late')")  # fmt: skip
-        with pytest.raises(RankError, match=r"(?s)early.*(different places|could not be stopped).*fresh ones"):
+        with pytest.raises(RankError, match=r"(?s)early.*(different places|could not be stopped).*new ones"):
             ranks.run(cell, {}, [])
         assert not ranks.alive
     finally:

@@ -62,7 +62,7 @@ def test_ranks_without_clients():
     np.testing.assert_allclose(federated.tree_mean(iter(mine), like=x), np.arange(3) + 2, rtol=1e-6)
     np.testing.assert_array_equal(federated.tree_mean([(x, 0.0)]), np.zeros(3))
     if SIZE > 1:
-        with pytest.raises(ValueError, match=r"ranks \[1.*\] have no clients; .*like=params"):
+        with pytest.raises(ValueError, match=r"ranks \[1.*\] have no clients. .*like=params"):
             federated.tree_mean(mine)
     with pytest.raises(ValueError, match=r"have no clients"):
         federated.tree_mean([])

@@ -485,7 +485,7 @@ def test_error_is_jaxs(name):
 def test_jit_warns_of_where_it_would_run(options):
     for J in IN_BOTH:
         given = {"device": J.devices()[0]} if "device" in options else options
-        with pytest.warns(DeprecationWarning, match="arguments backend and device of jit are deprecated"):
+        with pytest.warns(DeprecationWarning, match="backend and device argument on jit is deprecated"):
             assert J.jit(lambda x: x + 1, **given)(1.0) == 2.0
 
 

@@ -201,7 +201,7 @@ def empty_ref_like(x: Any) -> Ref:
     (2,)
     """
     if not isinstance(x, MemoryRef) and not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        raise ValueError(f"empty_ref_like expects a ShapeDtypeStruct or a pl.MemoryRef, got {type(x)}")
+        raise ValueError(f"empty_ref_like does not support {type(x)}. Pass a ShapeDtypeStruct or a pl.MemoryRef.")
     return new_ref(uninitialized(x.shape, x.dtype))
 
 
