@@ -152,8 +152,8 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
     check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
         raise ValueError(
-            "scan: the carry contains a mutable array reference, which cannot be returned. Close over the reference, "
-            "or scan over its slices (xs)."
+            "scan: the carry contains a reference, and mutable array references cannot be returned. Close over the "
+            "reference, or scan over its slices (xs)."
         )
     values, refs = values_in(xs)
 

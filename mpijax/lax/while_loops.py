@@ -65,8 +65,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     leaves, in_tree = tree.tree_flatten(init_val)
     if has_refs(leaves):
         raise ValueError(
-            "while_loop: the carry contains a mutable array reference, which cannot be returned. Close over the "
-            "reference."
+            "while_loop: the carry contains a reference, and mutable array references cannot be returned. Close over "
+            "the reference."
         )
     written = _written(cond_fun, body_fun, tree.tree_map(typeof, init_val))
     if written:

@@ -48,7 +48,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
            [0., 0., 1.]], dtype=float32)
     """
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "eye")
-    rows = static_int(N, "argument 'N' of jnp.eye()")
+    rows = static_int(N, "argument of 'N' jnp.eye()")
     columns = rows if M is None else static_int(M, "argument 'M' of jnp.eye()")
     if isinstance(k, int):
         k = max(-(2**31), min(k, 2**31 - 1))

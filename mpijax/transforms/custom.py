@@ -119,8 +119,8 @@ class ResultTypes:
             outs = flat(*leaves)
             if has_refs(outs):
                 raise ValueError(
-                    "A function with a custom derivative rule returned a mutable array reference. Return its value "
-                    "(ref[...])."
+                    "A function with a custom derivative rule returned a mutable array reference, but mutable array "
+                    "references cannot be returned there. Return its value (ref[...])."
                 )
             self.of_fun = flat.out_tree, [typeof(x) for x in outs]
             return outs

@@ -90,7 +90,7 @@ class DualTrace(Trace):
         if type(tangent) is not Zero and ref.aval.kind is None:
             raise ValueError(
                 "performing a set/swap operation with a differentiated value on a non-differentiated array reference "
-                f"of type {ref.aval}. Make the array reference inside the differentiated function, or write "
+                f"of type {ref.aval}. Move the array reference into the differentiated function, or write "
                 "jax.lax.stop_gradient(value)."
             )
         ref.write_in(self.parent, primal)

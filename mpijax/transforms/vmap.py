@@ -249,9 +249,9 @@ def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int
             named = "" if axis.name is None else f" (axis_name={axis.name})"
             raise ValueError(
                 f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis {dim}"
-                f": vmap has mapped output{named} but out_axes is None. {callable_name(fun)} returned a mapped value of "
-                f"type {typeof(out).str_short(False)}. Use an int in out_axes, or reduce over the mapped axis in the "
-                "function."
+                f": vmap has mapped output{named} but out_axes is None. {callable_name(fun)} returned a mapped value "
+                f"of type {typeof(out).str_short(False)}. Use an int in out_axes, or reduce over the mapped axis in "
+                "the function."
             )
         return out
     if _is_opaque(out, wanted):
