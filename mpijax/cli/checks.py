@@ -108,17 +108,18 @@ def versions() -> Iterator[Finding]:
 
 def as_jax() -> Finding:
     """What `import jax` imports, and how to make it mpijax."""
-    follows = f"mpijax, as jax {version.jax_version}"
+    follows = f"mpijax as jax {version.jax_version}"
     if "mpijax.as_jax" in sys.modules:
-        return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` gives {follows}")
+        return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` imports {follows}")
     if os.environ.get("MPIJAX_AS_JAX", "0") not in ("", "0"):
         return Finding(
             "as jax", WARNING, "MPIJAX_AS_JAX is set, but Python ignores it because mpijax_as_jax.pth is not installed",
             "install mpijax with pip, or start programs with python -m mpijax.as_jax",
         )  # fmt: skip
     found = importlib.util.find_spec("jax")
-    given = f"is JAX itself, {found.origin}" if found else "fails, because JAX is not installed"
-    return Finding("as jax", OK, f"`import jax` {given}; mpijax run --as-jax, or MPIJAX_AS_JAX=1, makes it {follows}")
+    given = f"imports JAX itself, {found.origin}" if found else "fails, because JAX is not installed"
+    text = f"`import jax` {given}. With mpijax run --as-jax or MPIJAX_AS_JAX=1 it imports {follows}"
+    return Finding("as jax", OK, text)
 
 
 def compiler() -> Finding:
@@ -210,9 +211,8 @@ def shared_memory_left() -> Iterator[Finding]:
     paths = leftovers.abandoned()
     if paths:
         size, more = amount(leftovers.memory_of(paths)), ", ..." if paths[1:] else ""
-        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size} of "
-                f"memory: {paths[0]}{more}")  # fmt: skip
-        yield Finding("shared memory", WARNING, text, "mpijax doctor --remove-leftovers")
+        text = f"{len(paths)} unused segments of your ended MPI jobs take {size} of memory: {paths[0]}{more}"
+        yield Finding("shared memory", WARNING, text, "run mpijax doctor --remove-leftovers")
 
 
 def remove_shared_memory_left() -> Finding:
@@ -221,8 +221,8 @@ def remove_shared_memory_left() -> Finding:
     size = leftovers.memory_of(paths)
     for path in paths:
         path.unlink(missing_ok=True)
-    text = f"removed {len(paths)} segments of MPI jobs that have ended, {amount(size)}"
-    return Finding("shared memory", OK, text if paths else "no segments of MPI jobs that have ended")
+    text = f"removed {len(paths)} unused segments of your ended MPI jobs, {amount(size)}"
+    return Finding("shared memory", OK, text if paths else "no unused segments of your ended MPI jobs")
 
 
 def blas() -> Finding:

@@ -785,14 +785,14 @@ def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
     with (tmp_path / names[2]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
         [found] = checks.shared_memory_left()
         assert (found.state, found.remedy) == ("warning", "mpijax doctor --remove-leftovers")
-        assert found.text.startswith("3 segments of MPI jobs that have ended, yours, which no process uses, take 1.54 MB of memory")
+        assert found.text.startswith("3 unused segments of your ended MPI jobs take 1.54 MB of memory")
         assert main(["doctor", "--remove-leftovers"]) == 0
-    assert capsys.readouterr().out == "ok       shared memory: removed 3 segments of MPI jobs that have ended, 1.54 MB\n"
+    assert capsys.readouterr().out == "ok       shared memory: removed 3 unused segments of your ended MPI jobs, 1.54 MB\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mpich_shm_link", "mpich_shm_of_a_job_that_starts", names[2], "theirs"]
     [found] = checks.shared_memory_left()  # nobody uses it any more
-    assert found.text.startswith("1 segments")
-    assert checks.remove_shared_memory_left().text.startswith("removed 1 segments")
-    assert checks.remove_shared_memory_left().text == "no segments of MPI jobs that have ended"
+    assert found.text.startswith("1 unused segments")
+    assert checks.remove_shared_memory_left().text.startswith("removed 1 unused segments")
+    assert checks.remove_shared_memory_left().text == "no unused segments of your ended MPI jobs"
 
 
 def found(**changes):

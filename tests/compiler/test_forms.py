@@ -97,7 +97,7 @@ def test_broken_programs_are_refused():
             inline.verify(inline.Program(program.closed.replace(jaxpr=jaxpr.replace(eqns=eqns))))
 
     refused("assigned before they are read", jaxpr.eqns[1:])
-    refused("bound once", [*jaxpr.eqns, jaxpr.eqns[0]])
+    refused("assigned once", [*jaxpr.eqns, jaxpr.eqns[0]])
     refused("has no calls", [*jaxpr.eqns, *jax.make_jaxpr(jax.jit(jnp.sin))(1.0).eqns])
 
 

@@ -151,10 +151,10 @@ BROKEN_KERNELS = {
     "a store for every element reads results of earlier passes only": with_store(LAYER, phase=0),
     "a store after the reductions does not depend on reduced loops": replace(
         SUM, outer=(replace(OUTER, expr=SUM.reduces[0].expr),)),
-    "has its type": with_store(MAP, expr=ExprTable().const(1, np.int32)),
+    "has its dtype": with_store(MAP, expr=ExprTable().const(1, np.int32)),
     "stores stay within": with_store(MAP, position=STORE.position + 1),
     "only ordered kernels have guards or combine": with_store(MAP, combine="add"),
-    "stores to .* do not overlap": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
+    "iterations store to distinct elements of": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
     "two stores to .* do not overlap": replace(MAP, inner=(STORE, STORE)),
 }  # fmt: skip
 
