@@ -458,10 +458,7 @@ cdef tuple sorted_keys(tuple keys):
     try:
         ordered.sort()
     except Exception as error:
-        raise ValueError(
-            f"Comparator raised exception while sorting pytree dictionary keys. Got keys {list(keys)!r}: {error}. Use keys "
-            "of one type."
-        ) from None
+        raise ValueError("Comparator raised exception while sorting pytree dictionary keys.") from error
     return tuple(ordered)
 
 

@@ -113,7 +113,7 @@ ATTACKS = {
     "no text": (rewritten(renamed("w\n")), r"is not a valid name of an array"),
     "huge": (rewritten(huge), "array w is damaged: .*c.3"),
     "codec": (rewritten(coded), "does not have the format of mpijax"),
-    "deep": (rewritten(lambda about, _: about.update(tree=nested(300))), "more than 200 containers"),
+    "deep": (rewritten(lambda about, _: about.update(tree=nested(300))), "more than 200 levels of nested containers"),
     "very deep": (lambda file: file.write_text("[" * 100_000), "RecursionError|JSONDecodeError"),
     "leaf twice": (rewritten(lambda about, _: about.update(tree={"list": [0, 0]})), "the tree does not match the leaves"),
     "leaf beyond": (rewritten(lambda about, _: about.update(tree={"list": [0, 9]})), "the tree does not match the leaves"),
@@ -139,7 +139,7 @@ def test_metadata_made_to_harm(saved, name):
 
 def test_metadata_that_is_too_large(saved, monkeypatch):
     monkeypatch.setattr(metadata, "LIMIT", 100)
-    with pytest.raises(CheckpointError, match="larger than 100 bytes"):
+    with pytest.raises(CheckpointError, match="larger than the limit of 100 bytes"):
         restore(saved)
     with pytest.raises(CheckpointError, match="more than the limit of 100 bytes"):
         save(saved, {"v": 1})

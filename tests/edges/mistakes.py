@@ -1549,11 +1549,6 @@ def tree_with_none_for_an_array(J):
 
 
 @mistake
-def tree_with_keys_of_several_types(J):
-    J.tree.leaves({1: 1.0, "a": 2.0})
-
-
-@mistake
 def unflatten_with_too_many_leaves(J):
     J.tree.unflatten(J.tree.structure({"a": 1}), [1, 2])
 
