@@ -2,12 +2,12 @@
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
 # make docs    the documentation site, in build/site
-# make sanitize        what is written in C, with the address, the undefined-behaviour and the thread sanitizer
-# make test-libraries   programs on JAX's libraries, on JAX and on mpijax
-# make test-many   communication on 16 and on 64 ranks, which may share the cores
+# make sanitize        tests of the C code with the address, the undefined-behaviour and the thread sanitizer
+# make test-libraries  programs that use libraries of JAX, on JAX and on mpijax
+# make test-many       communication on 16 and on 64 ranks, which may share cores
 #
-# Each target makes its own .venv (tools/environment.sh says what it needs). Variables: PYTHON (python3) to start from,
-# MPICC for a system MPI in place of the mpich wheel, MPIRUN for another launcher, PY to use a Python that is already set up.
+# Each target makes its own .venv (tools/environment.sh lists what it needs). Variables: PYTHON, the Python that makes .venv
+# (default: python3); MPICC, a system MPI instead of the mpich wheel; MPIRUN, another launcher; PY, a Python to use as it is.
 
 VENV   := .venv
 PYTEST_ARGS ?=
@@ -21,9 +21,9 @@ endif
 COMPILE = @$(PY) setup.py --quiet build_ext --inplace
 export PATH := $(abspath $(dir $(PY))):$(PATH)
 
-# The launcher belongs to the MPI: beside MPICC when that is a path.
+# The launcher must belong to the MPI library. If MPICC is a path, the launcher is next to it.
 MPIRUN ?= $(or $(if $(filter /%,$(MPICC)),$(wildcard $(dir $(MPICC))mpirun)),mpirun)
-# Ranks may outnumber cores here, so none is pinned.
+# There may be more ranks than cores, so ranks are not pinned.
 OPEN_MPI = $(findstring Open MPI,$(shell PATH="$(PATH)" $(MPIRUN) --version 2>&1))
 MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --bind-to none
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
@@ -37,7 +37,7 @@ demo: ready-examples
 
 test: test-alone test-mpi
 
-# Tests of one process run on all cores, neighbours together, so that what a file prepares is mostly prepared once.
+# Tests of one process run on all cores. worksteal keeps the tests of a file together, so most fixtures are made once.
 test-alone: ready-test
 	$(PYTEST) --with-mpi -n auto --dist worksteal
 
@@ -45,24 +45,24 @@ test-mpi: ready-test
 	$(call MPI_TESTS,2)
 	$(call MPI_TESTS,4)
 
-# All of it on 16 ranks, with the whole matrix of operations and transformations; on 64 the collectives, and of the matrix
-# what is float32. It takes as much longer as there are ranks on a core.
+# On 16 ranks: all tests, and the whole matrix of operations and transformations. On 64 ranks: the collectives, and the
+# float32 part of the matrix. The time grows with the number of ranks per core.
 test-many: ready-test
 	$(call MPI_TESTS,16) --timeout=3000
 	$(call MPI_TESTS,16) --timeout=3000 --slow tests/mpi/test_matrix.py
 	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
-# On all cores too: a test that starts ranks shares them with the others.
+# On all cores, too. A test that starts ranks shares the cores with other tests.
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
 
-# In build/sanitize-memory and build/sanitize-thread: the extensions of the source tree stay as they are.
+# Builds in build/sanitize-memory and build/sanitize-thread. The extensions in the source tree do not change.
 sanitize: ready-test
 	PY=$(PY) MPIRUN="$(MPIRUN)" sh tools/sanitize.sh
 	PY=$(PY) sh tools/sanitize.sh thread
 
-# Libraries that import jax, in environments of their own: docs/libraries.md tells what was found.
+# Libraries that import jax, in separate environments. docs/libraries.md has the results.
 test-libraries: ready-test .venv-libraries/.ready
 	MPIJAX_LIBRARIES=$(CURDIR)/.venv-libraries/bin/python MPIJAX_LIBRARIES_JAX=$(CURDIR)/.venv-libraries-jax/bin/python \
 		$(PYTEST) --slow -m slow -s tests/libraries
@@ -74,7 +74,7 @@ test-libraries: ready-test .venv-libraries/.ready
 bench: ready-bench
 	$(PY) -m bench
 
-# With warnings as errors.
+# Warnings are errors.
 docs: ready-docs
 	$(PY) docs/site/build.py
 

@@ -283,9 +283,9 @@ def register_array_type(cls):
     if not (isinstance(cls, type) and issubclass(cls, ArrayBase)):
         raise TypeError(f"register_array_type: expected a subclass of ArrayBase, got {cls!r}")
     if array_type != NULL:
-        raise RuntimeError(f"register_array_type: {<object>array_type!r} is registered already")
+        raise RuntimeError(f"register_array_type: {<object>array_type!r} is already registered")
     if not mj_same_layout(<PyTypeObject*>cls, <PyTypeObject*>ArrayBase):
-        raise TypeError(f"register_array_type: {cls!r} must have __slots__ = () and no further fields")
+        raise TypeError(f"register_array_type: {cls!r} must have __slots__ = () and no other fields")
     Py_INCREF(cls)
     array_type = <PyTypeObject*>cls
     base_dealloc = mj_dealloc(<PyTypeObject*>ArrayBase)
@@ -638,7 +638,7 @@ def rewrap(ArrayBase array not None, aval not None, sharding=None):
     cdef PyObject* shard = NULL if sharding is None else <PyObject*>sharding
     old = <object>array.aval
     if local_bytes(old, array._sharding) != local_bytes(aval, sharding):
-        raise ValueError(f"rewrap: {aval} and {old} differ in their numbers of bytes")
+        raise ValueError(f"rewrap: {aval} and {old} must have the same number of bytes")
     check_alive(array)
     return take_reference(wrap_memory(<PyObject*>aval, array.ptr, shared_owner(<PyObject*>array), shard))
 

@@ -77,7 +77,7 @@ def set_num_threads(int n):
     """Sets the number of threads for kernels, including the calling one. Running workers are not ended."""
     global mt_threads
     if n < 1:
-        raise ValueError(f"set_num_threads: at least 1, got {n}")
+        raise ValueError(f"set_num_threads: expected at least 1, got {n}")
     mt_threads = min(n, MT_MAX_THREADS)
 
 
@@ -458,9 +458,9 @@ cdef int raise_rows(uint32_t site, CommArgs* args, RowsData* rows, int32_t* give
     if min(counts) < 0:
         reason = "must not be negative"
     elif rows.block >= 0 and given[rows.rank] > rows.block:
-        reason = f"give rank {rows.rank} {given[rows.rank]} rows, and its block has room for {rows.block}"
+        reason = f"give rank {rows.rank} {given[rows.rank]} rows, but its block has {rows.block} rows"
     else:
-        reason = f"make {sum(counts)} rows, and there is room for {rows.limit}: give a larger capacity"
+        reason = f"make {sum(counts)} rows, more than the capacity of {rows.limit}: pass a larger capacity"
     raise RuntimeError(f"{operation_name(args)} on rank {rows.rank}: counts {counts} {reason}"
                        + (f"\nat {where}" if where else ""))
 
@@ -474,7 +474,7 @@ cdef int raise_comm(uint32_t site, CommArgs* args, int code) except -1:
     shims = sys.modules["mpijax._ext.mpi"]
     where = line_of(site)
     text = (
-        f"MPI reports from {operation_name(args)} on rank {provided.rank()} "
+        f"MPI error in {operation_name(args)} on rank {provided.rank()} "
         f"({args.sendcount} elements to send, {args.recvcount} to receive): "
         f"{shims.error_message(code)}" + (f"\nat {where}" if where else "")
     )
@@ -531,7 +531,7 @@ cdef class Program:
 
     def __init__(self, spec):
         if self.spec is not None:
-            raise RuntimeError("a Program is loaded once")
+            raise RuntimeError("this Program is already loaded")
         from mpijax._ext.loading import load_into  # it cimports this module
 
         load_into(self, spec)
@@ -676,7 +676,7 @@ cdef int check_donations(Program program, PyObject** args) except -1:
                 raise provided.JaxRuntimeError(
                     "INVALID_ARGUMENT: Attempt to use a buffer that was donated in the same call: "
                     f"arguments {i} and {outputs[j].donor} of {program.spec.name} are the same array, and "
-                    "one of them is donated, as in `f(donate(a), a)`. Pass a copy of it."
+                    "one of them is donated, as in `f(donate(a), a)`. Pass a copy."
                 )
     return 0
 

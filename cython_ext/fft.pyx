@@ -41,7 +41,7 @@ def install(ufuncs):
             f = ufuncs[k]
             given = [[f.types[f.nargs * i + j] for j in range(f.nargs)] for i in range(f.ntypes)]
             if wanted not in given:
-                raise ValueError(f"{f} has loops for types {given}, not for {wanted}")
+                raise ValueError(f"{f} has loops for types {given}, but not for {wanted}")
             i = given.index(wanted)
             loops[k][t].call = <LoopFunction><void*>f.functions[i]
             loops[k][t].data = f.data[i] if f.data != NULL else NULL

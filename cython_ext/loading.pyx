@@ -134,7 +134,7 @@ cdef int load_buffers(Program p, buffers, dict returned) except -1:
             output.donor = entry.donor
             output.nbytes = entry.nbytes
             if number not in returned:
-                raise ValueError(f"{entry}: no result is there")
+                raise ValueError(f"{entry}: no result is in this buffer")
             output.aval = hold(p, returned[number].aval)
             output.sharding = hold(p, returned[number].sharding)
             if not -1 <= entry.donor < p.num_inputs:
@@ -149,7 +149,7 @@ cdef int load_buffers(Program p, buffers, dict returned) except -1:
         elif kind is Const:
             p.template[number] = const_pointer(p, entry)
         elif kind is not Pointer:
-            raise TypeError(f"not an entry of the buffer table: {entry!r}")
+            raise TypeError(f"expected an entry of the buffer table, got {entry!r}")
     return 0
 
 
@@ -202,7 +202,7 @@ cdef int load_results(Program p, results, dict returned) except -1:
                 value = from_numpy(value, result.aval, True, result.sharding)
             entry.const_array = hold(p, value)
         else:
-            raise ValueError(f"not a kind of result: {result}")
+            raise ValueError(f"unknown kind of result: {result}")
     return 0
 
 
@@ -267,15 +267,15 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
     for x in instructions:
         kind = known.get(type(x), 0)
         if kind == 0:
-            raise TypeError(f"not an instruction: {x!r}")
+            raise TypeError(f"expected an instruction, got {x!r}")
         starts = kind == IS_CALL and x.carrier.goes_on
         if (going or inside) and kind > COMPUTES and (inside or not (starts or kind == IS_FINISH)):
-            raise ValueError(f"{x} must wait until the exchange before it is finished")
+            raise ValueError(f"{x} must wait until the previous exchange is finished")
         if kind == IS_FINISH and not going:
-            raise ValueError("Finish: no exchange goes on")
+            raise ValueError("Finish: no exchange is in flight")
         going += starts - (kind == IS_FINISH)
         if going > GOING:
-            raise ValueError(f"{x}: {GOING} exchanges at most go on at once")
+            raise ValueError(f"{x}: at most {GOING} exchanges can be in flight")
         if kind == IS_LOOP and x.tiles is not None and not (inside or going):
             code.append([<int>OP_TIME_TILES, tiles_data(p, x), 0])
         elif kind == IS_LOOP:
@@ -289,7 +289,7 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
         else:
             code.append(straight(p, kind, x))
     if going:
-        raise ValueError("an exchange that goes on must be finished in the same list of instructions")
+        raise ValueError("an exchange in flight must be finished in the same list of instructions")
     return 0
 
 
@@ -371,7 +371,7 @@ cdef size_t kernel_data(Program p, x) except 0:
     cdef Py_ssize_t j, n = len(x.ptrs)
     address = p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
     if address == 0:
-        raise ValueError(f"kernel without an address: {x}")
+        raise ValueError(f"the kernel has no address: {x}")
     data.call = <KernelFunction><size_t>address
     if p.kernels is not None and isinstance(x.code, str):
         p.kernels.append((<size_t>data, x.code, x.frame > 0))
@@ -396,11 +396,11 @@ cdef size_t tiles_data(Program p, x) except 0:
     moves = [y for y in x.body if type(y) in (provided.Swap, provided.Advance)]
     tiles = x.tiles
     if kernels + moves != list(x.body) or not len(tiles.units) == len(kernels) > 0:
-        raise ValueError(f"a loop in tiles has kernels, then swaps and advances: {x}")
+        raise ValueError(f"a tiled loop must contain kernels, then swaps and advances: {x}")
     if not len(tiles.above) == len(tiles.below) == tiles.depth * len(kernels):
-        raise ValueError(f"a loop in tiles has distances for each kernel of {tiles.depth} iterations: {x}")
+        raise ValueError(f"a tiled loop needs distances for each kernel of {tiles.depth} iterations: {x}")
     if min(tiles.depth, tiles.height, *tiles.units) < 1:
-        raise ValueError(f"tiles have at least a turn and a row: {x}")
+        raise ValueError(f"tiles must have at least one iteration and one row: {x}")
     data.count = x.count
     data.kernels = <KernelData**>block(p, len(kernels) * sizeof(KernelData*))
     for k, y in enumerate(kernels):
@@ -439,13 +439,13 @@ cdef size_t gemm_data(Program p, x) except 0:
     cdef int d = len(x.batch), axis
     dtype = np.dtype(x.dtype)
     if dtype.name not in BLAS_NAMES:
-        raise TypeError(f"Gemm: BLAS has float32, float64, complex64 and complex128, not {dtype}")
+        raise TypeError(f"Gemm: BLAS supports float32, float64, complex64 and complex128, got {dtype}")
     if x.trans_a not in ("N", "T") or x.trans_b not in ("N", "T"):
-        raise ValueError(f"Gemm: trans is 'N' or 'T', got {x.trans_a!r} and {x.trans_b!r}")
+        raise ValueError(f"Gemm: trans must be 'N' or 'T', got {x.trans_a!r} and {x.trans_b!r}")
     if not d == len(x.a_strides) == len(x.b_strides) == len(x.c_strides):
-        raise ValueError(f"Gemm: a stride is needed for each of {d} batch axes: {x}")
+        raise ValueError(f"Gemm: expected one stride for each of {d} batch axes: {x}")
     if max(x.m, x.n, x.k, x.lda, x.ldb, x.ldc) > 0x7fffffff:
-        raise ValueError(f"Gemm: BLAS counts in 32 bits, too small for {x.m} x {x.n} x {x.k}")
+        raise ValueError(f"Gemm: {x.m} x {x.n} x {x.k} is too large for the 32-bit integers of BLAS")
     data.call = blas_function(dtype.name)
     data.transa, data.transb = <char>ord(x.trans_a), <char>ord(x.trans_b)
     data.m, data.n, data.k = x.m, x.n, x.k
@@ -477,7 +477,7 @@ cdef size_t fill_data(Program p, x) except 0:
     cdef bytes pattern = bytes(x.pattern)
     cdef int width = len(pattern)
     if not 1 <= width <= 16 or x.nbytes % width:
-        raise ValueError(f"Fill: a pattern of {width} bytes for {x.nbytes} bytes")
+        raise ValueError(f"Fill: a pattern of {width} bytes does not divide {x.nbytes} bytes")
     if pattern == pattern[:1] * width:
         width = 1
     fill_place(p, &data.target, x.target)
@@ -492,7 +492,7 @@ cdef size_t comm_data(Program p, x) except 0:
     need_comm()
     send, recv, peers, carrier, report = x.send, x.recv, x.peers, x.carrier, x.report
     if x.op not in comm_codes:
-        raise ValueError(f"Call: no operation {x.op!r}; there are {', '.join(comm_codes)}")
+        raise ValueError(f"Call: unknown operation {x.op!r}. The operations are {', '.join(comm_codes)}")
     data.args.op = comm_codes[x.op]
     data.call = comm_table[data.args.op]
     data.args.comm, data.args.mpi_op, data.args.root = x.comm, x.mpi_op, x.root

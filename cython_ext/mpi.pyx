@@ -438,7 +438,7 @@ halves.shared_for, halves.start, halves.advance, halves.finish = shared_for, _st
 halves.lanes_taken, halves.settle, halves.stop = &mj_lanes_taken, mj_lanes_settle, mj_lanes_stop
 comm_halves = PyCapsule_New(<void *>&halves, "mpijax.comm_halves", NULL)
 if sizeof(Flight) > sizeof(CommFlight):
-    raise ImportError(f"an operation in progress takes {sizeof(Flight)} bytes; comm.pxd has too few")
+    raise ImportError(f"an operation in flight takes {sizeof(Flight)} bytes, but comm.pxd reserves fewer")
 
 
 cdef void* shared_for(CommArgs* a) noexcept nogil:
@@ -674,7 +674,7 @@ def reduction_name(op):
     """The name of a reduction: 'sum' for 'sum' and mpi4py's ``MPI.SUM``; None for a user's own operation."""
     if isinstance(op, str):
         if op not in _BUILTIN:
-            raise ValueError(f"unknown reduction {op!r}; there are {', '.join(_BUILTIN)}")
+            raise ValueError(f"unknown reduction {op!r}. The reductions are {', '.join(_BUILTIN)}")
         return op
     return _NAMES.get(handle(op))
 
@@ -690,21 +690,21 @@ def reduction(op, dtype):
     _make_operations()
     if name is None:
         if type_name not in _TYPES:
-            raise TypeError(f"an operation of MPI.Op.Create cannot reduce {type_name}: MPI has no such type")
+            raise TypeError(f"an operation of MPI.Op.Create cannot reduce {type_name}: MPI does not have this type")
         return _TYPES[type_name], handle(op)
     if type_name == "bool":
         return _TYPES["bool"], _BUILTIN[_OF_BOOL[name]]
     kind = ("integer" if type_name.startswith(("int", "uint")) else
             "complex" if type_name.startswith("complex") else "floating-point")
     if name not in _OF_KIND[kind]:
-        raise TypeError(f"'{name}' does not reduce {kind} numbers, and the dtype is {type_name}; "
-                        f"possible: {', '.join(sorted(_OF_KIND[kind]))}")
+        raise TypeError(f"'{name}' does not support {kind} numbers, got dtype {type_name}. "
+                        f"Use {', '.join(sorted(_OF_KIND[kind]))}")
     if type_name == "float16" or type_name == "bfloat16":
         own = {"sum": MJ_INT(MJ_SUM), "prod": MJ_INT(MJ_PROD), "max": MJ_INT(MJ_MAX), "min": MJ_INT(MJ_MIN)}
         return (MJ_INT(MJ_F16) if type_name == "float16" else MJ_INT(MJ_BF16)), own[name]
     if type_name not in _TYPES:
-        raise TypeError(f"arrays of {type_name} cannot be reduced over ranks: convert them to float32 "
-                        "first (x.astype('float32')), or for integers to int32")
+        raise TypeError(f"arrays of {type_name} cannot be reduced over ranks. Convert them to float32 first "
+                        "(x.astype('float32')), or integers to int32")
     if name == "sum" and type_name in ("int8", "uint8", "int16", "uint16"):
         return _TYPES[type_name], MJ_INT(MJ_SUM)
     if kind == "floating-point" and name == "max":
@@ -772,7 +772,7 @@ def leave_properly(intptr_t comm, intptr_t world, bint finalizes, bint meets):
     messages on `world` that nobody has received, unless `looked` has been called.
     """
     if mj_leave_properly(MJ_COMM(comm), MJ_COMM(world), finalizes, meets, region_place()) != 0:
-        raise RuntimeError("no more functions can be registered for the end of the process")
+        raise RuntimeError("cannot register more functions with atexit")
 
 
 def looked():

@@ -70,7 +70,7 @@ static void mj_look_for_messages(void) {
     if (mj_exit_looked || MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mj_exit_world, &flag, &found) != MPI_SUCCESS || !flag)
         return;
     MPI_Get_count(&found, MPI_BYTE, &bytes);
-    fprintf(stderr, "[rank %d] mpijax: the program has ended, and a message of rank %d (%d bytes) has not been received: a "
+    fprintf(stderr, "[rank %d] mpijax: the program has ended, but a message of rank %d (%d bytes) has not been received: a "
             "`send` without `recv`\n", mj_exit_rank, found.MPI_SOURCE, bytes);
 }
 
@@ -79,9 +79,9 @@ static void mj_look_for_messages(void) {
 static void mj_say_where(mj_region *region) {
     mj_entry *last = &region->ring[atomic_load(&region->started) & (MJ_RING - 1)];
     mj_site *site = &region->sites[last->site % MJ_SITES];
-    fprintf(stderr, "[rank %d] mpijax: the MPI library has ended this rank in %.*s, its operation number %u there. If the text "
-            "of the library says \"truncated\", ranks of different nodes run different collectives, or the same with other "
-            "sizes: compare what the ranks name\n",
+    fprintf(stderr, "[rank %d] mpijax: the MPI library has ended this rank in %.*s, its operation number %u there. If the "
+            "message of the library says \"truncated\", ranks of different nodes run different collectives, or the same "
+            "collective with different sizes: compare the operations of the ranks\n",
             mj_exit_rank, (int)sizeof site->text, site->site == last->site ? site->text : "an operation", last->number);
     fflush(stderr);
 }
@@ -101,20 +101,20 @@ static void mj_at_exit(int status, void *unused) {
     if (finalized || !mj_exit_finalizes) return;
     if (status == 0 && atomic_load(&region->started) != atomic_load(&region->finished)) {
         fprintf(stderr, "[rank %d] mpijax: the program has ended while another of its threads communicates: ending the job. "
-                "Let the thread end before (join it; a daemon thread goes on to the last)\n", mj_exit_rank);
+                "Join the thread before the program ends, also if it is a daemon thread\n", mj_exit_rank);
         fflush(stderr);
         _exit(1);       /* the thread is inside MPI, so no MPI call is allowed */
     }
     if (mj_exit_meets && !mj_meet(status == 0 ? -1 : MJ_GRACE, &differs) && status != 0) {
-        fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, and the other ranks go on: ending the job\n",
+        fprintf(stderr, "[rank %d] mpijax: ended with exit status %d, but the other ranks still run: ending the job\n",
                 mj_exit_rank, status);
         fflush(stderr);
         MPI_Abort(MPI_COMM_WORLD, status);
     }
     if (status == 0 && differs) {
         if (mj_exit_rank == 0)
-            fprintf(stderr, "[rank 0] mpijax: the program has ended, and its ranks have run different collectives, or not in the "
-                    "same order, on the communicator of all ranks. What they received is wrong: ending the job\n");
+            fprintf(stderr, "[rank 0] mpijax: the program has ended, but its ranks ran different collectives, or not in the "
+                    "same order, on the communicator of all ranks. They received wrong data: ending the job\n");
         fflush(stderr);
         usleep(mj_exit_rank == 0 ? MJ_READING : 4 * MJ_READING);    /* launchers drop unread output */
         MPI_Abort(MPI_COMM_WORLD, 1);

@@ -40,9 +40,9 @@ static int mj_is_this_rank(int rank, MPI_Comm c) {
 static int mj_not_sent(int tag) {
     static int value = 0, derivative = 0;
     if (mj_kind(tag) != MJ_VALUE)
-        return mj_own_error(&derivative, "this rank waits for the derivative of a message to itself, for ever: it does not "
+        return mj_own_error(&derivative, "this rank waits forever for the derivative of a message to itself: it does not "
                                          "differentiate the other end");
-    return mj_own_error(&value, "this rank waits for a message that it has not sent to itself, for ever");
+    return mj_own_error(&value, "this rank waits forever for a message to itself that it has not sent");
 }
 
 /* Whether a receive would block forever: it waits for a message of this rank, which has sent none. */
@@ -129,8 +129,8 @@ static int mj_is_to_itself(int dest, int stag, int source, int rtag, MPI_Comm c)
 
 static int mj_too_short(void) {
     static int shorter = 0;
-    return mj_own_error(&shorter, "the message is shorter than the array that it is received in (who takes any length "
-                                  "gives a status, which tells it)");
+    return mj_own_error(&shorter, "the message is shorter than the array of the receiver (pass a status to receive "
+                                  "messages of any length)");
 }
 
 /* Checks how many of n elements have arrived: fewer are an error, unless the caller passes a status. */

@@ -167,8 +167,8 @@ static inline int mj_await_part(mj_transfer *x, int rank) {
     differs = mj_is_another(x, rank);
     for (int other = 0; x->slots->sleeps && other < x->slots->shared.size; other++) differs |= mj_is_another(x, other);
     if (!differs) return MPI_SUCCESS;
-    return mj_own_error(&another, "ranks of the communicator call different operations at this point, or the same on different "
-                                  "shapes or roots: all must run its operations in the same order");
+    return mj_own_error(&another, "ranks of the communicator call different operations at this point, or the same operation with "
+                                  "different shapes or roots: all must call its operations in the same order");
 }
 
 /* ---- combining: result = part of rank 0 (op) part of rank 1 (op) ... (op) part of rank `last` ---- */

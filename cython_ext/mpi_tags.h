@@ -65,10 +65,10 @@ static int mj_check_kind(int asked, int came) {
     static int derivative = 0, value = 0;
     if (came < 0 || mj_kind(asked) == mj_kind(came)) return MPI_SUCCESS;
     if (mj_kind(asked) == MJ_VALUE)
-        return mj_own_error(&derivative, "a derivative came in place of a value: this rank does not differentiate its "
-                                         "end of an earlier message, and the rank that sent it does");
-    return mj_own_error(&value, "something else came in place of a derivative: the rank that sent it does not "
-                                "differentiate its end of the message as this one does");
+        return mj_own_error(&derivative, "received a derivative instead of a value: this rank does not differentiate its "
+                                         "end of an earlier message, but the sender does");
+    return mj_own_error(&value, "received another message instead of a derivative: the sender does not "
+                                "differentiate its end of the message, but this rank does");
 }
 
 #endif

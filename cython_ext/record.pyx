@@ -99,7 +99,7 @@ def move(buffer):
     PyObject_GetBuffer(buffer, &memory, PyBUF_WRITABLE)
     if memory.len < <Py_ssize_t>sizeof(Region):
         PyBuffer_Release(&memory)
-        raise ValueError(f"a record takes {sizeof(Region)} bytes, got {memory.len}")
+        raise ValueError(f"a record needs {sizeof(Region)} bytes, got {memory.len}")
     region = <Region*>memory.buf
     region.state = 1
     if not watched and Py_AtExit(_ended) == 0:
@@ -154,7 +154,7 @@ def watch_signal(int number):
     """Count a signal from now on, instead of its default action or before its handler."""
     cdef int code = mj_watch_signal(number)
     if code != 0:
-        raise OSError(code, f"signal {number} cannot be watched")
+        raise OSError(code, f"cannot watch signal {number}")
 
 
 def signals(int number):
@@ -172,7 +172,7 @@ def start_reminding(double seconds, str text):
     """Write `text % seconds` to stderr after `seconds`, again after twice that time, and so on."""
     cdef int code = mj_start_reminding(seconds, text.encode())
     if code != 0:
-        raise OSError(code, "no thread can be started")
+        raise OSError(code, "cannot start a thread")
 
 
 def stop_reminding():

@@ -71,7 +71,7 @@ static int64_t tt_ranges_of(const tt_tiles *t, int64_t steps) {
     return most < 1 ? 1 : most < mt_threads ? most : mt_threads;
 }
 
-/* Runs a group of `turns` iterations. ptrs: the arguments of the kernels, `places` pointers an iteration. */
+/* Runs a group of `turns` iterations. ptrs: the arguments of the kernels, `places` pointers for each iteration. */
 static void tt_run(const tt_tiles *t, const tt_call *calls, void **ptrs, int64_t places, int64_t turns) {
     tt_group group = {t, calls, ptrs, places, turns * t->calls, tt_ranges_of(t, turns * t->calls)};
     void *passed[1] = {&group};

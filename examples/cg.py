@@ -35,7 +35,7 @@ class Grid:
         if any(ranks > cells for ranks, cells in zip(cart.dims, shape, strict=True)):
             raise ValueError(
                 f"{shape[0]} x {shape[1]} cells are too few for {cart.dims[0]} x {cart.dims[1]} ranks: "
-                "each needs one at least; start fewer ranks, or take more cells"
+                "each rank needs at least one cell. Start fewer ranks, or use more cells."
             )
         self.shape, self.cart = shape, cart
         self.block = mpi.block_slice(shape, cart.dims, cart.coords)
@@ -216,16 +216,16 @@ def timed(compiled, *args):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, nargs=2, default=(256, 256), metavar=("ROWS", "COLUMNS"))
-    parser.add_argument("--tolerance", type=float, default=1e-10, help="where the residual is small enough")
+    parser.add_argument("--tolerance", type=float, default=1e-10, help="residual at which the iteration stops")
     parser.add_argument("--out", type=Path, metavar="FILE", help="draw the temperature and the gradients")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the temperature here, as numbers")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the temperature to this .npy file")
     return parser.parse_args()
 
 
 def main():
     args = arguments()
     if args.out and importlib.util.find_spec("matplotlib") is None:
-        sys.exit("--out draws with matplotlib, which is not installed: pip install matplotlib, or leave it out")
+        sys.exit("--out needs matplotlib, which is not installed. Run: pip install matplotlib")
     jax.config.update("jax_enable_x64", True)
     grid = make_grid(args.cells)
     first = grid.cart.rank == 0
@@ -252,7 +252,7 @@ def main():
         bar.close()
         print(f"gradient with both solutions: {took:.3f} s")
         for name, (implicit, difference) in zip(("source", "log k"), rows, strict=True):
-            print(f"derivative by {name}: {implicit:.8g}, by a difference {difference:.8g}")
+            print(f"derivative with respect to {name}: {implicit:.8g}, by finite differences: {difference:.8g}")
         if args.save:
             np.save(args.save, fields["temperature"])
         if args.out:

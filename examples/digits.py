@@ -229,8 +229,8 @@ def arguments():
     parser.add_argument("--model", choices=["mlp", "attention", "both"], default="both")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=64, help="images per step, over all ranks")
-    parser.add_argument("--out", type=Path, default=Path("digits.png"), help="where the curves are drawn")
-    parser.add_argument("--curves", type=Path, help="also write the loss curves here, as numbers")
+    parser.add_argument("--out", type=Path, default=Path("digits.png"), help="picture of the loss curves")
+    parser.add_argument("--curves", type=Path, help="write the loss curves to this file")
     return parser.parse_args()
 
 

@@ -79,10 +79,10 @@ def train(folder, steps, every, progress=lambda step: None, memory=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where the checkpoints are")
+    parser.add_argument("folder", type=Path, help="folder of the checkpoints")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints")
-    parser.add_argument("--memory", type=int, help="steps between two in memory, under `mpijax run --restart`")
+    parser.add_argument("--every", type=int, default=50, help="number of steps between checkpoints")
+    parser.add_argument("--memory", type=int, help="number of steps between those in memory (mpijax run --restart)")
     args = parser.parse_args()
     state = train(args.folder, args.steps, args.every, memory=args.memory)
     done, losses = int(state["step"]), np.asarray(state["losses"])

@@ -57,7 +57,7 @@ class Grid:
         if any(ranks > cells for ranks, cells in zip(cart.dims, shape, strict=True)):
             raise ValueError(
                 f"{shape[0]} x {shape[1]} cells are too few for {cart.dims[0]} x {cart.dims[1]} ranks: "
-                "each needs one at least; start fewer ranks, or take more cells"
+                "each rank needs at least one cell. Start fewer ranks, or use more cells."
             )
         self.shape, self.cart = shape, cart
         self.block = mpi.block_slice(shape, cart.dims, cart.coords)
@@ -292,18 +292,18 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, nargs=2, default=(90, 180), metavar=("ROWS", "COLUMNS"))
     parser.add_argument("--days", type=float, default=4.0)
-    parser.add_argument("--pictures", type=int, default=30, help="how often the program is called, and frames drawn")
-    parser.add_argument("--frames", type=Path, metavar="FOLDER", help="draw the fields, after each call")
-    parser.add_argument("--gradient", action="store_true", help="how the end depends on the first heights")
-    parser.add_argument("--double", action="store_true", help="in float64")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the last state here, as numbers")
+    parser.add_argument("--pictures", type=int, default=30, help="number of calls of the program, and of frames")
+    parser.add_argument("--frames", type=Path, metavar="FOLDER", help="draw the fields after each call")
+    parser.add_argument("--gradient", action="store_true", help="gradient with respect to the first heights")
+    parser.add_argument("--double", action="store_true", help="compute in float64")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the last state to this .npy file")
     return parser.parse_args()
 
 
 def main():
     args = arguments()
     if args.frames and importlib.util.find_spec("matplotlib") is None:
-        sys.exit("--frames draws with matplotlib, which is not installed: pip install matplotlib, or leave it out")
+        sys.exit("--frames needs matplotlib, which is not installed. Run: pip install matplotlib")
     jax.config.update("jax_enable_x64", args.double)
     grid = make_grid(args.cells)
     first = grid.cart.rank == 0
@@ -312,8 +312,8 @@ def main():
     if args.gradient:
         reverse, difference, microseconds = check_gradient(grid)
         if first:
-            print(f"derivative by reverse mode {reverse:.7g}, by a difference {difference:.7g}")
-            print(f"gradient: {microseconds:,.0f} microseconds a step")
+            print(f"derivative by reverse mode {reverse:.7g}, by finite differences {difference:.7g}")
+            print(f"gradient: {microseconds:,.0f} microseconds per step")
         return
     steps = max(1, round(args.days * DAY / STEP / args.pictures))
     if args.frames:
@@ -322,7 +322,7 @@ def main():
     state, speed, drift = simulate(grid, args.pictures, steps, progress_bar if first else silent, frame)
     fields = [grid.gather(field[1:-1, 1:-1]) for field in state]
     if first:
-        print(f"{args.pictures * steps:,} steps, {speed:,.0f} a second; the mass changed by {drift:.1e} of itself")
+        print(f"{args.pictures * steps:,} steps, {speed:,.0f} per second; relative change of the mass: {drift:.1e}")
         print(f"height between {fields[0].min():.2f} and {fields[0].max():.2f} m")
         if args.save:
             np.save(args.save, np.stack(fields))

@@ -4,6 +4,6 @@
 # module load python your-mpi            # the modules with which you installed mpijax
 source "${MPIJAX_VENV:-$PWD/.venv}/bin/activate"
 
-# Flux serves PMI-1, which MPICH and its relatives speak; for Open MPI 5 add -o pmi=pmix.
+# Flux supports PMI-1, as do MPICH and its derivatives. For Open MPI 5 add -o pmi=pmix.
 flux run --tasks="${RANKS:-8}" --cores-per-task="${CORES:-2}" -o cpu-affinity=per-task -o exit-timeout=10s \
     python "$@"

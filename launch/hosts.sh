@@ -10,7 +10,7 @@ if [ $# -lt 3 ]; then
 fi
 hostfile=$1 ranks=$2
 shift 2
-[ -r "$hostfile" ] || { echo "no hosts file $hostfile: one host name a line" >&2; exit 2; }
+[ -r "$hostfile" ] || { echo "cannot read the hosts file $hostfile (one host name on each line)" >&2; exit 2; }
 here=$(cd "$(dirname "$0")/.." && pwd)
 source "${MPIJAX_VENV:-$here/.venv}/bin/activate"
 

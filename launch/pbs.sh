@@ -15,7 +15,7 @@ ranks=$(wc -l < "$PBS_NODEFILE")
 cores=${NCPUS_PER_RANK:-2}
 if mpirun --version 2>&1 | grep -q "Open MPI"; then
     bind=(--hostfile "$PBS_NODEFILE" --map-by "slot:PE=$cores" --bind-to core)
-else # MPICH and its relatives
+else # MPICH and its derivatives
     bind=(-f "$PBS_NODEFILE" -bind-to "core:$cores")
 fi
 # shellcheck disable=SC2086  # the arguments are words

@@ -207,7 +207,7 @@ def breakpoint(
         raise ValueError("`ordered` and `token` are mutually exclusive arguments.")
     debugger = _backends.get(backend or "cli")
     if debugger is None:
-        raise ValueError(f"no debugger is named {backend!r}; there are: {', '.join(_backends)}")
+        raise ValueError(f"unknown debugger {backend!r}. The debuggers are: {', '.join(_backends)}")
     infos = [i for i in inspect.stack()[1:] if not (filter_frames and is_internal(i.frame.f_code))][:num_frames]
     frames = [_frame_of(i) for i in infos]
     names = tuple({name: _as_pytree(value) for name, value in f.locals.items()} for f in frames)

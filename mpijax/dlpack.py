@@ -36,8 +36,8 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     kind, _ = external_array.__dlpack_device__()
     if kind != _CPU:
         raise TypeError(
-            f"Array passed to from_dlpack is on unsupported device type (DLDeviceType: {int(kind)}): mpijax "
-            "computes in the memory of the host; copy the array there first."
+            f"Array passed to from_dlpack is on unsupported device type (DLDeviceType: {int(kind)}). mpijax computes "
+            "in host memory: copy the array there first."
         )
     view = np.from_dlpack(external_array)
     usable = view.flags.c_contiguous and view.flags.aligned
@@ -48,7 +48,9 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
         )
     dtype = dtypes.canonicalize_dtype(view.dtype)
     if copy is False and dtype != view.dtype:
-        raise ValueError(f"from_dlpack with copy=False: {view.dtype} is {dtype} without jax_enable_x64")
+        raise ValueError(
+            f"from_dlpack with copy=False: without jax_enable_x64, {view.dtype} becomes {dtype}, which needs a copy"
+        )
     own = bool(copy) or not usable or dtype != view.dtype
     return from_numpy(view.astype(dtype, copy=False), ShapedArray(view.shape, dtype), own)
 

@@ -18,14 +18,14 @@ __all__ = ["ffi_call", "include_dir", "pycapsule", "register_ffi_target", "regis
 
 _CAPSULE = b"mpijax.ffi"
 _PLATFORMS = ("cpu", "host", "cuda", "rocm", "gpu", "tpu")
-_INSTEAD = "write the function as mpijax/ffi.h in mpijax.ffi.include_dir() says, and call it with ffi_call"
+_INSTEAD = "write the function with mpijax/ffi.h of mpijax.ffi.include_dir(), and call it with ffi_call"
 
 build_ffi_lowering_function = _missing("ffi.build_ffi_lowering_function", _INSTEAD)
 ffi_lowering = _missing("ffi.ffi_lowering", _INSTEAD)
 register_ffi_target_as_batch_partitionable = _missing(
     "ffi.register_ffi_target_as_batch_partitionable", "call ffi_call inside shard_map, on each rank's shard"
 )
-register_ffi_type = _missing("ffi.register_ffi_type", "keep state of a target in its own library")
+register_ffi_type = _missing("ffi.register_ffi_type", "keep the state of a target in its own library")
 
 
 def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
@@ -37,7 +37,7 @@ def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
     ...     print("not supported")
     not supported
     """
-    raise ValueError("register_ffi_type_id is not supported any more; keep state of a target in its own library.")
+    raise ValueError("register_ffi_type_id is not supported. Keep the state of a target in its own library.")
 
 
 def include_dir() -> str:
@@ -83,8 +83,8 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
     """
     if kwargs or api_version != 1:
         raise ValueError(
-            f"register_ffi_target: api_version={api_version} and {sorted(kwargs)} are of XLA's interface. Here the "
-            "version is 1, and there are no other arguments."
+            f"register_ffi_target: api_version={api_version} and {sorted(kwargs)} belong to XLA's interface. In "
+            "mpijax, api_version must be 1, without other arguments."
         )
     if platform.lower() not in _PLATFORMS:
         raise ValueError(f"register_ffi_target: platform must be one of {_PLATFORMS}, got {platform!r}")
@@ -93,7 +93,7 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
         return
     if _targets.setdefault(name, address) != address:
         raise ValueError(
-            f"the FFI target {name!r} is registered already, for another function, which compiled programs may hold. "
+            f"The FFI target {name!r} is already registered for another function, which compiled programs may use. "
             "Choose another name."
         )
 
@@ -101,7 +101,10 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
 def _address(who: str, fn: Any) -> int:
     """Where a function is, given as a capsule, a ctypes function or an integer."""
     if isinstance(fn, dict):
-        raise TypeError(f"{who}: functions by stage {sorted(fn)} are of XLA's interface. To use it here, {_INSTEAD}.")
+        raise TypeError(
+            f"{who}: functions by stage {sorted(fn)} belong to XLA's interface. To use such a function in mpijax, "
+            f"{_INSTEAD}."
+        )
     if type(fn).__name__ == "PyCapsule":
         return _capsule_address(who, fn)
     if isinstance(fn, int) and not isinstance(fn, bool):
@@ -125,9 +128,9 @@ def _capsule_address(who: str, capsule: Any) -> int:
     api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
     name = api.PyCapsule_GetName(capsule)
     if name is None or name.startswith((b"xla", b"jax")):
-        made = "without a name, as jax.ffi.pycapsule makes them" if name is None else f"named {name.decode()!r}"
+        made = "without a name, such as those of jax.ffi.pycapsule" if name is None else f"named {name.decode()!r}"
         raise TypeError(
-            f"{who}: a capsule {made}, holds a handler of XLA's interface, which needs XLA to call it. To use it here, "
-            f"{_INSTEAD}, wrapped by mpijax.ffi.pycapsule."
+            f"{who}: a capsule {made}, holds a handler of XLA's interface, which only XLA can call. To use such a "
+            f"function in mpijax, {_INSTEAD}, wrapped with mpijax.ffi.pycapsule."
         )
     return api.PyCapsule_GetPointer(capsule, name)

@@ -39,7 +39,7 @@ class ResizeMethod(enum.Enum):
     def from_string(s: str) -> ResizeMethod:
         """The method with a name. Raises ValueError for an unknown one."""
         if s not in _NAMES:
-            raise ValueError(f'Unknown resize method "{s}"; known are {", ".join(_NAMES)}.')
+            raise ValueError(f'Unknown resize method "{s}". The methods are {", ".join(_NAMES)}.')
         return _NAMES[s]
 
 

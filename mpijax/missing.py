@@ -11,7 +11,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
-_PRIMITIVE = "in mpijax it is a function of other operations and has no primitive"
+_PRIMITIVE = "in mpijax it is a function of other operations, not a primitive"
 
 # Reason, names without "jax."; "module." is a whole module, "module.*" all other names of a module.
 _LEFT_OUT: tuple[tuple[str, str], ...] = (
@@ -20,7 +20,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (_PRIMITIVE, "custom_derivatives.remat_opt_p experimental.pallas.pallas_call_p"),
     ("write a custom_vjp whose backward pass recomputes its values", "custom_remat"),
     (
-        "there is no XLA here: mpijax has a compiler and a runtime of its own",
+        "it belongs to XLA: mpijax has its own compiler and runtime",
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions
         extend.backend.* extend.ifrt_programs. extend.mlir. extend.sharding.* extend.xla. extend.lowering.*
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
@@ -48,11 +48,12 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.array_serialization.tensorstore_impl.*""",
     ),
     (
-        "profiles are files in Chrome's format, read by Perfetto (docs/debugging.md)",
+        "profiles are files in Chrome's format, for Perfetto (docs/debugging.md)",
         "profiler.register_subprocess experimental.profiler.",
     ),
     (
-        "sparsify reads the Jaxpr of a function here; the operations are functions of mpijax.experimental.sparse",
+        "in mpijax, sparsify works on the Jaxpr of a function; the operations are functions of "
+        "mpijax.experimental.sparse",
         """experimental.sparse.*""",
     ),
     (
@@ -92,7 +93,7 @@ class _Finder:
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, inside = fullname.partition(".")
         if package == "mpijax" and f"{inside}." in left_out():
-            raise ImportError(f"mpijax has no {inside}: {left_out()[f'{inside}.']}.", name=fullname)
+            raise ImportError(f"mpijax does not have {inside}: {left_out()[f'{inside}.']}.", name=fullname)
         return None
 
 

@@ -169,7 +169,7 @@ class ProfileSession:
     def export_profile_data(self, log_dir: str | os.PathLike) -> None:
         """Write ``rank<r>.trace.json`` into a folder. Raises RuntimeError before the profile has stopped."""
         if self._data is None:
-            raise RuntimeError("This profile has no data yet: start it, and stop it")
+            raise RuntimeError("This profile has no data yet. Call start() and stop() first")
         export_profile_data(self._data, log_dir)
 
 
@@ -274,7 +274,7 @@ def _no_server(*_args: Any, **_kwargs: Any) -> Any:
     NotImplementedError: mpijax has no profiler server: record spans with profiler.trace(folder), ...
     """
     raise NotImplementedError(
-        "mpijax has no profiler server: record spans with profiler.trace(folder), and look at compiled programs with "
+        "mpijax has no profiler server. Record spans with profiler.trace(folder). Inspect compiled programs with "
         "jit(f).lower(x).compile().cost_analysis()."
     )
 
@@ -291,8 +291,8 @@ def _no_memory_profile(*_args: Any, **_kwargs: Any) -> Any:
     NotImplementedError: mpijax has no device memory profile: arrays lie in the memory of the process. ...
     """
     raise NotImplementedError(
-        "mpijax has no device memory profile: arrays lie in the memory of the process. "
-        "jit(f).lower(x).compile().memory_analysis() tells what a program needs."
+        "mpijax has no device memory profile, because arrays are in the memory of the process. For the memory of a "
+        "program use jit(f).lower(x).compile().memory_analysis()."
     )
 
 

@@ -55,7 +55,9 @@ class progress:
 
     def __len__(self) -> int:
         if self._total is None:
-            raise TypeError(f"the length of {type(self._iterable).__name__} is unknown; give progress(..., total=n)")
+            raise TypeError(
+                f"the length of {type(self._iterable).__name__} is unknown. Pass it: progress(..., total=n)"
+            )
         return self._total
 
     def __iter__(self) -> Iterator[Any]:
@@ -76,8 +78,8 @@ class progress:
     def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, desc: str | None = None) -> Any:
         """``lax.fori_loop`` that shows how far it has come, if it takes 0.1 s or longer.
 
-        It runs as about 100 loops, one after the other. Between them the program only stores a number, so a turn costs
-        what it does without a bar. Under `grad` the bar shows the forward loop. The result has the same bits.
+        It runs as about 100 loops, one after the other. Between them the program only stores a number, so an iteration
+        costs the same as without a bar. Under `grad` the bar shows the forward loop. The result has the same bits.
 
         >>> mpijax.progress.fori_loop(0, 1000, lambda i, x: x + i, 0)
         Array(499500, dtype=int32, weak_type=True)
@@ -87,17 +89,17 @@ class progress:
         total = max(int(upper) - int(lower), 0)
         size, parts = _size(total), total // _size(total)
 
-        def turns(begin: Any, count: int, value: Any) -> Any:
+        def iterations(begin: Any, count: int, value: Any) -> Any:
             return lax.fori_loop(0, count, lambda i, x: body_fun(begin + i, x), value)
 
         with _watched(desc, total) as loop:
 
             def part(k: Any, value: Any) -> Any:
                 _note_part(loop, k)
-                return turns(lower + k * size, size, value)
+                return iterations(lower + k * size, size, value)
 
             value = lax.fori_loop(0, parts, part, init_val)
-            return turns(lower + parts * size, total - parts * size, value) if total > parts * size else value
+            return iterations(lower + parts * size, total - parts * size, value) if total > parts * size else value
 
     @staticmethod
     def scan(
@@ -190,7 +192,7 @@ class _Watch:
         self._running: dict[Loop, _Running] = {}
         self._thread: threading.Thread | None = None
 
-    def __call__(self, loop: Loop, turns: int, ends: bool) -> None:
+    def __call__(self, loop: Loop, iterations: int, ends: bool) -> None:
         if process_index() != 0:
             return
         with self._lock:
@@ -199,7 +201,7 @@ class _Watch:
                 if found is not None:
                     found.end()
                 return
-            self._running[loop] = _Running(loop, turns, time.monotonic())
+            self._running[loop] = _Running(loop, iterations, time.monotonic())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="mpijax progress", daemon=True)
                 self._thread.start()
@@ -219,23 +221,23 @@ class _Watch:
 @dataclass
 class _Running:
     loop: Loop
-    turns: int
+    iterations: int
     begin: float
     bar: Any = None
 
     def look(self) -> None:
         """Show a bar once the loop has run for some time."""
         if time.monotonic() - self.begin >= _PAUSE:
-            self._show(min(record.part_begun(self.loop.number) * _size(self.turns), self.turns))
+            self._show(min(record.part_begun(self.loop.number) * _size(self.iterations), self.iterations))
 
     def end(self) -> None:
         if self.bar is not None or time.monotonic() - self.begin >= _PAUSE:
-            self._show(self.turns, last=True)
+            self._show(self.iterations, last=True)
             self.bar.close()
 
     def _show(self, done: int, last: bool = False) -> None:
         if self.bar is None:
-            self.bar = open_bar(self.loop.desc, self.turns, self.begin)
+            self.bar = open_bar(self.loop.desc, self.iterations, self.begin)
         self.bar.show(done, last)
 
 
@@ -256,7 +258,7 @@ def open_bar(desc: str, total: int | None, begin: float | None = None) -> Any:
 def _mode() -> str:
     wanted = os.environ.get("MPIJAX_PROGRESS", "auto")
     if wanted not in ("auto", "bar", "lines", "off"):
-        raise ValueError(f"MPIJAX_PROGRESS is 'auto', 'bar', 'lines' or 'off', got {wanted!r}")
+        raise ValueError(f"MPIJAX_PROGRESS must be 'auto', 'bar', 'lines' or 'off', got {wanted!r}")
     if wanted != "auto":
         return wanted
     return "bar" if _in_kernel() or getattr(sys.stderr, "isatty", lambda: False)() else "lines"

@@ -27,6 +27,6 @@ def devices(ranks: int, rank: int = 0) -> list[Device]:
     8192
     """
     if ranks < 1 or rank not in range(ranks):
-        raise ValueError(f"expected a number of ranks and one of them, counted from 0; got {ranks} and {rank}")
+        raise ValueError(f"expected ranks of at least 1 and a rank in [0, ranks), got ranks={ranks} and rank={rank}")
     simulation = Simulation(ranks, rank)
     return [SimulatedDevice(r, simulation) for r in range(ranks)]

@@ -247,7 +247,7 @@ def test_breakpoint_number_of_frames_and_ends():
     assert "At topmost frame." in talk("u\nd\nc\n", program, 3.0, num_frames=1)[1]
     with pytest.raises(SystemExit):
         talk("q\n", program, 3.0)
-    with pytest.raises(ValueError, match="no debugger is named 'web'"):
+    with pytest.raises(ValueError, match="unknown debugger 'web'"):
         OURS.debug.breakpoint(backend="web")
     with pytest.raises(ValueError, match="mutually exclusive"):
         OURS.debug.breakpoint(ordered=True, token=X)

@@ -246,7 +246,7 @@ XLA_CAPSULE.restype, XLA_CAPSULE.argtypes = ctypes.py_object, (ctypes.c_void_p, 
     "make, error, message",
     [
         (lambda lib: XLA_CAPSULE(1, b"xla._CUSTOM_CALL_TARGET", None), TypeError, "handler of XLA's interface"),
-        (lambda lib: THEIRS.ffi.pycapsule(lib.scale), TypeError, "as jax.ffi.pycapsule makes them"),
+        (lambda lib: THEIRS.ffi.pycapsule(lib.scale), TypeError, "such as those of jax.ffi.pycapsule"),
         (lambda lib: {"execute": lib.scale}, TypeError, r"by stage \['execute'\]"),
         (lambda lib: lambda: None, TypeError, "expected a capsule made by mpijax.ffi.pycapsule"),
         (lambda lib: 0, ValueError, "address of the function is 0"),
@@ -260,11 +260,11 @@ def test_what_is_no_target_is_refused(make, error, message):
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda lib: OURS.ffi.register_ffi_target("scale", lib.note), ValueError, "registered already"),
+        (lambda lib: OURS.ffi.register_ffi_target("scale", lib.note), ValueError, "already registered"),
         (lambda lib: OURS.ffi.register_ffi_target("new", lib.note, "vax"), ValueError, "platform"),
         (lambda lib: OURS.ffi.register_ffi_target("new", lib.note, api_version=0), ValueError, "api_version=0"),
         (lambda lib: scale(custom_call_api_version=3), ValueError, "XLA's interface"),
-        (lambda lib: scale((2, 3), input_layouts=[(1, 0)])(XS), NotImplementedError, "Transpose it"),
+        (lambda lib: scale((2, 3), input_layouts=[(1, 0)])(XS), NotImplementedError, "Transpose the array instead"),
         (lambda lib: scale()(X, limits={"a": 1}), TypeError, "attribute limits"),
         (lambda lib: OURS.ffi.ffi_call("scale", OURS.ShapeDtypeStruct((3,), np.float64)), ValueError, "64-bit"),
         (lambda lib: OURS.ffi.ffi_lowering("scale"), NotImplementedError, "ffi.h"),

@@ -185,13 +185,13 @@ def broken():
     jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) + x)(X).jaxpr
     sin, add = jaxpr.eqns
     other = core.Var(jax.core.ShapedArray((4,), np.float32))
-    yield "that nothing has set", jaxpr.replace(eqns=[add])
-    yield "that nothing has set", jaxpr.replace(outvars=[other])
-    yield "set twice", jaxpr.replace(eqns=[sin, sin, add])
-    yield "have the types", jaxpr.replace(eqns=[sin.replace(outvars=[other]), add.replace(invars=[other, other])])
-    yield "does not take its operands", jaxpr.replace(eqns=[sin, add.replace(invars=[*sin.outvars, other])],
+    yield "read an unassigned variable", jaxpr.replace(eqns=[add])
+    yield "read an unassigned variable", jaxpr.replace(outvars=[other])
+    yield "assigned twice", jaxpr.replace(eqns=[sin, sin, add])
+    yield "have types", jaxpr.replace(eqns=[sin.replace(outvars=[other]), add.replace(invars=[other, other])])
+    yield "rejects its operands", jaxpr.replace(eqns=[sin, add.replace(invars=[*sin.outvars, other])],
                                                       constvars=[other])  # fmt: skip
-    yield "argument twice", jaxpr.replace(invars=[*jaxpr.invars, *jaxpr.invars])
+    yield "twice among the arguments", jaxpr.replace(invars=[*jaxpr.invars, *jaxpr.invars])
 
 
 def test_what_is_wrong_with_a_program_is_told():

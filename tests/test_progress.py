@@ -97,7 +97,7 @@ def test_derivatives_and_batches(n):
 
 
 def test_a_program_holds_at_most_101_parts_and_no_callback_between_them():
-    """What keeps the cost of a bar below 1 % of a loop of a million cheap turns."""
+    """What keeps the cost of a bar below 1 % of a loop of a million cheap iterations."""
     text = str(mpijax.make_jaxpr(lambda x: mpijax.progress.fori_loop(0, 1_000_000, lambda i, y: y * x, x))(1.0))
     assert "callback" not in text and text.count("loop_mark") == 2 and "length=100" in text and "length=10000" in text
 
@@ -128,7 +128,7 @@ def test_a_loop_of_unknown_length(lines):
     shown = lines()
     assert shown.startswith("progress: 3 in ") and shown.count("\n") == 1
     assert len(mpijax.progress(iter([1, 2]), total=2)) == 2
-    with pytest.raises(TypeError, match="the length of list_iterator is unknown; give progress"):
+    with pytest.raises(TypeError, match="the length of list_iterator is unknown. Pass it: progress"):
         len(mpijax.progress(iter([1, 2])))
 
 
@@ -165,7 +165,7 @@ def test_a_fast_loop_shows_nothing(lines):
 
 def test_a_wrong_choice_is_named(monkeypatch):
     monkeypatch.setenv("MPIJAX_PROGRESS", "loud")
-    with pytest.raises(ValueError, match="MPIJAX_PROGRESS is 'auto', 'bar', 'lines' or 'off', got 'loud'"):
+    with pytest.raises(ValueError, match="MPIJAX_PROGRESS must be 'auto', 'bar', 'lines' or 'off', got 'loud'"):
         list(mpijax.progress([1]))
 
 

@@ -29,7 +29,7 @@ def test_from_dlpack_has_the_dtype_that_arrays_have(dtype):
 
 
 def test_from_dlpack_without_a_copy_cannot_convert():
-    with pytest.raises(ValueError, match="float64 is float32"):
+    with pytest.raises(ValueError, match="float64 becomes float32"):
         jnp.from_dlpack(np.arange(3.0), copy=False)
 
 
@@ -175,7 +175,7 @@ def test_a_secret_that_others_can_read_or_write_is_refused(mode, secret_file):
 
 def test_a_secret_in_a_folder_that_others_can_write_is_refused(secret_file):
     secret_file.parent.chmod(0o777)
-    with pytest.raises(ValueError, match="others may write"):
+    with pytest.raises(ValueError, match="Other users may write"):
         handshake.job_secret()
 
 
@@ -189,7 +189,7 @@ def test_a_secret_of_another_user_is_refused(secret_file):
 def test_a_secret_that_is_no_file_is_refused(secret_file):
     secret_file.unlink()
     os.mkfifo(secret_file, 0o600)
-    with pytest.raises(ValueError, match="no regular file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         handshake.job_secret()
 
 

@@ -62,7 +62,7 @@ def rnn_gradient_memory(backend):
     return rnn_loss_gradient(backend)
 
 
-@case("loops/scalar fori_loop, 100000 turns", ratio=1)
+@case("loops/scalar fori_loop, 100000 iterations", ratio=1)
 def scalar_loop(backend):
     f = backend.jax.jit(lambda x: backend.lax.fori_loop(0, 100_000, lambda i, x: x * 0.999 + 1.0, x))
     x = backend.array(np.float32(1))

@@ -10,8 +10,8 @@ A program is a function of arrays, as a user writes it, with the shardings of it
 on as many devices of one process, mpijax on as many ranks. Both are compared with JAX on one device. JAX's rows are
 kept until a program changes, so that a second run measures mpijax only.
 
-Columns: sent, bytes that a device sends in one run (the most of any device; a turn of a `while` loop counts once);
-held, bytes of arguments, results and temporaries of a device; ms, the time of one call. `x` are mpijax's divided by
-JAX's. least: bytes that the algorithm must send where JAX gathers. In the notes: `gathers` says that an operand is made
-whole on every device, `whole result` that a result is whole which JAX leaves split.
+Columns: sent, bytes that a device sends in one run (the most of any device; an iteration of a `while` loop counts
+once); held, bytes of arguments, results and temporaries of a device; ms, the time of one call. `x` are mpijax's
+divided by JAX's. least: bytes that the algorithm must send where JAX gathers. In the notes: `gathers` says that an
+operand is made whole on every device, `whole result` that a result is whole which JAX leaves split.
 """

@@ -51,7 +51,7 @@ def notes(record: dict) -> str:
         if gathers(record, system):
             found.append(f"{name} gathers")
         if not row.get("known", True):
-            found.append(f"{name}: a turn")
+            found.append(f"{name}: per iteration")
     if whole_result(record):
         found.append("whole result")
     return ", ".join(found)

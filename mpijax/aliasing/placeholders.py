@@ -44,7 +44,7 @@ class Missing(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         home = next(c for c in cls.__mro__ if "reason" in vars(c))  # cls may be a library's subclass
-        raise NotImplementedError(f"mpijax has no {home.__module__}.{home.__qualname__}: {cls.reason}.")
+        raise NotImplementedError(f"mpijax does not have {home.__module__}.{home.__qualname__}: {cls.reason}.")
 
     def __getattr__(cls, name: str) -> Missing:
         return missing_name(cls.__module__, f"{cls.__qualname__}.{name}", cls.reason)
@@ -53,7 +53,7 @@ class Missing(type):
         return cls
 
     def __repr__(cls) -> str:
-        return f"<{cls.__module__}.{cls.__qualname__}, which mpijax lacks>"
+        return f"<{cls.__module__}.{cls.__qualname__}, missing in mpijax>"
 
 
 def missing_name(module: str, name: str, why: str) -> Missing:

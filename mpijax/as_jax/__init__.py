@@ -32,8 +32,8 @@ def install() -> None:
     if loaded:
         where = getattr(_sys.modules[loaded[0]], "__file__", None)
         raise ImportError(
-            f"mpijax.as_jax: {loaded[0]} is already imported, from {where}, and what has been imported from it stays. "
-            "Make `import mpijax.as_jax` the first line of the program, or start it by `python -m mpijax.as_jax`."
+            f"mpijax.as_jax: {loaded[0]} is already imported from {where}. Make `import mpijax.as_jax` the first line "
+            "of the program, or start it with `python -m mpijax.as_jax`."
         )
     _sys.meta_path.insert(0, _Aliases())
     _sys.meta_path.insert(_sys.meta_path.index(_missing.finder), _Virtual())

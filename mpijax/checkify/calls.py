@@ -183,13 +183,13 @@ def _while_rule(error, enabled, primitive, args, params):
     cond_consts, body_consts, carry = args[:m], args[m : m + n], args[m + n :]
     error, _ = interpret(cond.jaxpr, cond.consts, enabled, error, [*cond_consts, *carry])
 
-    def turn(before: Error, flat):
+    def iteration(before: Error, flat):
         after, outs = interpret(body.jaxpr, body.consts, enabled, before, flat[m:])
         after, _ = interpret(cond.jaxpr, cond.consts, enabled, after, [*flat[:m], *outs])
         return after, outs
 
     def traced(before: Error) -> list[Checked]:
-        return [Checked(turn, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])]
+        return [Checked(iteration, before, [*cond.in_avals[:m], *body.in_avals[:n]], body.in_avals[n:])]
 
     (checked,) = _with_room(traced, error)
     return checked.split(
@@ -224,7 +224,9 @@ def _shard_map_rule(error, enabled, primitive, args, params):
     axes = tuple(n for n in mesh.axis_names if n in params["newly_manual_axes"])
     run = _runs(closed, enabled)
     if any(np.shape(x) for x in error._pred.values()):
-        raise ValueError("checkify of a shard_map inside of another one is not supported: check the outer function.")
+        raise ValueError(
+            "checkify of a shard_map inside another shard_map is not supported. Apply checkify to the outer function."
+        )
 
     def on_each_rank(before: Error, shards):
         after, outs = run(before, shards)

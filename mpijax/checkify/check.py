@@ -48,8 +48,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     for arg in tree.tree_leaves((fmt_args, fmt_kwargs)):
         if not isinstance(arg, (Array, np.ndarray)):
             raise TypeError(
-                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
-                f"{arg!r} of type {type(arg)}. Write it into the message, or make it an array with jnp.asarray."
+                f"Formatting arguments to checkify.check need to be PyTrees of arrays, but got {arg!r} of type "
+                f"{type(arg)}. Write it into the message, or convert it with jnp.asarray."
             )
     failure = FailedCheckError(current_source(), msg).with_payload(fmt_args, fmt_kwargs)
     _bind(NO_ERROR.failing(jnp.logical_not(pred), failure), debug)

@@ -61,15 +61,18 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     sharding = x._sharding if isinstance(x, ArrayBase) else None
     if sharding is not None and sharding.is_elsewhere and len(sharding.processes) == 1:
         raise ValueError(
-            f"an array that process {min(sharding.processes)} alone has cannot be saved: lay it out over all "
-            "processes, as NamedSharding(mesh, P())"
+            f"An array on process {min(sharding.processes)} only cannot be saved. Put it on all processes with "
+            "jax.device_put(x, NamedSharding(mesh, P()))."
         )
     if sharding is None or sharding.is_fully_addressable:
         data = np.asarray(x._physical if isinstance(x, ArrayBase) else x)
         mine = number % ranks == rank
         return Part(data.shape, (False,) * data.ndim, (0,) * data.ndim, data if mine else None)
     if sharding.spec.unreduced:
-        raise ValueError(f"an array of sums that are not done yet cannot be saved (its layout is {sharding.spec})")
+        raise ValueError(
+            f"An array with unreduced axes cannot be saved (its spec is {sharding.spec}). Reduce it first, with "
+            "jax.sharding.reshard."
+        )
     words = x.dtype.physical_shape if not isinstance(x.dtype, np.dtype) else ()
     shard = sharding.process_block(x.shape)
     parts = [-(-whole // n) if n else 1 for whole, n in zip(x.shape, shard, strict=True)]

@@ -41,7 +41,7 @@ def join(texts: list[str | None]) -> str | None:
     if len(texts) == 1 or len(set(failed.values())) == 1 and len(failed) == len(texts):
         return next(iter(failed.values()))
     shown = [f"rank {rank}: {text}" for rank, text in list(failed.items())[:8]]
-    more = f"; and {len(failed) - 8} ranks more" if len(failed) > 8 else ""
+    more = f"; and {len(failed) - 8} more ranks" if len(failed) > 8 else ""
     return "; ".join(shown) + more
 
 

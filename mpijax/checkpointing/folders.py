@@ -116,6 +116,6 @@ def remove(folder: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISDIR(mode):
-        raise CheckpointError(f"{folder} is not a folder of a checkpoint")
+        raise CheckpointError(f"{folder} is not a checkpoint folder")
     (folder / FILE).unlink(missing_ok=True)
     shutil.rmtree(folder)

@@ -89,7 +89,7 @@ def describe_value(x: Any, where: str) -> dict[str, Any]:
     if kind is complex:
         return {"complex": [part if math.isfinite(part) else repr(part) for part in (x.real, x.imag)]}
     raise TypeError(
-        f"a checkpoint holds arrays, Python's scalars, str and None; {where} is a "
+        f"A checkpoint can hold arrays, Python scalars, str and None, but {where} is a "
         f"{kind.__module__}.{kind.__qualname__}. Leave it out of the tree, or register its class as a pytree node."
     )
 
@@ -109,7 +109,7 @@ def parse(entry: Any) -> ArrayLeaf | dict[str, Any]:
         }  # fmt: skip
         if ok.get(kind):
             return entry
-    raise CheckpointError(f"the metadata describes no leaf: {str(entry)[:200]}")
+    raise CheckpointError(f"the metadata contains an invalid leaf: {str(entry)[:200]}")
 
 
 def value_of(entry: dict[str, Any]) -> Any:

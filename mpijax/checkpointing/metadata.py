@@ -104,7 +104,9 @@ def dump(contents: Contents) -> bytes:
     }
     data = as_json(group)
     if len(data) > LIMIT:
-        raise ValueError(f"the metadata has {len(data)} bytes; {LIMIT} is the limit: save fewer, larger arrays")
+        raise ValueError(
+            f"The metadata has {len(data)} bytes, more than the limit of {LIMIT} bytes. Save fewer, larger arrays."
+        )
     return data
 
 
@@ -115,9 +117,9 @@ def read(folder: Path) -> bytes:
         with file.open("rb") as stream:
             data = stream.read(LIMIT + 1)
     except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(f"{folder} is not a checkpoint: there is no {file}") from None
+        raise CheckpointError(f"{folder} is not a checkpoint: {file} is missing") from None
     if len(data) > LIMIT:
-        raise CheckpointError(f"{file} is larger than {LIMIT} bytes, the limit of what is read")
+        raise CheckpointError(f"{file} is larger than the limit of {LIMIT} bytes")
     return data
 
 
@@ -136,21 +138,21 @@ def _load(data: bytes) -> Contents:
     group = json.loads(data)
     about, arrays = group["attributes"]["mpijax"], group["consolidated_metadata"]["metadata"]
     if about["format"] != _FORMAT:
-        raise CheckpointError(f"it has format {about['format']!r}, and mpijax {__version__} reads {_FORMAT}")
+        raise CheckpointError(f"it has format {about['format']!r}, but mpijax {__version__} reads format {_FORMAT}")
     if about["sha256"] != _sum(about, arrays):
-        raise CheckpointError("its SHA-256 does not fit its contents")
+        raise CheckpointError("its SHA-256 does not match its contents")
     leaves = tuple(map(parse, about["leaves"]))
     if sorted(number for _, number in structure.walk(about["tree"])) != list(range(len(leaves))):
-        raise CheckpointError("the tree and the leaves do not fit")
+        raise CheckpointError("the tree does not match the leaves")
     contents = Contents(about["tree"], leaves, {})
     for leaf in contents.arrays:
         if not _NAME.fullmatch(leaf.array) or leaf.array in contents.chunks:
-            raise CheckpointError(f"an array has the name {leaf.array!r}")
+            raise CheckpointError(f"{leaf.array!r} is not a valid name of an array")
         said = arrays[leaf.array]
         chunk = said["chunk_grid"]["configuration"]["chunk_shape"]
         if len(chunk) != len(leaf.stored_shape) or not all(type(n) is int and 0 < n < 1 << 48 for n in chunk):
             raise CheckpointError(f"array {leaf.array} has chunks of shape {chunk}")
         contents.chunks[leaf.array] = tuple(chunk)
         if said != contents.zarr_of(leaf):
-            raise CheckpointError(f"array {leaf.array} is not stored as mpijax stores arrays")
+            raise CheckpointError(f"array {leaf.array} does not have the format of mpijax")
     return contents

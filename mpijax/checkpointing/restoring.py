@@ -105,8 +105,8 @@ def restore(path: str | os.PathLike, like: Any = None) -> Any:
         absent = [structure.show(p) for p, _ in wanted if structure.key_of(p) not in stored]
         if absent:
             raise CheckpointError(
-                f"{folder} has no {', '.join(absent[:5])}{' and others' if len(absent) > 5 else ''}, which `like` has: "
-                f"`mpijax checkpoint show {path}` lists its contents"
+                f"{folder} has no {', '.join(absent[:5])}{' and others' if len(absent) > 5 else ''}, which `like` "
+                f"has. `mpijax checkpoint show {path}` lists its contents"
             )
         leaves = [_make(folder, contents, stored[structure.key_of(p)], x, structure.show(p)) for p, x in wanted]
         made.append(tree.tree_unflatten(treedef, leaves))
@@ -130,8 +130,8 @@ def _make(folder: Path, contents: metadata.Contents, leaf: Any, like: Any, where
     dtype = dtype_of(leaf, like)
     if tuple(like.shape) != leaf.shape or like.dtype != dtype:
         raise CheckpointError(
-            f"{where} is {_name(dtype)}{list(leaf.shape)} in the checkpoint and "
-            f"{_name(like.dtype)}{list(like.shape)} in `like`: restore it as it was saved, and convert it then"
+            f"{where} is {_name(dtype)}{list(leaf.shape)} in the checkpoint and {_name(like.dtype)}{list(like.shape)} "
+            "in `like`. Restore it with its saved type, and convert it afterwards"
         )
     if isinstance(like, (np.ndarray, np.generic)):
         value = read_whole(folder, contents, leaf)
@@ -153,8 +153,8 @@ def dtype_of(leaf: ArrayLeaf, like: Any = None) -> Any:
     impl = prngs.get(leaf.dtype)
     if impl is None or tuple(impl.key_shape) != leaf.words:
         raise CheckpointError(
-            f"array {leaf.array} has keys of the generator {leaf.dtype!r}, which this program does not have: define it "
-            "(mpijax.extend.random), and give an array of such keys in `like`"
+            f"array {leaf.array} has keys of the generator {leaf.dtype!r}, which this program does not have. Define "
+            "it with mpijax.extend.random, and pass an array of such keys in `like`"
         )
     return PRNGKeyDtype(impl)
 

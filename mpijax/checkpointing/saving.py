@@ -88,8 +88,9 @@ def prepare(tree: Any, copy: bool) -> Job:
     other = [r for r, digest in enumerate(digests) if digest != digests[0]]
     if other:
         raise CheckpointError(
-            f"the ranks save different trees: rank {other[0]} has other containers, shapes, dtypes, layouts or Python "
-            "values than rank 0. Every rank must pass the same tree, arrays over ranks as arrays with a sharding."
+            f"The ranks save different trees: rank {other[0]} has other containers, shapes, dtypes, shardings or "
+            "Python values than rank 0. Every rank must pass the same tree. If the values of an array differ between "
+            "ranks, make it a sharded array."
         )
     return made[0]
 

@@ -31,7 +31,7 @@ def tensorstore() -> Any:
         import tensorstore  # heavy, and optional
     except ImportError as error:
         raise ImportError(
-            "checkpoints are written and read by tensorstore, which is not installed: pip install 'mpijax[checkpoint]'"
+            "Checkpoints need tensorstore, which is not installed. Run: pip install 'mpijax[checkpoint]'"
         ) from error
     return tensorstore
 
@@ -134,4 +134,4 @@ def check_files(folder: Path, array: str, zarr: dict[str, Any], start: tuple[int
         if not stat.S_ISREG(found.st_mode):
             raise CheckpointError(f"array {array} is damaged: {file} is not a regular file")
         if found.st_size != size:
-            raise CheckpointError(f"array {array} is damaged: {file} has {found.st_size} bytes and not {size}")
+            raise CheckpointError(f"array {array} is damaged: {file} has {found.st_size} bytes, expected {size}")

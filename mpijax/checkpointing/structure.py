@@ -30,7 +30,7 @@ def encode(tree: Any) -> tuple[Any, list[tuple[Path, Any]]]:
             leaves.append((path, x))
             return len(leaves) - 1
         if len(path) >= DEPTH:
-            raise ValueError(f"a checkpoint holds {DEPTH} containers in each other at most; here are more")
+            raise ValueError(f"A checkpoint supports at most {DEPTH} levels of nested containers. This tree has more.")
         pairs = [(_plain(key, path), child) for key, child in parts[0]]
         children = [[key, visit((*path, key), child)] for key, child in pairs]
         kind = type(x)
@@ -61,8 +61,8 @@ def _plain(key: Any, path: Path) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise TypeError(
-        f"a checkpoint keeps dicts whose keys are str, int, bool, float or None; at {show(path)} there is the key "
-        f"{value!r} of type {type(value).__name__}"
+        f"A checkpoint supports dict keys of type str, int, bool, float or None. The dict at {show(path)} has the key "
+        f"{value!r} of type {type(value).__name__}."
     )
 
 
@@ -88,7 +88,7 @@ def _children(node: Any) -> list[tuple[Any, Any]]:
         pairs = isinstance(parts, list) and all(isinstance(p, list) and len(p) == 2 for p in parts)
         if kind == "dict" and pairs and all(not isinstance(key, (list, dict)) for key, _ in parts):
             return [(key, child) for key, child in parts]
-    raise CheckpointError("the metadata describes no tree")
+    raise CheckpointError("the metadata contains an invalid tree")
 
 
 def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
@@ -99,7 +99,7 @@ def walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
         yield path, node
         return
     if len(path) > DEPTH:
-        raise CheckpointError(f"the metadata describes more than {DEPTH} containers in each other")
+        raise CheckpointError(f"the metadata contains more than {DEPTH} levels of nested containers")
     for key, child in _children(node):
         yield from walk(child, (*path, key))
 

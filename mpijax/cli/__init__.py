@@ -15,10 +15,10 @@ import sys
 COMMANDS = {
     "run": ("mpijax.cli.run", "run a program on several ranks"),
     "bench": ("mpijax.cli.bench", "measure latency and bandwidth of communication"),
-    "doctor": ("mpijax.cli.doctor", "check MPI, launcher, cores, libraries and cache, with remedies"),
-    "submit": ("mpijax.cli.submit", "write a batch script and hand it to the scheduler"),
-    "explain": ("mpijax.cli.explain", "show by the lines of a program what its ranks send, and why"),
-    "profile": ("mpijax.cli.profile", "show by the lines of a program where its time goes"),
+    "doctor": ("mpijax.cli.doctor", "check MPI, launcher, cores, libraries and cache, and say how to fix each problem"),
+    "submit": ("mpijax.cli.submit", "write a batch script and submit it to the scheduler"),
+    "explain": ("mpijax.cli.explain", "show for each line of a program what the ranks send, and why"),
+    "profile": ("mpijax.cli.profile", "show how much time each line of a program takes"),
     "predict": ("mpijax.cli.predict", "predict time and memory of a program on ranks that you do not have"),
     "trace": ("mpijax.cli.trace", "merge the ranks' records of communication into a timeline"),
     "init": ("mpijax.cli.init", "write a small project: program, batch script, tests"),
@@ -59,6 +59,6 @@ def _run(name: str, arguments: list[str]) -> int:
         print(f"mpijax {__version__}")
         return 0
     if name not in COMMANDS:
-        print(f"mpijax: there is no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"mpijax: unknown command {name!r}. The commands are {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
     return importlib.import_module(COMMANDS[name][0]).main(arguments)

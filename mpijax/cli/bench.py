@@ -29,9 +29,9 @@ def sizes(text: str) -> list[int]:
     try:
         found = [int(float(p[:-1]) * _UNITS[p[-1]]) if p[-1] in _UNITS else int(p) for p in text.upper().split(",")]
     except (ValueError, IndexError):
-        raise argparse.ArgumentTypeError(f"sizes are like 16,1K,4M; got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected sizes such as 16,1K,4M, got {text!r}") from None
     if min(found) < 1:
-        raise argparse.ArgumentTypeError("a message has at least 1 byte")
+        raise argparse.ArgumentTypeError("the size of a message must be at least 1 byte")
     return found
 
 
@@ -39,7 +39,9 @@ def operations(text: str) -> list[str]:
     """Names of operations, separated by commas."""
     unknown = set(text.split(",")) - set(OPERATIONS)
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}; there are {', '.join(OPERATIONS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown operations {', '.join(unknown)}. The operations are {', '.join(OPERATIONS)}"
+        )
     return text.split(",")
 
 
@@ -50,12 +52,17 @@ def parser() -> argparse.ArgumentParser:
         help="number of ranks (default: one for each core, at least 2)",
     )  # fmt: skip
     p.add_argument("--operations", type=operations, default=list(OPERATIONS), help=f"of {','.join(OPERATIONS)}")
-    p.add_argument("--sizes", type=sizes, default=sizes(DEFAULT_SIZES), help=f"bytes (default: {DEFAULT_SIZES})")
-    p.add_argument("--seconds", type=float, default=0.05, help="time for each figure (default: 0.05)")
+    p.add_argument(
+        "--sizes",
+        type=sizes,
+        default=sizes(DEFAULT_SIZES),
+        help=f"sizes of messages in bytes (default: {DEFAULT_SIZES})",
+    )
+    p.add_argument("--seconds", type=float, default=0.05, help="seconds of measurement for each result (default: 0.05)")
     p.add_argument("--bind", choices=("core", "none"), help="as in mpijax run")
     p.add_argument("--launcher", help="as in mpijax run")
     p.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    p.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures (needs matplotlib)")
+    p.add_argument("--plot", type=Path, metavar="FILE", help="draw the results (needs matplotlib)")
     return p
 
 

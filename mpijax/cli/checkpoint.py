@@ -100,7 +100,7 @@ def _elements_differ(sides: list[tuple[Path, metadata.Contents, ArrayLeaf]]) -> 
             largest = max(largest, float(np.nanmax(gap, initial=0.0)))
     if not count:
         return ""
-    difference = f", by {largest:.3g} at most" if largest and leaf.words is None else ""
+    difference = f", by at most {largest:.3g}" if largest and leaf.words is None else ""
     return f"{count} of {math.prod(leaf.stored_shape)} elements differ{difference}"
 
 

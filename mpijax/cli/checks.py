@@ -84,12 +84,12 @@ def in_process(code: str, *arguments: str, **settings: str) -> tuple[str, str]:
             [sys.executable, *words], capture_output=True, text=True, timeout=120, env=clean_environment() | settings
         )
     except subprocess.TimeoutExpired:
-        return "", "it did not end within 120 s"
+        return "", "it did not finish within 120 s"
     if ran.returncode == 0:
         return ran.stdout, ""
     said = (ran.stderr or ran.stdout).strip()
     raised = list(_RAISED.finditer(said))
-    return "", said[raised[-1].start() :] if raised else said or f"it ended with status {ran.returncode}"
+    return "", said[raised[-1].start() :] if raised else said or f"it exited with status {ran.returncode}"
 
 
 def versions() -> Iterator[Finding]:
@@ -108,17 +108,18 @@ def versions() -> Iterator[Finding]:
 
 def as_jax() -> Finding:
     """What `import jax` imports, and how to make it mpijax."""
-    follows = f"mpijax, as jax {version.jax_version}"
+    follows = f"mpijax as jax {version.jax_version}"
     if "mpijax.as_jax" in sys.modules:
-        return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` gives {follows}")
+        return Finding("as jax", OK, f"MPIJAX_AS_JAX is set: `import jax` imports {follows}")
     if os.environ.get("MPIJAX_AS_JAX", "0") not in ("", "0"):
         return Finding(
-            "as jax", WARNING, "MPIJAX_AS_JAX is set, and Python does not heed it: mpijax_as_jax.pth is not installed",
-            "install mpijax by pip, or start programs by python -m mpijax.as_jax",
+            "as jax", WARNING, "MPIJAX_AS_JAX is set, but Python ignores it because mpijax_as_jax.pth is not installed",
+            "install mpijax with pip, or start programs with python -m mpijax.as_jax",
         )  # fmt: skip
     found = importlib.util.find_spec("jax")
-    given = f"is JAX itself, {found.origin}" if found else "fails, as JAX is not installed"
-    return Finding("as jax", OK, f"`import jax` {given}; mpijax run --as-jax, or MPIJAX_AS_JAX=1, makes it {follows}")
+    given = f"imports JAX itself, {found.origin}" if found else "fails, because JAX is not installed"
+    text = f"`import jax` {given}. With mpijax run --as-jax or MPIJAX_AS_JAX=1 it imports {follows}"
+    return Finding("as jax", OK, text)
 
 
 def compiler() -> Finding:
@@ -126,7 +127,7 @@ def compiler() -> Finding:
     output, error = in_process(_COMPILE, MPIJAX_CACHE="0")
     if error:
         return Finding("compiler", ERROR, f"a small program failed: {error}", _AGAIN)
-    return Finding("compiler", OK, f"a small program compiled and ran in {float(output) * 1e3:.0f} ms")
+    return Finding("compiler", OK, f"compiled and ran a small program in {float(output) * 1e3:.0f} ms")
 
 
 def libraries(library: Library, launcher: Launcher | NoLauncher) -> Iterator[Finding]:
@@ -148,11 +149,17 @@ def alone() -> Finding:
     output, error = in_process("-m", "mpijax.cli.measure", wanted)
     if error:
         text, _, remedy = error.partition("\n")
-        return Finding("MPI start", ERROR, text, remedy or "on a login node MPI may not start: run this in a job")
+        return Finding(
+            "MPI start", ERROR, text, remedy or "MPI may not start on a login node: run this command in a job"
+        )
     level = json.loads(output.partition(MARK)[2])["level"]
     if level == "MULTIPLE":
-        remedy = 'before importing MPI: mpi4py.rc.thread_level = "serialized", or unset MPI4PY_RC_THREAD_LEVEL'
-        return Finding("MPI start", WARNING, "thread level MULTIPLE: small messages take locks", remedy)
+        remedy = (
+            'set mpi4py.rc.thread_level = "serialized" before importing mpi4py.MPI, or unset MPI4PY_RC_THREAD_LEVEL'
+        )
+        return Finding(
+            "MPI start", WARNING, "thread level MULTIPLE makes small messages slow: each one takes locks", remedy
+        )
     return Finding("MPI start", OK, f"thread level {level}")
 
 
@@ -160,14 +167,16 @@ def environment() -> Iterator[Finding]:
     """Leftover variables of launchers, and thread counts that the user set too high."""
     stray = sorted(name for name in os.environ if name.startswith(RANK_VARIABLES))
     if stray and not is_rank():
-        text = f"variables of a launcher, although this is no rank: {', '.join(stray)}"
+        text = f"the environment has variables of a launcher, but no launcher started this process: {', '.join(stray)}"
         yield Finding("environment", WARNING, text, f"unset {' '.join(stray)}")
     count = len(cores.physical())
     for name in (*_THREAD_SETTINGS, "MPIJAX_NUM_THREADS"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > count:
             text = f"{name}={value}, but there are {count} cores"
-            yield Finding("environment", WARNING, text, f"unset {name}: threads then follow each rank's share of cores")
+            yield Finding(
+                "environment", WARNING, text, f"unset {name}: each rank then uses one thread per core of its share"
+            )
 
 
 def machine(ranks: int) -> Iterator[Finding]:
@@ -179,7 +188,7 @@ def machine(ranks: int) -> Iterator[Finding]:
         text += f", with a quota of {quota:g} CPUs"
     room = min(len(available), int(quota)) or 1
     if ranks > room:
-        remedy = f"use at most {room} ranks here; ranks that share a core wait for each other's time slices"
+        remedy = f"use at most {room} ranks on this machine: ranks that share a core wait for each other"
         yield Finding("cores", WARNING, f"{text} for {ranks} ranks", remedy)
     else:
         yield Finding("cores", OK, f"{text} for {ranks} ranks")
@@ -189,8 +198,10 @@ def machine(ranks: int) -> Iterator[Finding]:
         return
     free = status.f_bavail * status.f_frsize
     if free < _SHARED_MEMORY:
-        text = f"/dev/shm has {free >> 20} MB free; MPI passes messages between ranks of a machine through it"
-        yield Finding("shared memory", WARNING, text, "clear /dev/shm, or start the container with --shm-size=1g")
+        text = f"/dev/shm has only {free >> 20} MB free; MPI sends messages between ranks of a machine through it"
+        yield Finding(
+            "shared memory", WARNING, text, "delete files in /dev/shm, or start the container with --shm-size=1g"
+        )
     else:
         yield Finding("shared memory", OK, f"/dev/shm has {free >> 20} MB free")
 
@@ -200,9 +211,8 @@ def shared_memory_left() -> Iterator[Finding]:
     paths = leftovers.abandoned()
     if paths:
         size, more = amount(leftovers.memory_of(paths)), ", ..." if paths[1:] else ""
-        text = (f"{len(paths)} segments of MPI jobs that have ended, yours, which no process uses, take {size} of "
-                f"memory: {paths[0]}{more}")  # fmt: skip
-        yield Finding("shared memory", WARNING, text, "mpijax doctor --remove-leftovers")
+        text = f"{len(paths)} unused segments of your ended MPI jobs take {size} of memory: {paths[0]}{more}"
+        yield Finding("shared memory", WARNING, text, "run mpijax doctor --remove-leftovers")
 
 
 def remove_shared_memory_left() -> Finding:
@@ -211,8 +221,8 @@ def remove_shared_memory_left() -> Finding:
     size = leftovers.memory_of(paths)
     for path in paths:
         path.unlink(missing_ok=True)
-    text = f"removed {len(paths)} segments of MPI jobs that have ended, {amount(size)}"
-    return Finding("shared memory", OK, text if paths else "no segments of MPI jobs that have ended")
+    text = f"removed {len(paths)} unused segments of your ended MPI jobs, {amount(size)}"
+    return Finding("shared memory", OK, text if paths else "no unused segments of your ended MPI jobs")
 
 
 def blas() -> Finding:
@@ -222,7 +232,9 @@ def blas() -> Finding:
         return Finding("BLAS", ERROR, error, _AGAIN)
     found = json.loads(output)
     threads = [n for _, n in found["libraries"] if n]
-    text = f"{found['name']} {found['version']}, " + (f"{max(threads)} threads" if threads else "threads not known")
+    text = f"{found['name']} {found['version']}, " + (
+        f"{max(threads)} threads" if threads else "number of threads unknown"
+    )
     room = min(len(cores.physical()), int(cores.quota())) or 1
     if threads and max(threads) > 2 * room:
         return Finding("BLAS", WARNING, f"{text} on {room} cores", "unset OPENBLAS_NUM_THREADS and OMP_NUM_THREADS")
@@ -235,20 +247,22 @@ def cache() -> Finding:
 
     disk = DiskCache.default()
     if disk is None:
-        return Finding("cache", WARNING, "off (MPIJAX_CACHE=0): every process compiles anew", "unset MPIJAX_CACHE")
+        return Finding(
+            "cache", WARNING, "off (MPIJAX_CACHE=0): every process compiles its programs again", "unset MPIJAX_CACHE"
+        )
     folder = disk.folder
-    move = "name another folder by MPIJAX_CACHE_DIR"
+    move = "set MPIJAX_CACHE_DIR to another folder"
     try:
         status = folder.lstat()
     except OSError:
         return _cache_to_be(folder, move)
     if not stat.S_ISDIR(status.st_mode):
-        return Finding("cache", ERROR, f"{folder} is not a folder, so nothing is kept", move)
+        return Finding("cache", ERROR, f"{folder} is not a folder, so mpijax does not cache compiled programs", move)
     if status.st_uid != os.geteuid():
-        return Finding("cache", ERROR, f"{folder} belongs to user {status.st_uid}, so it is not used", move)
+        return Finding("cache", ERROR, f"{folder} belongs to user {status.st_uid}, so mpijax does not use it", move)
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
-        text = f"{folder} is open to others (mode {mode:o}), so it may not be used"
+        text = f"other users can access {folder} (mode {mode:o}), so mpijax may not use it"
         return Finding("cache", WARNING, text, f"chmod 700 {folder}")
     sizes = []
     for entry in os.scandir(folder):
@@ -256,8 +270,8 @@ def cache() -> Finding:
             if entry.is_file(follow_symlinks=False):
                 sizes.append(entry.stat().st_size)
     limit = config.compilation_cache_max_size.value
-    room = f"of at most {amount(limit)}" if limit > 0 else "without a limit"
-    text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))} {room}, yours alone (mode {mode:o})"
+    room = f"limit {amount(limit)}" if limit > 0 else "no limit"
+    text = f"{folder}: {len(sizes)} files, {amount(sum(sizes))} ({room}), accessible to you only (mode {mode:o})"
     if not os.access(folder, os.W_OK):
         return Finding("cache", WARNING, f"{folder} cannot be written", move)
     return Finding("cache", OK, text)
@@ -266,8 +280,8 @@ def cache() -> Finding:
 def _cache_to_be(folder: Path, move: str) -> Finding:
     above = next((p for p in folder.parents if p.exists()), Path("/"))
     if os.access(above, os.W_OK):
-        return Finding("cache", OK, f"{folder}: empty, made at the first compilation")
-    return Finding("cache", WARNING, f"{folder} cannot be made: {above} is not writable", move)
+        return Finding("cache", OK, f"{folder}: empty; the first compilation creates it")
+    return Finding("cache", WARNING, f"mpijax cannot create {folder}: {above} is not writable", move)
 
 
 def pinning(found: dict[str, Any]) -> Finding:
@@ -285,14 +299,16 @@ def speed(found: dict[str, Any]) -> Iterator[Finding]:
     """Latency compared with mpi4py's own call, bandwidth compared with memory speed."""
     small, large = found["rows"][0], found["rows"][-1]
     text = f"allreduce of {small['bytes']} bytes: {small['us']:.2f} µs (mpi4py's: {found['mpi4py_us']:.2f} µs)"
-    busy = "other processes may use these cores (look at top); pin ranks (--bind core), use no more than cores"
+    busy = (
+        "check with top whether other processes use these cores; pin ranks (--bind core); use at most one rank per core"
+    )
     slow = not found["yields"] and small["us"] > max(10.0, 3 * found["mpi4py_us"])
     yield Finding("latency", WARNING, text, busy) if slow else Finding("latency", OK, text)
     rate = large["MB/s"]
     text = (f"allreduce of {amount(large['bytes'])}: {rate:,.0f} MB/s "
             f"(copying in memory: {found['copy_MB/s']:,.0f} MB/s)")  # fmt: skip
     if rate < found["copy_MB/s"] / 40:
-        remedy = "MPI may pass messages over a network device within the machine: for MPICH try UCX_TLS=posix,cma,self"
+        remedy = "MPI may use a network device for messages within the machine: with MPICH, try UCX_TLS=posix,cma,self"
         yield Finding("bandwidth", WARNING, text, f"{remedy}, and {busy}")
     else:
         yield Finding("bandwidth", OK, text)

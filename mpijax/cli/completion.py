@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax completion", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("shell", choices=tuple(SHELLS), help="the shell that reads the script")
+    p.add_argument("shell", choices=tuple(SHELLS), help="your shell")
     return p
 
 

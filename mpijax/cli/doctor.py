@@ -53,7 +53,7 @@ def job(ranks: int, launcher: Launcher) -> Iterator[Finding]:
         found = bench.measured(ranks, ["allreduce"], _SIZES, 0.05, launcher=launcher.path)
     except NoLauncher as error:
         text, _, said = str(error).partition("\n")
-        remedy = "the launcher and the library may not belong together: name the right one by --launcher"
+        remedy = "the launcher and the MPI library may not belong together: pass the right launcher with --launcher"
         yield Finding("job", ERROR, f"{text}: {said.strip().splitlines()[-1]}" if said.strip() else text, remedy)
         return
     if found is not None:
@@ -75,15 +75,17 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "-n", "-np", "--np", "--ranks", dest="ranks", type=int, default=2,
-        help="ranks of the job that is tried (default: 2)",
+        help="number of ranks of the trial job (default: 2)",
     )  # fmt: skip
     p.add_argument("--launcher", help="as in mpijax run")
-    p.add_argument("--json", action="store_true", help="print a list of {check, state, text, remedy}")
+    p.add_argument("--json", action="store_true", help="print JSON: a list of {check, state, text, remedy}")
     p.add_argument(
         "--remove-leftovers", action="store_true",
-        help="only remove what killed MPI jobs of yours left in shared memory and no process uses",
+        help="only remove shared memory that your killed MPI jobs left behind and that no process uses",
     )  # fmt: skip
-    p.add_argument("--library", metavar="NAME", help="only list what a library uses of jax and mpijax lacks")
+    p.add_argument(
+        "--library", metavar="NAME", help="only list names of jax that a library uses and mpijax does not have"
+    )
     return p
 
 
@@ -97,9 +99,9 @@ def main(arguments: list[str]) -> int:
         print(shown(checks.remove_shared_memory_left()))
         return 0
     if options.ranks < 2:
-        p.error("a job to try has at least 2 ranks")
+        p.error("the trial job needs at least 2 ranks")
     if checks.is_rank():
-        print("mpijax doctor: start it without a launcher; it starts ranks itself", file=sys.stderr)
+        print("mpijax doctor: run it without a launcher: it starts ranks itself", file=sys.stderr)
         return 1
     found = []
     for finding in findings(options.ranks, options.launcher):

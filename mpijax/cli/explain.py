@@ -35,7 +35,7 @@ document.querySelectorAll("details").forEach((d, i) => { d.open = i === 0; });
 
 
 def parser() -> argparse.ArgumentParser:
-    return observed.parser("explain", __doc__, "every program: lines, loops, messages, buffers")
+    return observed.parser("explain", __doc__, "for each program: lines, loops, messages and buffers")
 
 
 def main(arguments: list[str]) -> int:

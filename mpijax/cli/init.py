@@ -124,9 +124,12 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("folder", type=Path, help="the project's folder: a new one, or one without these files")
+    p.add_argument("folder", type=Path, help="folder of the project; it must not have files of these names")
     p.add_argument(
-        "--scheduler", choices=("slurm", "pbs", "lsf", "flux"), default="slurm", help="of job.sh (default: slurm)"
+        "--scheduler",
+        choices=("slurm", "pbs", "lsf", "flux"),
+        default="slurm",
+        help="scheduler that job.sh is for (default: slurm)",
     )
     return p
 

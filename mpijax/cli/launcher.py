@@ -83,8 +83,8 @@ def find_library(python: str = sys.executable) -> Library:
     if asked.returncode:
         reason = (asked.stderr.strip().splitlines() or [f"status {asked.returncode}"])[-1]
         raise NoLauncher(
-            f"no MPI library could be loaded by {python}: {reason}\nInstall one (pip install mpich), or load the "
-            "cluster's MPI module; an MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
+            f"{python} could not load an MPI library: {reason}\nInstall one (pip install mpich), or load the MPI "
+            "module of the cluster, or set MPI4PY_LIBMPI=/path/to/libmpi.so."
         )
     found = json.loads(asked.stdout.splitlines()[-1])
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
@@ -98,10 +98,10 @@ def find_launcher(library: Library, given: str | None = None) -> Launcher:
     if given:
         path = shutil.which(given)
         if path is None:
-            raise NoLauncher(f"there is no launcher {given!r}")
+            raise NoLauncher(f"launcher {given!r} not found")
         launcher = identify(path)
         if launcher is None or launcher.family not in (library.family, "srun"):
-            what = launcher.version if launcher else "no launcher that mpijax knows"
+            what = launcher.version if launcher else "a launcher unknown to mpijax"
             raise NoLauncher(f"{path} ({what}) does not belong to {library.name}, which mpi4py loads")
         return _with_pmi(launcher, library)
     others = []
@@ -115,9 +115,9 @@ def find_launcher(library: Library, given: str | None = None) -> Launcher:
         return _with_pmi(Launcher(srun, "srun", ""), library)
     seen = f"; of other MPIs: {', '.join(others)}" if others else ""
     raise NoLauncher(
-        f"there is no launcher (mpirun, mpiexec) of {library.name}, which mpi4py loads{seen}.\nPut its bin folder on "
-        "the PATH (load its module), name it by --launcher or MPIJAX_LAUNCHER, or pip install mpich into this "
-        "environment."
+        f"mpi4py loads {library.name}, but no launcher (mpirun, mpiexec) of it was found{seen}.\nAdd its bin folder "
+        "to PATH (load its module), pass it with --launcher or MPIJAX_LAUNCHER, or install MPICH into this "
+        "environment: pip install mpich"
     )
 
 

@@ -63,7 +63,7 @@ def lacking(name: str) -> tuple[str, str] | None:
 
     >>> from mpijax.cli import library
     >>> library.lacking("jax.lax.sin"), library.lacking("jax.lax.nothing.at_all")
-    (None, ('jax.lax.nothing', 'not a public name, and unknown here'))
+    (None, ('jax.lax.nothing', 'not a public name of JAX, and unknown to mpijax'))
     """
     parts = name.split(".")
     found: object = None
@@ -72,7 +72,7 @@ def lacking(name: str) -> tuple[str, str] | None:
         real = counterpart(part) or part
         reason = placeholders.reason(real)
         if reason is not None:
-            return part, f"can be imported, not used: {reason}"
+            return part, f"can be imported but not used: {reason}"
         if i > 1 and real.rpartition(".")[0] in names.modules() and parts[i - 1] in _homes(real.rpartition(".")[0]):
             return None
         if real in names.modules():
@@ -87,7 +87,7 @@ def lacking(name: str) -> tuple[str, str] | None:
                 found = importlib.import_module(real)
             except ImportError:
                 why = missing.reason_for((counterpart(".".join(parts[: i - 1])) or "jax"), parts[i - 1])
-                return part, why or "not a public name, and unknown here"
+                return part, why or "not a public name of JAX, and unknown to mpijax"
     return None
 
 
@@ -99,7 +99,7 @@ def of_library(name: str) -> Uses:
     """The uses of jax in an installed library, without its tests. Raises ModuleNotFoundError."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"there is no library {name!r}")
+        raise ModuleNotFoundError(f"library {name!r} is not installed")
     root = Path(spec.origin)
     files = sorted(root.parent.rglob("*.py")) if spec.submodule_search_locations else [root]
     uses: Uses = {}
@@ -127,7 +127,7 @@ def report(name: str) -> int:
             lack = lacking(full)
             if lack is not None:
                 gaps.setdefault(lack[0], (lack[1], where))
-    print(f"{name} uses {len(uses)} names of jax; mpijax lacks {len(gaps)} of them or of what they are part of.")
+    print(f"{name} uses {len(uses)} names of jax; mpijax does not have {len(gaps)} of them.")
     for part, (why, where) in gaps.items():
         print(f"  {part}\n      {name}/{where}: {why}")
     return int(bool(gaps))

@@ -44,13 +44,13 @@ def measure(operations: list[str], sizes: list[int], seconds: float) -> Iterator
 
 def _fastest(whole: Callable[[int], float], besides: Callable[[int], float], seconds: float) -> float:
     """Seconds per iteration of the loop `whole`, less those of `besides`, the same loop without communication."""
-    turns, best = 1, float("inf")
+    iterations, best = 1, float("inf")
     for seconds_of in (whole, besides):
         seconds_of(1)  # compiles
-    while turns < 4096 and (best := min(whole(turns) for _ in range(3))) * turns < _PART:
-        turns *= 4
-    parts = max(_PARTS, int(3 * seconds / (turns * best)))
-    found = [(whole(turns), besides(turns)) for _ in range(parts)]
+    while iterations < 4096 and (best := min(whole(iterations) for _ in range(3))) * iterations < _PART:
+        iterations *= 4
+    parts = max(_PARTS, int(3 * seconds / (iterations * best)))
+    found = [(whole(iterations), besides(iterations)) for _ in range(parts)]
     return max(_SHORTEST, min(a for a, _ in found) - min(b for _, b in found))
 
 
@@ -67,7 +67,7 @@ def _calls(rank: int, ranks: int) -> dict[str, Callable]:
 
 
 def _loop(call: Callable | None) -> Callable:
-    """A program of (turns, x) that communicates x `turns` times, and rewrites x after each time.
+    """A program of (iterations, x) that communicates x `iterations` times, and rewrites x after each time.
 
     Real programs send data that they have just computed. Data sent a second time is still in the receivers' caches: if
     MPI copies it directly from rank to rank, that takes a third of the time.
@@ -75,21 +75,21 @@ def _loop(call: Callable | None) -> Callable:
     import mpijax
     from mpijax import lax
 
-    def turn(_, x):
+    def iteration(_, x):
         _, x = lax.optimization_barrier((None if call is None else call(x), x))
         return x + 1
 
-    return mpijax.jit(lambda turns, x: lax.fori_loop(0, turns, turn, x))
+    return mpijax.jit(lambda iterations, x: lax.fori_loop(0, iterations, iteration, x))
 
 
 def _timer(world: Any, run: Callable, x: Any) -> Callable[[int], float]:
-    """seconds_of(turns): the time per iteration on the slowest rank."""
+    """seconds_of(iterations): the time per iteration on the slowest rank."""
 
-    def seconds_of(turns: int) -> float:
+    def seconds_of(iterations: int) -> float:
         world.Barrier()
         begin = time.perf_counter()
-        run(turns, x)
-        return max(world.allgather((time.perf_counter() - begin) / turns))
+        run(iterations, x)
+        return max(world.allgather((time.perf_counter() - begin) / iterations))
 
     return seconds_of
 
@@ -128,7 +128,7 @@ def _overhead(world: Any, messages: int = 64) -> float:
     return world.bcast(max(0.0, best[send] - best[count]) / messages * 1e6)
 
 
-def mpi_latency(world: Any, turns: int = 2000) -> float:
+def mpi_latency(world: Any, iterations: int = 2000) -> float:
     """µs of mpi4py's own allreduce of 4 floats: the time of the library and Python without mpijax."""
     import numpy as np
 
@@ -136,9 +136,9 @@ def mpi_latency(world: Any, turns: int = 2000) -> float:
     for _ in range(10):
         world.Allreduce(x, y)
     begin = time.perf_counter()
-    for _ in range(turns):
+    for _ in range(iterations):
         world.Allreduce(x, y)
-    return (time.perf_counter() - begin) / turns * 1e6
+    return (time.perf_counter() - begin) / iterations * 1e6
 
 
 def copy_rate() -> float:

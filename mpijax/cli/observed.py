@@ -28,9 +28,9 @@ def parser(command: str, description: str | None, page: str) -> argparse.Argumen
         "-n", "-np", "--np", "--ranks", dest="ranks", type=int, default=1,
         help="number of ranks (default: 1, without a launcher)",
     )  # fmt: skip
-    p.add_argument("--json", action="store_true", help="print JSON; what the program prints goes to standard error")
+    p.add_argument("--json", action="store_true", help="print JSON; the output of the program goes to standard error")
     p.add_argument("--html", type=Path, help=f"also write a page with {page}")
-    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
+    p.add_argument("--as-jax", action="store_true", help="`import jax` in the program imports mpijax (mpijax.as_jax)")
     p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
     p.set_defaults(command=command)
     return p
@@ -41,9 +41,9 @@ def parsed(p: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.N
     given, program = split_program(arguments, _VALUED)
     options, program = p.parse_args(given), without_interpreter(program)
     if not program:
-        p.error(f"there is no program: {PROGRAM}")
+        p.error(f"expected a program: {PROGRAM}")
     if not program[0].startswith("-") and not Path(program[0]).exists():
-        p.error(f"there is no file {program[0]!r}; a module is run by -m")
+        p.error(f"file {program[0]!r} not found; use -m to run a module")
     if options.ranks < 1:
         p.error("ranks must be at least 1")
     return options, program

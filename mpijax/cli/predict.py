@@ -41,13 +41,23 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     names = ("-n", "-np", "--np", "--ranks")
     p.add_argument(*names, dest="ranks", type=int, default=2, help="number of ranks (default: 2)")
-    p.add_argument("--nodes", type=int, default=1, help="number of nodes that they share evenly (default: 1)")
-    p.add_argument("--simulate", type=int, help="how many ranks run here at once (default: as a node has, one a core)")
-    p.add_argument("--threads", type=int, help="threads of a rank (default: its share of this machine's cores)")
-    p.add_argument("--bench", type=Path, metavar="FILE", help="of `mpijax bench --json` on a node (default: measure)")
-    p.add_argument("--network", type=Path, metavar="FILE", help="of `mpijax bench --json` on ranks of different nodes")
-    p.add_argument("--json", action="store_true", help="print JSON; what the program prints goes to standard error")
-    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
+    p.add_argument(
+        "--nodes", type=int, default=1, help="number of nodes, with the same number of ranks on each (default: 1)"
+    )
+    p.add_argument(
+        "--simulate",
+        type=int,
+        help="number of ranks that run here at once (default: as many as a node has, at most one per core)",
+    )
+    p.add_argument("--threads", type=int, help="threads of each rank (default: its share of the cores of this machine)")
+    p.add_argument(
+        "--bench", type=Path, metavar="FILE", help="output of `mpijax bench --json` on one node (default: measure here)"
+    )
+    p.add_argument(
+        "--network", type=Path, metavar="FILE", help="output of `mpijax bench --json` on ranks of different nodes"
+    )
+    p.add_argument("--json", action="store_true", help="print JSON; the output of the program goes to standard error")
+    p.add_argument("--as-jax", action="store_true", help="`import jax` in the program imports mpijax (mpijax.as_jax)")
     return p
 
 
@@ -57,11 +67,11 @@ def main(arguments: list[str]) -> int:
     given, program = split_program(arguments, _VALUED)
     options, program = p.parse_args(given), without_interpreter(program)
     if not program:
-        p.error(f"there is no program: {PROGRAM}")
+        p.error(f"expected a program: {PROGRAM}")
     if not program[0].startswith("-") and not Path(program[0]).is_file():
-        p.error(f"there is no file {program[0]!r}; a module is run by -m")
+        p.error(f"file {program[0]!r} not found; use -m to run a module")
     if options.nodes < 1 or options.ranks < options.nodes:
-        p.error(f"each node has at least 1 rank, got {options.ranks} ranks on {options.nodes} nodes")
+        p.error(f"each node needs at least 1 rank, got {options.ranks} ranks on {options.nodes} nodes")
     if (options.simulate is not None and options.simulate < 1) or (options.threads is not None and options.threads < 1):
         p.error("--simulate and --threads must be at least 1")
     try:
@@ -98,7 +108,7 @@ def _read(file: Path, p: argparse.ArgumentParser) -> dict[str, Any]:
         found = json.loads(file.read_text())
         _model(found), [(r["operation"], r["bytes"], r["us"]) for r in found["rows"]], len(found["ranks"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        p.error(f"{file} is not what `mpijax bench --json` prints on several ranks: {error!r}")
+        p.error(f"{file} is not the output of `mpijax bench --json` on several ranks: {error!r}")
     return found
 
 
@@ -175,7 +185,7 @@ def text_of(what: str, found: dict[str, Any]) -> str:
             what = f"{x['times']:,.0f} x {x['operation']} of {amount(x['bytes'])}"
             lines.append(f"  {duration(costs[i] * 1e6):>9} in {what}  {x['line']}")
     total = duration(found["seconds"] * 1e6)
-    lines.append(f"all programs: {total}; at most {amount(found['memory'])} of memory a rank")
+    lines.append(f"all programs: {total}; at most {amount(found['memory'])} of memory per rank")
     for text, name in zip(found["parameters"], ("within", "between"), strict=False):
         model = found[name]
         numbers = f"L {model['L'] * 1e6:.3g} µs, o {model['o'] * 1e6:.3g} µs, G {model['G'] * 1e9:.3g} ns"

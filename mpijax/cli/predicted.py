@@ -66,8 +66,8 @@ class _World:
         if name.startswith("__"):
             raise AttributeError(name)
         raise RuntimeError(
-            f"mpijax predict imagines the other ranks, and this needs a communicator of them ({name}). It knows meshes "
-            "of mpijax.devices(), and mpijax.mpi without comm=: use these, or measure by mpijax run."
+            f"mpijax predict runs some of the ranks only, so the program cannot use {name}. Use meshes of "
+            "mpijax.devices(), and mpijax.mpi without comm=, or measure with mpijax run."
         )
 
 

@@ -35,8 +35,8 @@ _PAGE = """<title>mpijax profile</title>
 </style>
 <h1>Time of WHAT</h1>
 <p>SUMMARY</p>
-<p>A box is as wide as its time, of all ranks together: programs, their lines, and the steps of a line. A click makes
-a box as wide as the page; a click on the uppermost box shows all.</p>
+<p>The width of a box is its time, summed over all ranks. Boxes are programs, their lines, and the steps of a line.
+Click a box to zoom in. Click the top box to zoom out.</p>
 <div id="flames">FLAMES</div>
 <pre>TABLE</pre>
 <script>
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
         print(f"mpijax profile: {error}", file=sys.stderr)
         return 1
     if not records:  # a signal has ended a rank
-        print("mpijax profile: no rank has come to its end", file=sys.stderr)
+        print("mpijax profile: no rank finished the program", file=sys.stderr)
         return status or 1
     found = merged(records)
     if options.html is not None:
@@ -124,7 +124,7 @@ def text_of(found: dict[str, Any]) -> str:
     parts = [("programs compute", computing), ("exchange", exchanging), ("Python and compiling", rest)]
     lines = [
         f"{duration(whole * 1e6)}{ranks}: " + ", ".join(f"{name} {duration(s * 1e6)}" for name, s in parts if s > 0),
-        f"this machine, for a rank: {found['bytes_per_second'] / 1e9:.3g} GB/s of memory, "
+        f"this machine, per rank: {found['bytes_per_second'] / 1e9:.3g} GB/s of memory, "
         f"{found['flops_per_second'] / 1e9:,.0f} Gflop/s of float32 products",
         _ROW.format("a rank", "share", "calls", "GB/s", "Gflop/s", "of the machine", "line"),
     ]

@@ -58,13 +58,13 @@ class _Programs:
 
 def traffic(nest: Kernel) -> int:
     """The minimum bytes that a loop nest moves: each value once, or the bytes of its loads and stores if fewer."""
-    turns = math.prod(v.size for v in nest.variables)
+    iterations = math.prod(v.size for v in nest.variables)
     uses = [e.attr[0] for e in nest.expressions if e.op == "load"], [s.value for s in nest.stores]
     total = 0
     for values in uses:
         for value, times in Counter(map(id, values)).items():
             x = next(v for v in values if id(v) == value)
-            total += min(x.nbytes, times * turns * x.aval.dtype.itemsize)
+            total += min(x.nbytes, times * iterations * x.aval.dtype.itemsize)
     return total
 
 

@@ -53,19 +53,22 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "-n", "-np", "--np", "--ranks", dest="ranks", type=int, help="number of ranks (default: one for each core)"
     )
-    p.add_argument("--bind", choices=("core", "none"), help="pin ranks to cores (default: if there are enough)")
-    p.add_argument("--threads", type=int, help="threads of a rank (default: its share of the cores)")
     p.add_argument(
-        "--prefix", action=argparse.BooleanOptionalAction, default=None, help="[rank] before each line (default)"
+        "--bind", choices=("core", "none"), help="pin ranks to cores (default: core if there are enough cores)"
     )
-    p.add_argument("--as-jax", action="store_true", help="`import jax` gives mpijax to the program (mpijax.as_jax)")
+    p.add_argument("--threads", type=int, help="threads of each rank (default: its share of the cores)")
+    p.add_argument(
+        "--prefix", action=argparse.BooleanOptionalAction, default=None, help="print [rank] before each line (default)"
+    )
+    p.add_argument("--as-jax", action="store_true", help="`import jax` in the program imports mpijax (mpijax.as_jax)")
     p.add_argument("--launcher", help="mpirun, mpiexec or srun to use (default: the library's own)")
     p.add_argument(
-        "--restart", type=int, default=0, metavar="N", help="start the job again when a rank fails, at most N times"
+        "--restart", type=int, default=0, metavar="N", help="restart the job if a rank fails, at most N times"
     )
     p.add_argument(
         "--restart-with", choices=("same", "fewer"), default="same",
-        help="ranks of a job that is started again: as many, or without the one that failed first (default: same)",
+        help="number of ranks after a restart: the same, or one less, without the rank that failed first (default: "
+        "same)",
     )  # fmt: skip
     p.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
     return p
@@ -88,7 +91,10 @@ def without_interpreter(program: list[str]) -> list[str]:
         return program
     named = Path(program[0])
     if named.parent != Path() and not (named.exists() and named.parent.samefile(Path(sys.executable).parent)):
-        parser().error(f"ranks run this Python, {sys.executable}, not {program[0]}: start mpijax by that one")
+        parser().error(
+            f"ranks run this Python, {sys.executable}. To run {program[0]}, start mpijax with it: {program[0]} -m "
+            "mpijax.cli run ..."
+        )
     return program[1:]
 
 
@@ -130,14 +136,14 @@ def main(arguments: list[str]) -> int:
     given, program = split_program(arguments)
     options, program = parser().parse_args(given), without_interpreter(program)
     if not program:
-        parser().error(f"there is no program: {PROGRAM}")
+        parser().error(f"expected a program: {PROGRAM}")
     if not program[0].startswith("-") and not Path(program[0]).is_file():
-        parser().error(f"there is no file {program[0]!r}; a module is run by -m")
+        parser().error(f"file {program[0]!r} not found; use -m to run a module")
     ranks = options.ranks if options.ranks is not None else len(cores.physical())
     if ranks < 1 or (options.threads is not None and options.threads < 1):
         parser().error("ranks and threads must be at least 1")
     if options.restart < 0:
-        parser().error(f"--restart takes how often a job is started again, got {options.restart}")
+        parser().error(f"--restart expects a number of restarts of at least 0, got {options.restart}")
     prefix = ranks > 1 if options.prefix is None else options.prefix
     job = Job(
         program, ranks, options.bind, options.threads, prefix, options.launcher, options.as_jax, options.restart,
@@ -170,7 +176,7 @@ def run(job: Job, *, dry: bool = False, stdout=None) -> int:
                 f"mpijax run: restart {restarted + 1} of {job.restarts}, on {job.ranks} rank{'s' * (job.ranks > 1)}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
-    raise AssertionError("the last run returns")
+    raise AssertionError("the last attempt returns")
 
 
 @contextlib.contextmanager

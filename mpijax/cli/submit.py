@@ -151,7 +151,7 @@ def minutes(text: str) -> int:
     parts = _TIME.fullmatch(text)
     found = -(-sum(int(p or 0) * s for p, s in zip(parts.groups(), (3600, 60, 1), strict=True)) // 60) if parts else 0
     if not found:
-        raise argparse.ArgumentTypeError(f"a time is like 90 (minutes), 30:00 or 1:30:00; got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a time such as 90 (minutes), 30:00 or 1:30:00, got {text!r}")
     return found
 
 
@@ -165,11 +165,11 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax submit", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    p.add_argument("--scheduler", choices=tuple(_SCHEDULERS), required=True, help="of the cluster")
+    p.add_argument("--scheduler", choices=tuple(_SCHEDULERS), required=True, help="scheduler of the cluster")
     p.add_argument("--nodes", type=positive, required=True, help="number of nodes")
     p.add_argument("--ranks-per-node", type=positive, required=True, help="ranks on each node")
-    p.add_argument("--cores-per-rank", type=positive, default=1, help="cores, and threads, of a rank (default: 1)")
-    p.add_argument("--time", type=minutes, default=30, help="minutes, or H:MM:SS (default: 30)")
+    p.add_argument("--cores-per-rank", type=positive, default=1, help="cores, and threads, per rank (default: 1)")
+    p.add_argument("--time", type=minutes, default=30, help="time limit in minutes, or as H:MM:SS (default: 30)")
     p.add_argument("--queue", help="partition or queue")
     p.add_argument("--account", help="account, project or bank")
     p.add_argument("--dry-run", action="store_true", help="print the script instead of submitting it")
@@ -183,7 +183,7 @@ def main(arguments: list[str]) -> int:
     p = parser()
     o = p.parse_args(arguments)
     if not Path(o.script).is_file():
-        p.error(f"there is no file {o.script!r}")
+        p.error(f"file {o.script!r} not found")
     request = Request(
         o.nodes, o.ranks_per_node, o.cores_per_rank, o.time, [o.script, *o.arguments], o.queue, o.account, _pmi()
     )
@@ -194,8 +194,8 @@ def main(arguments: list[str]) -> int:
     needed = _NEEDED[o.scheduler]
     if shutil.which(needed) is None:
         print(
-            f"mpijax submit: there is no {needed} here: run this on a login node of the cluster, or write the script "
-            "by --dry-run and submit it there",
+            f"mpijax submit: command {needed} not found. Run this on a login node of the cluster, or write the script "
+            "with --dry-run and submit it there",
             file=sys.stderr,
         )
         return 1

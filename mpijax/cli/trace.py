@@ -73,7 +73,7 @@ def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not a record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
-        raise ValueError(f"the records are of {len(jobs)} jobs ({', '.join(jobs)}): give those of one")
+        raise ValueError(f"the records belong to {len(jobs)} jobs ({', '.join(jobs)}): pass the records of one job")
     return max(jobs.values()), operations, kernels
 
 
@@ -88,7 +88,7 @@ def _check(record: dict[str, Any]) -> None:
             _text(site[name])
         _whole(site["sequence"], -_LARGEST, 2 * _LARGEST)  # some are 64-bit digests
         if type(site["ranks"]) is not list or type(site["peers"]) not in (list, type(None)):
-            raise TypeError("the ranks of an operation are no list")
+            raise TypeError("the ranks of an operation must be a list")
         for rank in (*site["ranks"], *(site["peers"] or ())):
             _whole(rank, -size, size - 1)
     for number, site, position, nbytes, begin, end in record["operations"]:
@@ -108,7 +108,7 @@ def _whole(value: Any, least: int = 0, most: int = _LARGEST) -> int:
 
 def _text(value: Any) -> None:
     if type(value) is not str:
-        raise TypeError(f"{value!r:.60} is no text")
+        raise TypeError(f"{value!r:.60} is not a string")
 
 
 def find_waits(operations: list[Operation]) -> None:
@@ -232,9 +232,9 @@ def summary(operations: list[Operation]) -> str:
         f"  rank {a} waited {t / 1e6:.3f} ms for rank {b} in {n} operations"
         for (a, b), (t, n) in sorted(pairs.items(), key=lambda item: -item[1][0])[:20]
     ]
-    out.append("by line, of all ranks:")
+    out.append("by line, summed over all ranks:")
     out += [
-        f"  {total / 1e6:10.3f} ms, of which {wait / 1e6:.3f} ms waiting, in {n} x {label}  {line}"
+        f"  {total / 1e6:10.3f} ms ({wait / 1e6:.3f} ms waiting) in {n} x {label}  {line}"
         for (label, line), (wait, total, n) in sorted(lines.items(), key=lambda item: -item[1][1])[:20]
     ]
     out += [f"  rank {o.rank} is still in {o.site['label']}  {o.site['line']}" for o in operations if not o.done]
@@ -245,10 +245,10 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="mpijax trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one of each rank")
+    p.add_argument("files", nargs="+", type=Path, help="mpijax-record-*.json, one file of each rank")
     p.add_argument(
         "-o", "--output", type=Path, default=Path("mpijax-trace"),
-        help="where to write the results, without suffix (default: mpijax-trace)",
+        help="output files, without suffix (default: mpijax-trace)",
     )  # fmt: skip
     p.add_argument("--json", action="store_true", help="print the waits as JSON instead of text")
     return p
@@ -272,5 +272,5 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(figures(operations) | files, indent=2))
         return 0
     print(summary(operations))
-    print(f"{trace}: for https://ui.perfetto.dev or chrome://tracing; {html}: to look at in a browser")
+    print(f"{trace}: open in https://ui.perfetto.dev or chrome://tracing; {html}: open in a browser")
     return 0

@@ -97,8 +97,8 @@ draw();
 """
 
 
-_HOW = """Kernels are not in these records. To see them by the lines of the program, run it with
-<code>MPIJAX_PROFILE_KERNELS=1</code> in the environment, and write the records again."""
+_HOW = """These records do not contain kernels. To see the kernels of each line of the program, run it with
+<code>MPIJAX_PROFILE_KERNELS=1</code> in the environment."""
 
 
 def page(
@@ -160,7 +160,7 @@ def _busiest(kernels: list[Any]) -> str:
         times[_short(k.line) or k.label] += k.end - k.begin
     most = sorted(times.items(), key=lambda item: -item[1])[:5]
     said = ", ".join(f"{html.escape(line)} ({duration(ns / 1000)})" for line, ns in most)
-    return f"Lines whose kernels take most time, all ranks together: {said}."
+    return f"Lines whose kernels take most time, summed over all ranks: {said}."
 
 
 def _line(o: Any) -> str:

@@ -38,7 +38,9 @@ class AbstractValue:
         return False
 
     def to_tangent_aval(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__}.to_tangent_aval: the type has no type of tangents")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define to_tangent_aval: values of this type cannot be differentiated."
+        )
 
     def to_ct_aval(self) -> Any:
         """The type of cotangents."""

@@ -265,13 +265,16 @@ class ShapedArray(AbstractValue):
 def _check_split(shape: tuple[int, ...], split: splits.Split) -> None:
     """Raise ValueError for array axes that their mesh axes do not divide evenly."""
     if len(split.axes) != len(shape):
-        raise ValueError(f"a type of shape {shape} cannot be split as {splits.entries(split.axes)}: one entry an axis")
+        raise ValueError(
+            f"A type of shape {shape} cannot be split as {splits.entries(split.axes)}: give one entry for each of its "
+            f"{len(shape)} axes."
+        )
     for axis, (size, names) in enumerate(zip(shape, split.axes, strict=True)):
         if names and size % split.parts(axis):
             raise ValueError(
                 f"Sharding spec {names} implies that array axis {axis} is partitioned {split.parts(axis)} times, but "
                 f"does not evenly divide the dimension size {size}. Got shape: {shape} and sharding "
-                f"{splits.entries(split.axes)} over {split.mesh}. Pad the array, or leave that axis whole."
+                f"{splits.entries(split.axes)} over {split.mesh}. Pad the array, or do not shard that axis."
             )
 
 

@@ -55,7 +55,7 @@ def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[A
         _check_constants(given)
     known = {*jaxpr.constvars, *jaxpr.invars}
     if len(known) != len(jaxpr.constvars) + len(jaxpr.invars):
-        raise JaxprTypeError(f"a variable is an argument twice in\n{jaxpr}")
+        raise JaxprTypeError(f"A variable appears twice among the arguments of\n{jaxpr}")
     inside = []
     for eqn in jaxpr.eqns:
         _check_atoms(eqn.invars, known, eqn, jaxpr)
@@ -63,7 +63,7 @@ def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[A
         inside += [(inner, _own_axes(eqn)) for inner in subjaxprs(eqn.params, closed=True)]
         for v in eqn.outvars:
             if v in known:
-                raise JaxprTypeError(f"a variable is set twice, the second time by the equation\n{eqn}\nin\n{jaxpr}")
+                raise JaxprTypeError(f"A variable is assigned twice. The second equation is\n{eqn}\nin\n{jaxpr}")
             if type(v) is not DropVar:
                 known.add(v)
     _check_atoms(jaxpr.outvars, known, None, jaxpr)
@@ -80,17 +80,17 @@ def _check_constants(closed: ClosedJaxpr) -> None:
     for v, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         given = typeof(value)
         if not agree([given], [v.aval]):
-            raise JaxprTypeError(f"a constant of type {given} stands for a variable of type {v.aval}")
+            raise JaxprTypeError(f"A constant has type {given}, but its variable has type {v.aval}.")
 
 
 def _check_atoms(atoms: Sequence[Any], known: set, eqn: Eqn | None, jaxpr: Jaxpr) -> None:
     for v in atoms:
         if type(v) is Literal:
             if not _is_value(v):
-                raise JaxprTypeError(f"the literal {v.val!r} is no value of its type {v.aval}")
+                raise JaxprTypeError(f"The literal {v.val!r} is not a value of its type {v.aval}.")
         elif v not in known:
-            where = "the results" if eqn is None else f"the equation\n{eqn}"
-            raise JaxprTypeError(f"{where} of the program below read a variable that nothing has set\n{jaxpr}")
+            where = "The results" if eqn is None else f"The equation\n{eqn}\n"
+            raise JaxprTypeError(f"{where} of the program below read an unassigned variable.\n{jaxpr}")
 
 
 def _is_value(literal: Literal) -> bool:
@@ -119,17 +119,17 @@ def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
         with scope_of((*operands, *(v.aval for v in eqn.outvars))), splitting_freely():
             out, _ = eqn.primitive.infer(operands, eqn.params)
     except (TypeError, ValueError) as error:
-        raise JaxprTypeError(f"the equation\n{eqn}\ndoes not take its operands: {error}") from error
+        raise JaxprTypeError(f"The equation\n{eqn}\nrejects its operands: {error}") from error
     found = list(out) if eqn.primitive.multiple_results else [out]
     said = [v.aval for v in eqn.outvars]
     if not agree(found, said):
         gives, has = _listed(found), _listed(said)
-        raise JaxprTypeError(f"the equation\n{eqn}\ngives {gives}, its variables have the types {has}, in\n{jaxpr}")
+        raise JaxprTypeError(f"The equation\n{eqn}\nreturns {gives}, but its variables have types {has}, in\n{jaxpr}")
 
 
 def _check_call(eqn: Eqn, given: Sequence[ShapedArray], taken: Sequence[ShapedArray]) -> None:
     if not agree(given, taken):
-        raise JaxprTypeError(f"the equation\n{eqn}\ncalls with {_listed(given)} what takes {_listed(taken)}")
+        raise JaxprTypeError(f"The equation\n{eqn}\npasses {_listed(given)} to a program that takes {_listed(taken)}.")
 
 
 def agree(some: Sequence[ShapedArray], others: Sequence[ShapedArray]) -> bool:

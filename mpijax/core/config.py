@@ -26,28 +26,29 @@ __all__ = ["Config", "checking_leaks", "config", "trace_key", "update", "values"
 # -- types ---------------------------------------------------------------------------------------------------
 
 enable_x64 = bool_option(
-    "jax_enable_x64", False, "Allow 64-bit types; otherwise they become 32-bit.", traced=True
+    "jax_enable_x64", False, "Allow 64-bit types. Otherwise they become 32-bit types.", traced=True
 )
 explicit_x64_dtypes = enum_option(
     "jax_explicit_x64_dtypes",
     "warn error allow",
     "warn",
-    "What an explicitly requested 64-bit dtype does while jax_enable_x64 is off: warn and become 32-bit, "
-    "raise, or be allowed.",
+    "What happens when a program requests a 64-bit dtype while jax_enable_x64 is off: a warning and a 32-bit dtype, "
+    "an error, or the 64-bit dtype.",
     traced=True,
 )
 numpy_dtype_promotion = enum_option(
     "jax_numpy_dtype_promotion",
     "standard strict",
     "standard",
-    "Implicit type promotion between arrays; 'strict' makes differing strong dtypes an error.",
+    "Implicit type promotion between arrays. 'strict' makes operands of different dtypes an error.",
     traced=True,
 )
 numpy_rank_promotion = enum_option(
     "jax_numpy_rank_promotion",
     "allow warn raise",
     "allow",
-    "Whether operands of different rank are broadcast silently, with a warning, or not at all.",
+    "What happens when operands have different numbers of axes: they are broadcast silently, with a warning, or an "
+    "error is raised.",
     traced=True,
 )
 default_matmul_precision = enum_option(
@@ -57,14 +58,14 @@ default_matmul_precision = enum_option(
     "BF16_BF16_F32_X3 BF16_BF16_F32_X6 BF16_BF16_F32_X9 TF32_TF32_F32 TF32_TF32_F32_X3 F32_F32_F32 "
     "F64_F64_F64",
     None,
-    "Precision of matrix products and convolutions that are given none.",
+    "Default precision of matrix products and convolutions.",
     traced=True,
 )
 allow_f16_reductions = bool_option(
-    "jax_allow_f16_reductions", True, "Allow sums over float16 and bfloat16; off, they raise.", checks=True
+    "jax_allow_f16_reductions", True, "Allow sums over float16 and bfloat16. Otherwise they raise.", checks=True
 )
 softmax_custom_jvp = bool_option(
-    "jax_softmax_custom_jvp", False, "Differentiate softmax by a rule of its own.", traced=True
+    "jax_softmax_custom_jvp", False, "Give softmax its own derivative rule.", traced=True
 )
 
 # -- random numbers ------------------------------------------------------------------------------------------
@@ -73,32 +74,33 @@ default_prng_impl = enum_option(
     "jax_default_prng_impl",
     "threefry2x32 threefry4x32 rbg unsafe_rbg philox2x32 philox4x32",
     "threefry2x32",
-    "Generator used where none is named at seeding.",
+    "Default random number generator of keys.",
     traced=True,
 )
 threefry_partitionable = bool_option(
     "jax_threefry_partitionable",
     True,
-    "Threefry hashes each counter by itself; off, the bits are those of older programs.",
+    "Threefry computes each random number from its own index, so that shards need no communication. If off, random "
+    "numbers equal those of JAX versions before 0.5.",
     traced=True,
 )
 random_seed_offset = number_option(
-    "jax_random_seed_offset", int, 0, "Added to every random seed.", traced=True
+    "jax_random_seed_offset", int, 0, "A number that is added to every random seed.", traced=True
 )
 high_dynamic_range_gumbel = bool_option(
     "jax_high_dynamic_range_gumbel",
     False,
-    "Gumbel noise reaches rarer values, at the price of a draw.",
+    "Gumbel noise has a wider range. It draws one more random number for each value.",
     traced=True,
 )
-enable_custom_prng = bool_option("jax_enable_custom_prng", False, "PRNGKey returns typed keys.", traced=True)
+enable_custom_prng = bool_option("jax_enable_custom_prng", False, "jax.random.PRNGKey returns typed keys.", traced=True)
 legacy_prng_key = enum_option(
-    "jax_legacy_prng_key", "allow warn error", "allow", "What passing a raw uint32 key to jax.random does."
+    "jax_legacy_prng_key", "allow warn error", "allow", "What happens when jax.random gets a raw uint32 key."
 )
 debug_key_reuse = bool_option(
     "jax_debug_key_reuse",
     False,
-    "Raise where a PRNG key is used that was used before.",
+    "Raise if a PRNG key is used twice.",
     traced=True,
     checks=True,
 )
@@ -106,60 +108,62 @@ debug_key_reuse = bool_option(
 # -- debugging -----------------------------------------------------------------------------------------------
 
 disable_jit = bool_option(
-    "jax_disable_jit", False, "Run functions under jit operation by operation.", traced=True
+    "jax_disable_jit", False, "Run jitted functions operation by operation, without compiling.", traced=True
 )
-debug_nans = bool_option("jax_debug_nans", False, "Raise where a NaN first appears.", checks=True)
-debug_infs = bool_option("jax_debug_infs", False, "Raise where an infinity first appears.", checks=True)
+debug_nans = bool_option("jax_debug_nans", False, "Raise at the first operation that returns a NaN.", checks=True)
+debug_infs = bool_option("jax_debug_infs", False, "Raise at the first operation that returns an infinity.", checks=True)
 enable_checks = bool_option(
     "jax_enable_checks",
     False,
-    "Check each program that a transformation builds, equation by equation, by the operations' own type rules, "
-    "and what each stage of the compiler makes of it by the rules of its form.",
+    "Type-check each Jaxpr that a transformation builds, and verify the output of each stage of the compiler.",
     traced=True,
 )
 check_tracer_leaks = bool_option(
-    "jax_check_tracer_leaks", False, "Raise when a traced value outlives its trace.", traced=True
+    "jax_check_tracer_leaks", False, "Raise if a traced value outlives its trace.", traced=True
 )
 check_static_indices = bool_option(
     "jax_check_static_indices", False, "Check constant indices against bounds while tracing.", traced=True
 )
 check_vma = bool_option(
-    "check_vma", False, "Check which mesh axes values vary over inside shard_map.", traced=True
+    "check_vma", False, "Check over which mesh axes values vary inside shard_map.", traced=True
 )
-no_tracing = bool_option("jax_no_tracing", False, "Raise when a jitted function would be traced again.")
-no_execution = bool_option("jax_no_execution", False, "Raise when a compiled program would run.", checks=True)
-log_compiles = bool_option("jax_log_compiles", False, "Log each compilation at WARNING.")
-explain_cache_misses = bool_option("jax_explain_cache_misses", False, "Log why a call was traced again.")
+no_tracing = bool_option("jax_no_tracing", False, "Raise instead of tracing a jitted function again.")
+no_execution = bool_option("jax_no_execution", False, "Raise instead of running a compiled program.", checks=True)
+log_compiles = bool_option("jax_log_compiles", False, "Log each compilation at level WARNING.")
+explain_cache_misses = bool_option("jax_explain_cache_misses", False, "Log why a call traces its function again.")
 log_checkpoint_residuals = bool_option(
-    "jax_log_checkpoint_residuals", False, "Log what jax.checkpoint keeps for the backward pass."
+    "jax_log_checkpoint_residuals", False, "Log which values jax.checkpoint saves for the backward pass."
 )
 traceback_filtering = enum_option(
     "jax_traceback_filtering",
     "off tracebackhide remove_frames quiet_remove_frames auto",
     "auto",
-    "Whether tracebacks of exceptions that nobody catches leave mpijax's own frames out: not if off or tracebackhide.",
+    "Whether tracebacks of uncaught exceptions leave out mpijax's own frames. 'off' and 'tracebackhide' show them.",
 )
 tracer_error_num_traceback_frames = number_option(
-    "jax_tracer_error_num_traceback_frames", int, 5, "Frames of a leaked value's origin that an error shows."
+    "jax_tracer_error_num_traceback_frames",
+    int,
+    5,
+    "How many frames an error shows of the place where a leaked value was made.",
 )
 error_checking_behavior_nan = enum_option(
-    "jax_error_checking_behavior_nan", "ignore raise", "ignore", "error_check on NaN.", traced=True
+    "jax_error_checking_behavior_nan", "ignore raise", "ignore", "Whether error_check raises for a NaN.", traced=True
 )
 error_checking_behavior_divide = enum_option(
     "jax_error_checking_behavior_divide",
     "ignore raise",
     "ignore",
-    "error_check on division by zero.",
+    "Whether error_check raises for a division by zero.",
     traced=True,
 )
 error_checking_behavior_oob = enum_option(
     "jax_error_checking_behavior_oob",
     "ignore raise",
     "ignore",
-    "error_check on out-of-bounds access.",
+    "Whether error_check raises for an index out of bounds.",
     traced=True,
 )
-pprint_use_color = bool_option("jax_pprint_use_color", True, "Colour printed programs on a terminal.")
+pprint_use_color = bool_option("jax_pprint_use_color", True, "Print Jaxprs in colour on a terminal.")
 debug_print_rank = bool_option(
     "mpijax_debug_print_rank", False, "debug.print and debug.log begin each message with the rank.", traced=True
 )
@@ -168,29 +172,30 @@ logging_level = enum_option(
     "jax_logging_level",
     "NOTSET DEBUG INFO WARNING ERROR CRITICAL",
     None,
-    "Messages of this library from this level on are written to the standard error.",
+    "mpijax writes log messages of this level and above to the standard error.",
     changed=logs.set_level,
 )
 debug_log_modules = object_option(
     "jax_debug_log_modules",
     "",
-    "Comma-separated loggers, such as mpijax.jit, all of whose messages are written to the standard error.",
+    "Names of loggers, separated by commas, such as mpijax.jit. All their messages are written to the standard error.",
     changed=logs.set_modules,
 )
 thread_guard = bool_option(
-    "jax_thread_guard", False, "Accepted without effect: which thread communicates is not looked at."
+    "jax_thread_guard", False, "Accepted without effect: mpijax does not check which thread communicates."
 )
 
 overlap = bool_option(
     "mpijax_overlap",
     True,
-    "Compiled programs go on with what does not need an exchange's result until it is there.",
+    "While a message is under way, compiled programs compute whatever does not need it.",
     traced=True,
 )
 time_tiles = bool_option(
     "mpijax_time_tiles",
     True,
-    "Loops over arrays larger than the cache run several iterations of a tile while it is in cache; same bits.",
+    "Loops over arrays larger than the cache run several iterations on one tile while it is in the cache. Results are "
+    "identical.",
     traced=True,
 )
 
@@ -198,50 +203,50 @@ gather = enum_option(
     "mpijax_gather",
     "allow warn raise",
     "warn",
-    "What happens when a program makes a large array whole on every rank although it is split.",
+    "What happens when a program gathers a large sharded array on every rank: nothing, a warning or an error.",
 )
 keep_denormals = bool_option(
     "mpijax_keep_denormals",
     False,
-    "Compute with denormals as NumPy does; otherwise programs take them for zero, as XLA does.",
+    "Compute with denormals, as NumPy does. Otherwise programs treat them as zero, as XLA does.",
     checks=True,
 )
 profile_kernels = bool_option(
     "mpijax_profile_kernels",
     False,
-    "Programs note when each of their kernels begins and ends, for profiler.trace and mpijax trace.",
+    "Programs record the begin and end of each kernel, for profiler.trace and mpijax trace.",
     checks=True,
 )
 
 same_bits = bool_option(
     "mpijax_same_bits",
     False,
-    "Sums and products of matrices of floats have the same bits on any number of ranks. They take about five times "
+    "Sums and matrix products of floats are identical bit by bit on any number of ranks. They take about five times "
     "as long.",
     checks=True,
 )
 
 # -- devices -------------------------------------------------------------------------------------------------
 
-default_device = object_option("jax_default_device", None, "Device that new arrays go to.", checks=True)
+default_device = object_option("jax_default_device", None, "Device on which new arrays are made.", checks=True)
 num_cpu_devices = number_option(
     "jax_num_cpu_devices",
     int,
     -1,
-    "Devices per process; -1 leaves it to XLA_FLAGS or MPIJAX_NUM_LOCAL_DEVICES.",
+    "Number of devices per process. -1: as XLA_FLAGS or MPIJAX_NUM_LOCAL_DEVICES says, otherwise 1.",
 )
-platforms = object_option("jax_platforms", None, "Comma-separated platforms; only 'cpu' exists here.")
-platform_name = object_option("jax_platform_name", "", "Platform; only 'cpu' exists here.")
+platforms = object_option("jax_platforms", None, "Names of platforms, separated by commas. mpijax has only 'cpu'.")
+platform_name = object_option("jax_platform_name", "", "Name of a platform. mpijax has only 'cpu'.")
 auto_pcast = bool_option(
     "jax_auto_pcast",
     True,
-    "Accepted without effect: values are made to vary over mesh axes wherever an operation needs it.",
+    "Accepted without effect: mpijax always inserts pvary where an operation needs it.",
     traced=True,
 )
 disable_bwd_checks = bool_option(
     "jax_disable_bwd_checks",
     False,
-    "Do not check what a custom_vjp's backward function returns.",
+    "Do not check the results of a custom_vjp's backward function.",
     traced=True,
 )
 remove_size_one_mesh_axis_from_type = bool_option(
@@ -252,13 +257,13 @@ remove_size_one_mesh_axis_from_type = bool_option(
 )
 
 abstract_mesh = object_option(
-    "mpijax_abstract_mesh", None, "The mesh of use_abstract_mesh, and the body it was entered in.", traced=True
+    "mpijax_abstract_mesh", None, "The mesh of use_abstract_mesh, and the traced function that entered it.", traced=True
 )
 current_mesh = object_option(
-    "mpijax_current_mesh", None, "The mesh that shard_map takes when it is given none.", traced=True
+    "mpijax_current_mesh", None, "The default mesh of shard_map.", traced=True
 )
 placing_mesh = object_option(
-    "mpijax_placing_mesh", None, "The mesh of set_mesh, over which results lie that nothing lays out.", checks=True
+    "mpijax_placing_mesh", None, "The mesh of set_mesh: the default mesh of results.", checks=True
 )
 
 # Arrays are in the memory of the process, so there are no transfers to guard against.
@@ -279,14 +284,14 @@ transfer_guard_device_to_host = enum_option(
 # -- compilation ---------------------------------------------------------------------------------------------
 
 compilation_cache_dir = object_option(
-    "jax_compilation_cache_dir", None, "Folder in which compiled programs are kept, in place of MPIJAX_CACHE_DIR."
+    "jax_compilation_cache_dir", None, "Folder of the cache of compiled programs. Overrides MPIJAX_CACHE_DIR."
 )
 compilation_cache_max_size = number_option(
     "jax_compilation_cache_max_size",
     int,
     1 << 30,
-    "Limit in bytes of the compiled programs on disk: those used least recently are removed. 0 keeps none, -1 is no "
-    "limit. The environment variable MPIJAX_CACHE_MAX_SIZE sets it too.",
+    "Limit in bytes of the cache of compiled programs on disk. Above it, the least recently used programs are removed. "
+    "0 keeps none, -1 means no limit. The environment variable MPIJAX_CACHE_MAX_SIZE sets it, too.",
     variable="MPIJAX_CACHE_MAX_SIZE",
 )
 enable_compilation_cache = bool_option(
@@ -295,15 +300,15 @@ enable_compilation_cache = bool_option(
 disable_most_optimizations = bool_option(
     "jax_disable_most_optimizations",
     False,
-    "As `jax_optimization_level` O0: compile fast rather than well.",
+    "The same as `jax_optimization_level` O0: compile quickly, without optimisation.",
     traced=True,
 )
 optimization_level = enum_option(
     "jax_optimization_level",
     "UNKNOWN O0 O1 O2 O3",
     "UNKNOWN",
-    "O0: machine code is made fast and runs slower. O2, O3: it is optimised before the first run. Else it is optimised "
-    "while a program runs often.",
+    "O0: compile quickly, without optimisation. O2, O3: optimise before the first run. Otherwise: compile quickly, and "
+    "optimise programs that run often, while they run.",
     traced=True,
 )
 
@@ -311,11 +316,11 @@ export_calling_convention_version = number_option(
     "jax_export_calling_convention_version",
     int,
     1,
-    "Version of the files of exported programs that are written; mpijax.export says which there are.",
+    "File format version of exported programs. mpijax.export lists the versions.",
 )
 
 pallas_enable_debug_checks = bool_option(
-    "jax_pallas_enable_debug_checks", False, "Do the checks of pl.debug_check in kernels.", traced=True
+    "jax_pallas_enable_debug_checks", False, "Run the checks of pl.debug_check in kernels.", traced=True
 )
 
 # -- accepted without effect ---------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ class SymbolicScope:
         if x.scope is not self:
             raise ValueError(
                 f"Invalid mixing of symbolic scopes {when}: '{x}' is of another scope{x.scope.said_constraints()}. "
-                "Make the sizes of one call with one scope: export.symbolic_shape(..., scope=scope)."
+                "Use one scope for all sizes of a call: export.symbolic_shape(..., scope=scope)."
             )
 
     def said_constraints(self) -> str:
@@ -249,7 +249,7 @@ class _Parser:
         if None in given:
             self.refuse(f"unexpected placeholder for unknown dimension; like={self.like}")
         if self.take() == "..." and self.next not in ("", ")"):
-            self.refuse("'...' is the last entry")
+            self.refuse("'...' must be the last entry")
         self.sizes += given
 
     def sum(self) -> Any:
@@ -273,7 +273,7 @@ class _Parser:
             self.take()
             power = self.integer()
             if power > _HIGHEST_POWER:
-                self.refuse(f"a power higher than {_HIGHEST_POWER}")
+                self.refuse(f"the power must be at most {_HIGHEST_POWER}")
             found = found**power
         return found
 

@@ -61,8 +61,9 @@ class ConcretizationTypeError(JAXTypeError):
     """
 
     remedy = (
-        "If the value does not depend on array data, mark the argument as static (jit's static_argnums or "
-        "static_argnames); if it decides a shape, give the shape a fixed bound (e.g. the size= argument)."
+        "Use functions of jax.numpy instead of those of math. If the value does not depend on array data, mark the "
+        "argument as static (static_argnums or static_argnames of jit). If it decides a shape, give the shape a fixed "
+        "bound (e.g. the size= argument)."
     )
 
     def __init__(self, tracer: Any, context: str = ""):
@@ -76,10 +77,10 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """A traced value was used as a condition: by ``if``, ``while``, ``and``, ``not``, ``min`` or ``max``."""
 
     remedy = (
-        "For a choice that depends on data use jnp.where(condition, a, b) or lax.cond, for a loop "
-        "lax.while_loop, for `and`/`or`/`not` the operators & | ~, for min and max jnp.minimum and "
-        "jnp.maximum. A flag that is known beforehand can be a static argument of jit (static_argnums or "
-        "static_argnames)."
+        "If the choice depends on array data, use jnp.where(condition, a, b) or lax.cond instead of `if`, "
+        "lax.while_loop instead of `while`, the operators & | ~ instead of `and`, `or`, `not`, (a < x) & (x < b) "
+        "instead of a < x < b, and jnp.minimum, jnp.maximum and jnp.sort instead of min, max and sorted. If it does "
+        "not, mark the argument as static (static_argnums or static_argnames of jit)."
     )
 
     def __init__(self, tracer: Any):
@@ -90,9 +91,9 @@ class TracerIntegerConversionError(JAXTypeError):
     """A traced value was used as a Python integer: an index into a list, a ``range``, a size, an axis."""
 
     remedy = (
-        "To index a Python list or a NumPy array by a traced value, make it an array first: "
-        "jnp.asarray(table)[i]. A size, an axis or a count must be static: mark that argument in jit's "
-        "static_argnums or static_argnames; a loop over a traced count is lax.fori_loop."
+        "To index a Python list or a NumPy array with a traced value, convert it first: jnp.asarray(table)[i]. A size, "
+        "an axis or a count must be static: mark the argument with static_argnums or static_argnames of jit. For a "
+        "loop with a traced count use lax.fori_loop."
     )
 
     def __init__(self, tracer: Any):
@@ -103,8 +104,8 @@ class TracerArrayConversionError(JAXTypeError):
     """A traced value was passed to NumPy (or another library that takes NumPy arrays)."""
 
     remedy = (
-        "Use the function of the same name in jax.numpy instead of numpy; index NumPy arrays as "
-        "jnp.asarray(array)[i]; call code that needs real numbers through jax.pure_callback."
+        "Use the function of jax.numpy with the same name instead of that of numpy. Index NumPy arrays as "
+        "jnp.asarray(array)[i]. Call code that needs concrete values through jax.pure_callback."
     )
 
     def __init__(self, tracer: Any):
@@ -124,7 +125,7 @@ class UnexpectedTracerError(JAXTypeError):
 
     remedy = (
         "Return the value from the transformed function instead of storing it. "
-        "jax.checking_leaks() raises where the value escapes rather than where it is used."
+        "With jax.checking_leaks(), the error appears where the value escapes instead of where it is used."
     )
 
 
@@ -132,8 +133,8 @@ class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced boolean array was used as an index: the shape of the result would depend on data."""
 
     remedy = (
-        "Use jnp.where(mask, x, fill), which keeps the shape (x.at[mask].set(v) is jnp.where(mask, v, x)), "
-        "or indices of a fixed number: jnp.nonzero(mask, size=...)."
+        "Use jnp.where(mask, x, fill), which keeps the shape (instead of x.at[mask].set(v) use jnp.where(mask, v, x)), "
+        "or a fixed number of indices: jnp.nonzero(mask, size=...)."
     )
 
     def __init__(self, tracer: Any):
@@ -200,4 +201,4 @@ def require(rules: Iterable[tuple[bool, str]], form: str) -> None:
     """Raise BrokenForm for the first rule that is violated."""
     for holds, rule in rules:
         if not holds:
-            raise BrokenForm(f"{form} breaks a rule of its form: {rule}")
+            raise BrokenForm(f"{form} violates a rule: {rule}")

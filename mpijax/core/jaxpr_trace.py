@@ -226,7 +226,7 @@ def _made_by(eqns: Sequence[Any]) -> str:
 
 def refs_refused(debug: DebugInfo | None) -> NotImplementedError:
     """The error for a mutable array reference in a function whose program cannot return its new value."""
-    where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a function inside of a transformation"
+    where = f"{debug.func_src_info} traced for {debug.traced_for}" if debug else "a transformed function"
     return NotImplementedError(
         f"{where} uses a mutable array reference from outside, which is not possible there. Pass the value in and "
         "return the new one. Of rules of custom derivatives, backward rules may use references, but not inside of "

@@ -199,7 +199,7 @@ class Option:
         return _Override(self.name, self.parse(new_val))
 
     def __bool__(self):
-        raise TypeError(f"an option has no truth value: use config.{self.name} or {self.__name__}.value")
+        raise TypeError(f"An option has no truth value. Use config.{self.name} or {self.__name__}.value.")
 
     def __repr__(self):
         return f"<option {self.name} = {self.value!r}>"

@@ -21,11 +21,11 @@ def read_private(path: str | os.PathLike) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{resolved} is no regular file")
+            raise ValueError(f"{resolved} is not a regular file")
         if status.st_uid != os.geteuid():
-            raise ValueError(f"{resolved} belongs to another user ({status.st_uid})")
+            raise ValueError(f"{resolved} belongs to another user (uid {status.st_uid})")
         if status.st_mode & 0o077:
-            raise ValueError(f"others may read or write {resolved}: chmod 600 {resolved}")
+            raise ValueError(f"Other users may read or write {resolved}. Run: chmod 600 {resolved}")
         for folder in resolved.parents:
             _check_folder(folder)
         return file.read()
@@ -42,6 +42,6 @@ def _check_folder(folder: Path) -> None:
     """Raise ValueError for a folder in which another user may replace this user's files."""
     status = os.stat(folder)
     if status.st_uid not in (0, os.geteuid()):
-        raise ValueError(f"the folder {folder} belongs to another user ({status.st_uid})")
+        raise ValueError(f"The folder {folder} belongs to another user (uid {status.st_uid})")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
-        raise ValueError(f"others may write the folder {folder}: chmod go-w {folder}")
+        raise ValueError(f"Other users may write to the folder {folder}. Run: chmod go-w {folder}")

@@ -114,8 +114,8 @@ class Writer:
         """An array, as a reference to its bytes."""
         if not is_whole(x):
             raise NotSerializable(
-                f"{self.where} holds an array of type {x.aval.str_short()} that is spread over ranks, as a constant. "
-                "Pass it as an argument."
+                f"{self.where} contains a constant array of type {x.aval.str_short()} that is sharded over ranks. Pass "
+                "it as an argument of the exported program."
             )
         data = np.ascontiguousarray(x if isinstance(x, np.ndarray) else x._physical)
         aval = None if isinstance(x, np.ndarray) else self.aval(x.aval)
@@ -190,19 +190,19 @@ class Reader:
         _, aval, dtype, shape = x
         data = np.frombuffer(next(self.blobs), self.value(dtype)).reshape(shape)
         if data.dtype == np.bool_ and data.view(np.uint8).max(initial=0) > 1:
-            raise ValueError("an array of truth values holds other numbers than 0 and 1")
+            raise ValueError("an array of bools has bytes other than 0 and 1")
         return data.copy() if aval is None else provided.from_numpy(data, self.avals[aval], True)
 
 
 def _check_type(dtype: Any, shape: tuple[Any, ...]) -> None:
     """Raise ValueError for a type that arrays cannot have."""
     if not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
-        raise ValueError(f"{dtype!r} is no dtype")
+        raise ValueError(f"{dtype!r} is not a dtype")
     sizes = [d for d in shape if not isinstance(d, DimExpr)]
     if any(type(d) is not int or d < 0 for d in sizes):
-        raise ValueError(f"{shape} is no shape")
+        raise ValueError(f"{shape} is not a shape: each size must be an int of at least 0")
     if len(shape) > _LARGEST_RANK or math.prod(max(d, 1) for d in sizes) * dtype.itemsize > _LARGEST_SIZE:
-        raise ValueError(f"no array has the shape {shape}")
+        raise ValueError(f"an array of shape {shape} is too large, or has more than {_LARGEST_RANK} axes")
 
 
 def _dtype_name(dtype: np.dtype) -> str:

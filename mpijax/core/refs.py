@@ -142,7 +142,7 @@ class Ref:
             value = trace.without_derivative(value)
         if trace is EVAL and isinstance(value, Tracer):
             raise errors.UnexpectedTracerError(
-                f"a traced value {value!r} was written to a reference of type {self.aval} outside of its trace"
+                f"The traced value {value!r} was written to a reference of type {self.aval} from outside its trace."
             )
         else:
             self._value, self.is_shared = value, True
@@ -248,7 +248,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     Array([5, 1, 2], dtype=int32)
     """
     if memory_space is not None:
-        raise NotImplementedError("new_ref: memory is that of the process, in one kind; got memory_space")
+        raise NotImplementedError(
+            "new_ref: mpijax has a single memory space, that of the process. Leave out memory_space."
+        )
     try:
         aval = typeof(init_val)
     except TypeError:
@@ -257,7 +259,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
             f"{type(init_val)} and was passed to new_ref at position 0. Make it an array with jnp.asarray."
         ) from None
     if aval.is_ref:
-        raise ValueError(f"new_ref: there are no references to references, got {aval}; read it first (ref[...])")
+        raise ValueError(f"new_ref takes an array, got a reference of type {aval}. Read it first: ref[...].")
     value = init_val if isinstance(init_val, Array) or aval.is_high else _converted(init_val, aval)
     return Ref.of(value, kind)
 
@@ -365,7 +367,9 @@ def _place(ref: Any, idx: Any, function: str) -> tuple:
     if type(ref) is not Ref:
         raise ValueError(f"Can only call `{function}` on a `Ref`: {ref}.")
     if ref.is_freed:
-        raise ValueError(f"`{function}` of a reference of type {ref.aval} after freeze or free_ref: do it before.")
+        raise ValueError(
+            f"`{function}` got a reference of type {ref.aval} that freeze or free_ref ended. Call it before."
+        )
     return _all_of(ref, idx) if ref.aval.inner_aval.is_high else checked_index(idx, ref.shape)
 
 
@@ -374,7 +378,9 @@ def _all_of(ref: Ref, idx: Any) -> tuple[()]:
     shape = getattr(ref.aval.inner_aval, "shape", ())
     found = () if idx is None or idx is Ellipsis else checked_index(idx, shape)
     if not all(isinstance(x, slice) and x.indices(n) == (0, n, 1) for x, n in zip(found, shape, strict=False)):
-        raise NotImplementedError(f"a reference of type {ref.aval} is read and written as a whole, got the index {idx}")
+        raise NotImplementedError(
+            f"A reference of type {ref.aval} can only be read and written as a whole (ref[...]), got the index {idx}."
+        )
     return ()
 
 

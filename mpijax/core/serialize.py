@@ -193,7 +193,7 @@ class JaxprReader(plain.Reader):
         jaxpr = Jaxpr(constvars, invars, [atom(x) for x in outs], read)
         self._lengths.append(self._length)
         if self._length > _MOST_EQUATIONS:
-            raise ValueError(f"a program of {self._length} equations, with those that it calls")
+            raise ValueError(f"a program has {self._length:,} equations, more than the limit of {_MOST_EQUATIONS:,}")
         return jaxpr if values is None else ClosedJaxpr(jaxpr, self.values(values))
 
     def program(self, number: int) -> Jaxpr | ClosedJaxpr:
@@ -206,7 +206,9 @@ class JaxprReader(plain.Reader):
         wide = any(a.dtype in NARROWED for a in self.avals)
         inner = [p.key for p in self.primitives if p.inner]
         if inner:
-            raise ValueError(f"no program applies {inner} itself")
+            raise ValueError(
+                f"a program cannot contain the primitives {inner}: only the interior of other operations has them"
+            )
         called = {id(p) for program in self.programs for e in program.eqns for p in subjaxprs(e.params, closed=True)}
         with config.enable_x64(wide):
             for program in self.programs:
@@ -244,12 +246,12 @@ def unpack(magic: bytes, data: bytes | bytearray | memoryview, what: str) -> tup
         if bytes(view[: len(family)]) == family:
             theirs = bytes(view[:head]).split(b"\n")[0].decode("ascii", "replace")
             raise ValueError(
-                f"{what} has format {theirs!r}, and this version of mpijax reads {magic.decode().strip()!r}: make it "
-                "again with this version"
+                f"{what} has format {theirs!r}, but this version of mpijax reads {magic.decode().strip()!r}. Write it "
+                "again with this version."
             )
-        raise ValueError(f"not {what} of mpijax: it begins with {bytes(view[:head])!r}")
+        raise ValueError(f"These bytes are not {what} of mpijax: they begin with {bytes(view[:head])!r}.")
     if hashlib.sha256(magic + bytes(view[at:])).digest() != bytes(view[head:at]):
-        raise ValueError(f"{what} is damaged: its checksum does not hold ({len(view)} bytes were given)")
+        raise ValueError(f"{what} is damaged: its checksum is wrong (got {len(view)} bytes)")
     try:
         return _parts(view[at:])
     except (ValueError, TypeError, RecursionError) as error:
@@ -260,7 +262,9 @@ def _parts(body: memoryview) -> tuple[Any, dict, list[memoryview]]:
     length = int.from_bytes(body[:8], "little")
     content, tables, sizes = json.loads(bytes(body[8 : 8 + length]))
     if any(type(n) is not int or n < 0 for n in sizes) or 8 + length + sum(sizes) != len(body):
-        raise ValueError(f"arrays of {sizes} bytes are said to follow {length} bytes of {len(body)}")
+        raise ValueError(
+            f"the header has {length} bytes and lists arrays of {sizes} bytes, but {len(body)} bytes follow"
+        )
     blobs, start = [], 8 + length
     for size in sizes:
         blobs.append(body[start : start + size])

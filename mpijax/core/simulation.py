@@ -18,9 +18,9 @@ class Simulation:
     def refuse(self, what: str) -> NoReturn:
         """Raise RuntimeError for an operation that needs real ranks."""
         raise RuntimeError(
-            f"{what} is for rank {self.rank} of {self.ranks:,} simulated ranks, on which nothing runs. "
-            "mpijax.simulate plans programs: jit(f).lower(shapes).compile() has cost_analysis(), memory_analysis() and "
-            f"explain(). To run the program, start it on {self.ranks:,} ranks: mpijax run -n {self.ranks} ..."
+            f"{what} needs rank {self.rank} of {self.ranks:,} simulated ranks, and programs do not run on simulated "
+            "ranks. Plan with jit(f).lower(shapes).compile() and its cost_analysis(), memory_analysis() and explain(). "
+            f"To run the program, start it on {self.ranks:,} ranks: mpijax run -n {self.ranks} ..."
         )
 
 
@@ -29,6 +29,7 @@ def simulation_of(devices: Iterable[Any]) -> Simulation | None:
     found = {getattr(d, "simulation", None) for d in devices}
     if len(found) > 1:
         raise ValueError(
-            "a Mesh takes devices of one job: all of mpijax.devices(), or all of one call of mpijax.simulate.devices"
+            "All devices of a Mesh must be of one job: all from mpijax.devices(), or all from one call of "
+            "mpijax.simulate.devices."
         )
     return next(iter(found), None)

@@ -132,7 +132,8 @@ class Tracer(Array):
         raise errors.ConcretizationTypeError(
             self,
             "The error occurred in the __reduce__ method, which may indicate an attempt to serialize/pickle a traced "
-            "value. Methods of mpi4py in small letters do so: mpijax.mpi has those that communicate in programs.",
+            "value. mpi4py's lower-case methods (comm.allreduce) pickle their arguments: use the functions of "
+            "mpijax.mpi instead.",
         )
 
     def __deepcopy__(self, _memo):
@@ -159,7 +160,7 @@ class Tracer(Array):
         if spec:
             raise TypeError(
                 f"unsupported format string passed to {type(self).__name__}.__format__: a traced value has "
-                "no digits to format; jax.debug.print shows values"
+                "no digits to format. Print values with jax.debug.print."
             )
         return str(self)
 

@@ -144,6 +144,8 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     {'a': 11, 'b': [22, 33]}
     """
     leaves, treedef = tree_flatten(tree, is_leaf)
+    if leaves and not callable(f):
+        raise TypeError(f"tree_map: the first argument must be a function, got {f!r} of type {type(f).__name__}.")
     if not rest:
         return treedef.unflatten([f(x) for x in leaves])
     others = _flatten_rest("tree_map tree", treedef, tree, rest, is_leaf)

@@ -49,7 +49,7 @@ def register_pytree_node(
         raise TypeError(f"register_pytree_node: expected a type, got {nodetype!r}")
     if not callable(flatten_func) or not callable(unflatten_func):
         raise TypeError(
-            f"register_pytree_node: got {flatten_func!r} and {unflatten_func!r}, expected two functions"
+            f"register_pytree_node: expected two functions, got {flatten_func!r} and {unflatten_func!r}"
         )
     _ext.register(_ext.NodeType(nodetype, flatten_func, unflatten_func, flatten_with_keys_func))
 

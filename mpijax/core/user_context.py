@@ -14,7 +14,7 @@ class UserContext:
     """A process-wide value that a ``with`` block overrides for its thread; made by `make_user_context`."""
 
     def __init__(self, default: Any):
-        self._option = option.object_option(f"user_context_{next(_numbers)}", default, "A context of the user's.")
+        self._option = option.object_option(f"user_context_{next(_numbers)}", default, "A context that a user made.")
         option.add_context(self._option.name)
 
     @property

@@ -71,7 +71,7 @@ def initialize(
     ids = [local_device_ids] if isinstance(local_device_ids, int) else list(local_device_ids or [0])
     if ids != [0]:
         raise ValueError(
-            f"a rank of mpijax owns one device, number 0; got local_device_ids={local_device_ids}"
+            f"Each rank of mpijax owns one device, number 0. Got local_device_ids={local_device_ids}."
         )
     address = (
         coordinator_address
@@ -146,9 +146,13 @@ def _bring_together(
     from mpijax.runtime.mpi import mpi_start
 
     if size is None:
-        raise ValueError("Number of processes must be defined: num_processes=... (no launcher tells it)")
+        raise ValueError(
+            "Number of processes must be defined. No launcher started this program: pass num_processes=..."
+        )
     if rank is None:
-        raise ValueError("The process id of this process must be defined: process_id=... (no launcher tells it)")
+        raise ValueError(
+            "The process id of this process must be defined. No launcher started this program: pass process_id=..."
+        )
     for name, value in (("num_processes", size), ("process_id", rank)):
         if not isinstance(value, int):
             raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value)}")
@@ -164,9 +168,9 @@ def _bring_together(
 def _check(num_processes: int | None, process_id: int | None, size: int, rank: int) -> None:
     if num_processes is not None and num_processes != size:
         raise RuntimeError(
-            f"distributed.initialize expects {num_processes} processes, but this job has {size}. Start it "
-            f"with mpirun -n {num_processes} python ... (or srun -n {num_processes}); without a launcher, give the "
-            "coordinator_address, and call it before anything that starts MPI."
+            f"distributed.initialize expects {num_processes} processes, but this job has {size}. Start it with mpirun "
+            f"-n {num_processes} python ... or srun -n {num_processes}. Without a launcher, pass coordinator_address, "
+            "and call initialize before anything that starts MPI."
         )
     if process_id is not None and process_id != rank:
         raise RuntimeError(

@@ -62,7 +62,7 @@ def forget() -> None:
 def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"a coordinator address is host:port, as in 'node1:12345'; got {address!r}")
+        raise ValueError(f"coordinator_address must be host:port, such as 'node1:12345', got {address!r}")
     return host.strip("[]"), int(port)
 
 
@@ -77,8 +77,8 @@ def _serve(host: str, port: int, bind: str | None, size: int, secret: bytes, sec
         listener = _listen(where, port)
     except OSError as error:
         raise RuntimeError(
-            f"process 0 cannot serve the coordinator address {host}:{port}: {error.strerror or error}. Choose a "
-            "free port of this machine (process 0 must run on the host that the address names)."
+            f"process 0 cannot serve the coordinator address {host}:{port}: {error.strerror or error}. Choose a free "
+            "port. Process 0 must run on the host that the address names."
         ) from error
     with listener:
         listener.set_inheritable(True)
@@ -110,16 +110,16 @@ def _join(
         except handshake.Refused as error:
             connection.close()
             raise RuntimeError(
-                f"process {rank} was not taken into the job at {host}:{port}: {error}. All processes must have "
-                "the same num_processes, each its own process_id, and the same secret (MPIJAX_SECRET, "
+                f"Process {rank} could not join the job at {host}:{port}: {error}. All processes must pass the same "
+                "num_processes, each its own process_id, and have the same secret (MPIJAX_SECRET, "
                 "MPIJAX_SECRET_FILE, or a home directory that the hosts share)."
             ) from None
         except OSError as error:  # process 0 is not listening yet
             last = error
             time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
     raise RuntimeError(
-        f"process {rank} of {size} could not reach process 0 at {host}:{port} in the time allowed "
-        f"(initialization_timeout); the last attempt: {last}. Is process 0 started, on that host, and the port open?"
+        f"Process {rank} of {size} could not reach process 0 at {host}:{port} within initialization_timeout. The last "
+        f"attempt failed with: {last}. Check that process 0 runs on that host and that the port is open."
     )
 
 
@@ -127,13 +127,13 @@ def _wait_for_all(connection: socket.socket, address: str, size: int, deadline: 
     try:
         line = handshake.read_line(connection, deadline)
     except OSError as error:
-        raise RuntimeError(f"the coordinator at {address} ended before all processes had come: {error}") from error
+        raise RuntimeError(f"The coordinator at {address} ended before all processes had joined: {error}") from error
     if line != "go":
         names = line.partition(" ")[2].split()
         one = len(names) == 1
         raise RuntimeError(
-            f"process{'' if one else 'es'} {', '.join(names)} of {size} did not come to {address} within "
-            f"{seconds:g} s. Start {'it' if one else 'them'}, or allow more time: initialization_timeout=..."
+            f"process{'' if one else 'es'} {', '.join(names)} of {size} did not join at {address} within {seconds:g} "
+            f"s. Start {'it' if one else 'them'}, or allow more time: initialization_timeout=..."
         )
 
 
@@ -146,9 +146,9 @@ def _watch(lifeline: socket.socket) -> None:
         with lifeline, suppress(OSError):
             words = lifeline.recv(256).decode().split()
         why, status = (
-            (f"rank {words[1]} has ended the job (status {words[2]})", int(words[2]))
+            (f"rank {words[1]} ended the job (status {words[2]})", int(words[2]))
             if words[:1] == ["ended"]
-            else ("the coordinator, a process beside process 0, has been ended, and the job ends with it", 1)
+            else ("the coordinator (a process that process 0 started) was killed, so the job ends", 1)
         )
         print(f"mpijax: {why}", file=sys.stderr)
         for stream in (sys.stdout, sys.stderr):

@@ -115,7 +115,7 @@ def shown(value: Any) -> dict[str, str]:
 
 def _shared(name: str, namespace: dict[str, Any], arrays: list[bytes]) -> Any:
     if name not in namespace:
-        raise NameError(f"--out names {name}, and no cell has made a variable of that name on this rank")
+        raise NameError(f"--out names {name}, but no cell has assigned this variable on this rank")
     return shared_values.pack(name, namespace[name], arrays)
 
 

@@ -171,27 +171,29 @@ class Ranks:
         note = self._why_end(cell)
         if note:
             self.stop(spawning.GRACE)
-            note = f"{note} All ranks have been ended, and the next cell starts fresh ones."
+            note = f"{note} All ranks were killed. The next cell starts new ones."
         if cell.interrupts:
-            says = f"the cell was interrupted. {note or 'The ranks are still there.'}"
+            says = f"The cell was interrupted. {note or 'The ranks are still alive.'}"
             raise CellInterrupted(says, _tracebacks(cell, cell.states("interrupted"), self.size))
         if failed := cell.states("failed"):
             raise RankError(_errors(cell, failed, note), _tracebacks(cell, failed, self.size))
         if cell.stopped == "timeout":
-            raise TimeoutError(f"the cell did not end within {cell.timeout:g} s, and was interrupted. {note}".rstrip())
+            raise TimeoutError(
+                f"The cell did not finish within {cell.timeout:g} s and was interrupted. {note}".rstrip()
+            )
         raise RankError(" ".join([*(f"{death}." for death in deaths), note]))
 
     def _why_end(self, cell: _Cell) -> str:
         """Why the ranks cannot run another cell; empty if they can."""
         missing = sorted(set(range(self.size)) - set(cell.answers))
         if missing and not cell.stopped:
-            return "What it printed tells more."
+            return "See its output for details."
         if missing:
-            return f"{_ranks(missing)} could not be stopped: a call of MPI or of machine code does not return."
+            return f"{_ranks(missing)} could not be stopped: a call of MPI or of compiled code does not return."
         for counts in _counts(cell).values():
             if len(set(counts.values())) > 1:
                 done = ", ".join(f"rank {r}: {n}" for r, n in sorted(counts.items()))
-                return f"The ranks stopped at different places (collectives begun: {done})."
+                return f"The ranks stopped at different places (number of collectives begun: {done})."
         return ""
 
 

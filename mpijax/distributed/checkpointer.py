@@ -59,10 +59,10 @@ class Checkpointer:
         memory: int | datetime.timedelta | None = None,
     ):  # fmt: skip
         if keep is not None and keep < 1:
-            raise ValueError(f"Checkpointer keeps at least one checkpoint, got keep={keep}")
+            raise ValueError(f"Checkpointer must keep at least one checkpoint, got keep={keep}")
         for name, value in (("every", every), ("memory", memory)):
             if isinstance(value, int) and value < 1:
-                raise ValueError(f"Checkpointer saves every so many steps, at least 1; got {name}={value}")
+                raise ValueError(f"Checkpointer: {name} is a number of steps of at least 1, got {name}={value}")
         self.path = Path(os.path.abspath(path))
         self._keep, self._every, self._memory_every = keep, every, memory
         self._closed = False
@@ -93,7 +93,7 @@ class Checkpointer:
         """
         self._poll()
         if self._closed:
-            raise ValueError("this Checkpointer is closed")
+            raise ValueError("This Checkpointer is closed.")
         disk, *memory = self._places
         to_disk, to_memory = disk.is_due(step, force), [place for place in memory if place.is_due(step, False)]
         if not to_disk and not to_memory:
@@ -141,7 +141,7 @@ class Checkpointer:
         chosen = max(steps, default=None) if step is None else step
         if chosen is None or chosen not in steps:
             what = "no checkpoint" if step is None else f"no checkpoint of step {step}"
-            raise CheckpointError(f"{self.path} has {what}; it has those of steps {steps}")
+            raise CheckpointError(f"{self.path} has {what}. It has checkpoints of steps {steps}")
         if self._memory is not None and chosen in self._memory.steps():
             return self._memory.restore(chosen, like)
         return restoring.restore(folders.of_step(self.path, chosen), like)
@@ -242,7 +242,7 @@ class _Place:
 
     def _warn(self, step: int, why: str) -> None:
         latest = max(self._steps(), default=None)
-        kept = "there is no older one" if latest is None else f"the latest is that of step {latest}"
+        kept = "no older one exists" if latest is None else f"the latest is of step {latest}"
         warn_user(f"the {self._what} of step {step} was not written; {kept}: {why}", CheckpointWarning)
 
     def _tidy(self, failed: Path | None) -> None:

@@ -27,8 +27,8 @@ def dumps(value: Any) -> bytes:
         _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"cannot be sent to the ranks: {error}. A function may use modules, functions, arrays and plain data; "
-            "put classes into a module that the ranks can import, and open files and devices inside the function."
+            f"cannot be sent to the ranks: {error}. A function may use modules, functions, arrays and plain data. Put "
+            "classes into a module that the ranks can import. Open files and devices inside the function."
         ) from error
     return buffer.getvalue()
 

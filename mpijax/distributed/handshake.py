@@ -47,7 +47,7 @@ def job_secret() -> bytes:
         path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijax" / "secret"
         secret, source = _own_secret(path), str(path)
     if not secret:
-        raise ValueError(f"the secret that guards the coordinator's port is empty ({source})")
+        raise ValueError(f"the secret of the job is empty ({source})")
     return secret
 
 
@@ -83,7 +83,7 @@ def join(connection: socket.socket, secret: bytes, role: str, process_id: int, c
     """
     greeting = read_line(connection, deadline)
     if not greeting.startswith(GREETING + " "):
-        raise Refused(f"the port belongs to another service: it says {greeting[:60]!r}")
+        raise Refused(f"another service uses the port: it sent {greeting[:60]!r}")
     theirs, mine = greeting.split()[-1], secrets.token_hex(16)
     claims = (theirs, mine, role, process_id, count)
     line = f"join {role} {process_id} {count} {mine} {proof(secret, 'process', *claims)}\n"
@@ -92,7 +92,7 @@ def join(connection: socket.socket, secret: bytes, role: str, process_id: int, c
     if word == "refused":
         raise Refused(rest)
     if word != "welcome" or not proves(rest, secret, "coordinator", *claims):
-        raise Refused("what listens there does not know this job's secret")
+        raise Refused("the process that listens there does not have the secret of this job")
 
 
 def read_line(connection: socket.socket, deadline: float) -> str:
@@ -108,5 +108,5 @@ def read_line(connection: socket.socket, deadline: float) -> str:
             raise ConnectionResetError("the coordinator closed the connection")
         line += byte
         if len(line) > _LONGEST_LINE:
-            raise Refused("the port belongs to another service: it sends no lines")
+            raise Refused("another service uses the port: it does not send lines")
     return line.decode(errors="replace").rstrip("\n")

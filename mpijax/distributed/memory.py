@@ -105,7 +105,7 @@ def _own_folder(folder: Path) -> tuple[str, int, int]:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise CheckpointError(f"MPIJAX_MEMORY names {folder}, which is not a folder of this user alone (mode 0700)")
+        raise CheckpointError(f"MPIJAX_MEMORY names {folder}, which must be a folder of this user with mode 0700")
     return _BOOT.read_text() if _BOOT.exists() else "", found.st_dev, found.st_ino
 
 

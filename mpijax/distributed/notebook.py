@@ -59,23 +59,29 @@ class _Parser(argparse.ArgumentParser):
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if wrong := [name for name in names if not name.isidentifier()]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not a variable's name; write --in a,b")
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not the name of a variable. Write --in a,b")
     return names
 
 
 def _cell_parser() -> argparse.ArgumentParser:
-    p = _Parser(prog="%%mpijax", description="Run the cell on ranks that stay alive for the next one.")
-    p.add_argument("-n", "-np", "--np", "--ranks", dest="n", type=int, help="ranks to start if none run (default: 2)")
-    p.add_argument("--in", dest="into", type=_names, default=[], help="variables of the notebook that ranks get: a,b")
-    p.add_argument("--out", type=_names, default=[], help="variables of rank 0 that the notebook gets")
-    p.add_argument("--gather", type=_names, default=[], help="likewise of all ranks, each as a list")
-    p.add_argument("--timeout", type=float, help="seconds after which the cell is interrupted")
+    p = _Parser(prog="%%mpijax", description="Run the cell on ranks that stay alive for the next cells.")
+    p.add_argument(
+        "-n", "-np", "--np", "--ranks", dest="n", type=int, help="number of ranks to start if none run (default: 2)"
+    )
+    p.add_argument(
+        "--in", dest="into", type=_names, default=[], help="variables to copy from the notebook to the ranks: a,b"
+    )
+    p.add_argument("--out", type=_names, default=[], help="variables to copy from rank 0 to the notebook")
+    p.add_argument(
+        "--gather", type=_names, default=[], help="variables to copy from all ranks to the notebook, each as a list"
+    )
+    p.add_argument("--timeout", type=float, help="interrupt the cell after this many seconds")
     return p
 
 
 def _line_parser() -> argparse.ArgumentParser:
     p = _Parser(prog="%mpijax", description="Start and end the ranks of %%mpijax cells.")
-    p.add_argument("-n", "-np", "--np", "--ranks", dest="n", type=int, help="start so many fresh ranks")
+    p.add_argument("-n", "-np", "--np", "--ranks", dest="n", type=int, help="number of new ranks to start")
     p.add_argument("command", nargs="?", choices=("restart", "stop", "status"), help="default: status")
     return p
 
@@ -124,8 +130,8 @@ class Magic:
             self._start(self._size if size is None else size)
         elif size not in (None, self._size):
             raise MagicError(
-                f"%%mpijax: {_count(self._size)} run, which hold the variables of earlier cells. `%mpijax -n {size}` "
-                f"ends them and starts {size} fresh ones."
+                f"%%mpijax: {_count(self._size)} run and hold the variables of earlier cells. `%mpijax -n {size}` "
+                f"ends them and starts {size} new ones."
             )
         assert self._ranks is not None
         return self._ranks

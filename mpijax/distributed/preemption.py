@@ -33,8 +33,8 @@ def _install() -> None:
         return
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
-            "distributed.should_stop() was called first in another thread than the main one, which cannot install "
-            "signal handlers. Call it once in the main thread before."
+            "distributed.should_stop() must be called in the main thread first, because only the main thread can "
+            "install signal handlers."
         )
     for number in _SIGNALS:
         signal.signal(number, _handler(signal.getsignal(number)))

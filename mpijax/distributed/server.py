@@ -117,10 +117,10 @@ class Coordinator:
         if int(count) != self.size:
             return f"process 0 expects {self.size} processes, this one {count}", claims
         if role not in ROLES or not 0 <= int(rank) < self.size:
-            return f"there is no process {rank} among {self.size}", claims
+            return f"process_id must be in [0, {self.size}), got {rank}", claims
         held = self._joined.get((role, int(rank)))
         if held and not held[0].at_eof():
-            return f"there is a process {rank} already", claims
+            return f"another process has process_id={rank}", claims
         return "", claims
 
     async def _tell_all(self, line: str) -> None:

@@ -52,8 +52,8 @@ def pack(name: str, value: Any, arrays: list[bytes]) -> Any:
     if isinstance(value, (np.generic, Array)) or type(value) is np.ndarray:
         return _pack_array(name, value, arrays)
     raise TypeError(
-        f"{name} holds a {type(value).__name__}, which a notebook and its ranks cannot share. They share numbers, "
-        "strings, arrays, and lists, tuples, sets and dicts of them."
+        f"{name} holds a {type(value).__name__}, which cannot be copied between a notebook and its ranks. Only "
+        "numbers, strings, arrays, and lists, tuples, sets and dicts of them can."
     )
 
 
@@ -63,14 +63,14 @@ def _pack_array(name: str, value: Any, arrays: list[bytes]) -> Any:
     kind = "jax" if isinstance(value, Array) else "scalar" if isinstance(value, np.generic) else "numpy"
     if kind == "jax" and not (value.is_fully_addressable or value.is_fully_replicated):
         raise TypeError(
-            f"{name} holds an array of shape {value.shape} whose parts are on several ranks. Gather it first: "
+            f"{name} holds an array of shape {value.shape} that is sharded over ranks. Gather it first: "
             "mpijax.experimental.multihost_utils.process_allgather(array, tiled=True)."
         )
     data = np.asarray(value)
     if data.dtype.hasobject:
         raise TypeError(
-            f"{name} holds a NumPy array of Python objects, which a notebook and its ranks cannot share. Convert it to "
-            "numbers or fixed-length strings."
+            f"{name} holds a NumPy array of Python objects, which cannot be copied between a notebook and its ranks. "
+            "Convert it to numbers or fixed-length strings."
         )
     # .npy supports only NumPy's own dtypes; bfloat16 and others are sent as bytes with their name.
     narrow = data.dtype.name if data.dtype.isbuiltin == 2 else None

@@ -64,7 +64,7 @@ def spawn(
     [0, 1]
     """
     if not isinstance(nprocs, int) or nprocs < 1:
-        raise ValueError(f"spawn needs a number of ranks of at least 1, got nprocs={nprocs!r}")
+        raise ValueError(f"spawn: nprocs must be at least 1, got {nprocs!r}")
     task = functions.dumps((fn, tuple(args), dict(kwargs or {})))
     output = Output(nprocs) if not _is_file(sys.stdout) else None
     ranks = start(nprocs, "mpijax.distributed.worker", {**os.environ, **(env or {})}, output)
@@ -103,8 +103,8 @@ class Rank:
         """A description of how it ended; waits for its end."""
         code = self.process.wait()
         if code < 0:
-            return f"rank {self.number} was ended by {signal.Signals(-code).name}"
-        return f"rank {self.number} ended with status {code} before it had a result"
+            return f"rank {self.number} was killed by {signal.Signals(-code).name}"
+        return f"rank {self.number} exited with status {code} before it returned a result"
 
 
 def start(
@@ -162,13 +162,13 @@ def _collect(ranks: list[Rank], timeout: float | None) -> list[Any]:
         ready = wait(list(waiting), left)
         if not ready:
             late = ", ".join(str(rank.number) for rank in waiting.values())
-            raise TimeoutError(f"no result of rank {late} after {timeout:g} s; the ranks have been ended")
+            raise TimeoutError(f"rank {late} returned no result within {timeout:g} s. The ranks were killed.")
         for pipe in ready:
             rank = waiting[pipe]  # type: ignore[index]
             try:
                 kind, *content = pickle.loads(rank.pipe.recv_bytes())
             except (EOFError, OSError):
-                raise RuntimeError(f"{rank.death()}; what it printed tells more") from None
+                raise RuntimeError(f"{rank.death()}. See its output for details.") from None
             if kind == "error":
                 error, text = content
                 error.add_note(f"raised by rank {rank.number} of {len(ranks)}")

@@ -16,9 +16,9 @@ def survivors() -> list[int]:
     start = mpi_start.start()
     if not start.survives:
         raise RuntimeError(
-            f"distributed.survivors needs an MPI that goes on when a rank dies; {mpi_start.library_version()}, as it "
-            "was started, does not. Use Open MPI 5 with mpirun --with-ft ulfm. Or let the whole job start again from "
-            "its last checkpoint: mpijax run --restart 3 ..."
+            "distributed.survivors needs an MPI library that continues after a rank dies. "
+            f"{mpi_start.library_version()}, as it was started, does not. Use Open MPI 5 with mpirun --with-ft ulfm, "
+            "or restart the job from its last checkpoint: mpijax run --restart 3 ..."
         )
     earlier = start.rank
     for comm in (start.world, start.control, *communicators.made()):

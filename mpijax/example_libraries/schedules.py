@@ -88,4 +88,4 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
         return scalar_or_schedule
     if jnp.ndim(scalar_or_schedule) == 0:
         return constant(scalar_or_schedule)
-    raise TypeError(f"a step size is a number or a function of the iteration, got {type(scalar_or_schedule)}")
+    raise TypeError(f"a step size must be a number or a function of the iteration, got {type(scalar_or_schedule)}")

@@ -201,7 +201,7 @@ def _pooling(name: str, shown: str, reducer: Callable, start: float, mean: bool 
         return init_fun, apply_fun
 
     layer.__name__ = layer.__qualname__ = name
-    layer.__doc__ = f"""Windows of an image reduced to one value each; `spec` is the layout, "NHWC" if None.
+    layer.__doc__ = f"""Reduces each window of an image to one value. `spec` is the layout, "NHWC" if None.
 
     >>> init, apply = mpijax.example_libraries.stax.{name}((1, 2))
     >>> apply((), jnp.array([1.0, 2.0, 6.0]).reshape(1, 1, 3, 1))[0, 0, :, 0]

@@ -66,8 +66,8 @@ def create_hybrid_device_mesh(
     found = _devices(devices)
     if not process_is_granule:
         raise ValueError(
-            f"Device {found[0]} does not have attribute slice_index: that is of TPUs. With process_is_granule=True "
-            "processes are what the outer mesh consists of."
+            f"Device {found[0]} does not have attribute slice_index, which only TPUs have. Use "
+            "process_is_granule=True: then the outer mesh consists of processes."
         )
     by_process: dict[int, list[Any]] = {}
     for device in found:

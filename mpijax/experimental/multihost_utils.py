@@ -44,7 +44,9 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
             return np.asarray(x if x._is_whole else gathered(x))
         parts = objects.allgather(_host_value(x), "multihost_utils.process_allgather")
         if lacking := [i for i, part in enumerate(parts) if part is None]:
-            raise ValueError(f"process_allgather: processes {lacking} have nothing of an array that others have whole")
+            raise ValueError(
+                f"process_allgather: processes {lacking} have no shard of an array that is whole on other processes"
+            )
         if tiled and len(parts) == 1:
             return parts[0]
         return np.concatenate(parts) if tiled and parts[0].ndim else np.stack(parts)
@@ -102,8 +104,8 @@ def reached_preemption_sync_point(step_id: int) -> bool:
     if coordination.client() is None:
         return False
     raise RuntimeError(
-        "Preemption sync manager has not been initialized: mpijax has none. Call mpijax.distributed.should_stop() on "
-        "every rank, at every step."
+        "Preemption sync manager has not been initialized, because mpijax does not have one. Call "
+        "mpijax.distributed.should_stop() on every rank, at every step."
     )
 
 
@@ -119,7 +121,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     if not all(verdicts):
         others = [i for i, equal in enumerate(verdicts) if not equal]
         raise AssertionError(
-            f"{fail_message}. Expected: {expected}, the value of process 0; got: {in_tree}. Processes {others} have "
+            f"{fail_message}. Expected: {expected} (the value of process 0); got: {in_tree}. Processes {others} have "
             "other values."
         )
 
@@ -154,7 +156,7 @@ def _over_specs(name: str, convert, inputs, mesh, pspecs):
     specs = flatten_axes(f"{name} pspecs", structure, pspecs)
     for s in specs:
         if not isinstance(s, PartitionSpec):
-            raise ValueError(f"`None` is not a valid input to the pspecs argument of {name}, got {s!r}: use P()")
+            raise ValueError(f"`None` is not a valid input to the pspecs argument of {name}, got {s!r}. Use P()")
     return tree.tree_unflatten(structure, [convert(x, mesh, s) for x, s in zip(leaves, specs, strict=True)])
 
 

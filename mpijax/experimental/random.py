@@ -52,11 +52,11 @@ class StatefulPRNG:
             return
         if not dtypes.issubdtype(getattr(self._base_key, "dtype", np.dtype(bool)), dtypes.prng_key):
             raise ValueError(
-                f"Expected base_key to be a typed PRNG key; got {self._base_key}. jax.random.key(seed) makes one."
+                f"Expected base_key to be a typed PRNG key; got {self._base_key}. Make one with jax.random.key(seed)."
             )
         if not isinstance(self._counter, Ref):
             raise ValueError(
-                f"Expected counter to be a scalar integer ref; got {self._counter}. jax.new_ref(0) makes one."
+                f"Expected counter to be a scalar integer ref; got {self._counter}. Make one with jax.new_ref(0)."
             )
 
     def key(self, shape: int | Sequence[int] = ()) -> Any:
@@ -67,8 +67,8 @@ class StatefulPRNG:
         """
         if self._base_key.shape:
             raise ValueError(
-                f"this generator is split into {self._base_key.shape}: pass it to a function under jax.vmap, which "
-                "draws from each part"
+                f"This generator is split into an array of shape {self._base_key.shape}. Pass it to a function under "
+                "jax.vmap, which maps over its generators."
             )
         key = random.fold_in(self._base_key, self._counter[...])
         self._counter[...] += 1

@@ -32,7 +32,10 @@ def _shapes(input_size: int, hidden_size: int, num_layers: int, bidirectional: b
 
 def _parts(weights: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
     if weights.shape != (sum(map(math.prod, shapes)),):
-        raise ValueError(f"the weights of this LSTM are a vector of {sum(map(math.prod, shapes))}, got {weights.shape}")
+        raise ValueError(
+            f"the weights of this LSTM must be a vector of {sum(map(math.prod, shapes))} elements, got shape "
+            f"{weights.shape}"
+        )
     parts, begin = [], 0
     for shape in shapes:
         end = begin + math.prod(shape)
@@ -168,7 +171,7 @@ def lstm_ref(
         raise NotImplementedError(f"`seq_lengths` can only be int32, got {seq_lengths.dtype}.")
     if dropout != 0.0:
         raise NotImplementedError(
-            f"Dropout is not supported in LSTM layers, got {dropout}: apply it to the outputs of each layer."
+            f"Dropout is not supported in LSTM layers, got {dropout}. Apply it to the outputs of each layer."
         )
     step, batch, lengths = jnp.arange(x.shape[1])[:, None], jnp.arange(x.shape[0]), seq_lengths[None]
     inside = step < lengths

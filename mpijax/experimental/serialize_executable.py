@@ -38,7 +38,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, tree.PyTreeDef, tree.PyTreeDef
     Array([1, 4, 9], dtype=int32)
     """
     if not isinstance(compiled, Compiled):
-        raise TypeError(f"a compiled program is serialized, such as jax.jit(f).lower(x).compile(), got {compiled!r}")
+        raise TypeError(f"expected a compiled program, such as jax.jit(f).lower(x).compile(), got {compiled!r}")
     traced = compiled._traced
     layouts = tree.tree_leaves(compiled.output_shardings)
     exported = of_traced(traced, _flat(len(traced.layouts))[0], _flat(len(layouts))[1], layouts)
@@ -70,14 +70,14 @@ def deserialize_and_load(
     known = devices.devices(backend)
     unknown = [d for d in execution_devices or () if d not in known]
     if unknown:
-        raise ValueError(f"execution_devices {unknown} are not among the devices of this job: {known}")
+        raise ValueError(f"execution_devices {unknown} are not devices of this job. Its devices are {known}")
     donated, _, blob = serialized.partition(b"\n")
     exported = deserialize(blob)
     flags = tuple(flag == 1 for flag in donated)
     if len(flags) != in_tree.num_leaves or in_tree.num_leaves != exported.in_tree.num_leaves:
-        raise ValueError(f"the program has {exported.in_tree.num_leaves} arguments, and in_tree is {in_tree}")
+        raise ValueError(f"the program has {exported.in_tree.num_leaves} arguments, but in_tree is {in_tree}")
     if out_tree.num_leaves != exported.out_tree.num_leaves:
-        raise ValueError(f"the program has {exported.out_tree.num_leaves} results, and out_tree is {out_tree}")
+        raise ValueError(f"the program has {exported.out_tree.num_leaves} results, but out_tree is {out_tree}")
     program: ClosedJaxpr = exported.program
     traced = Traced(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_layouts)
     return lower(traced).compile()

@@ -56,5 +56,5 @@ def checked_platforms(platforms: Sequence[str] | None) -> tuple[str, ...]:
     found = (default_export_platform(),) if platforms is None else tuple(platforms)
     unknown = [p for p in found if p not in KNOWN_PLATFORMS]
     if unknown or not found:
-        raise ValueError(f"platforms are among {KNOWN_PLATFORMS}, got {found}")
+        raise ValueError(f"platforms must be among {KNOWN_PLATFORMS}, got {found}")
     return found

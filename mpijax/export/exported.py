@@ -119,7 +119,7 @@ class Exported:
         """The lowered program as text (JAX returns MLIR): the Jaxpr, the loop nests and the instructions."""
         del serialized
         if has_names(self.in_avals):
-            return f"{self.program}\n\nLoop nests and instructions are made for each size.\n"
+            return f"{self.program}\n\nThe loop nests and instructions depend on the sizes of the arguments.\n"
         plan = plan_program(self.program)
         nests = "\n\n".join(nest_text(k) for k in plan.nests)
         return f"{self.program}\n\n{nests}\n\n{plan.text()}\n"
@@ -136,7 +136,7 @@ class Exported:
         if self._get_vjp is None:
             raise ValueError(
                 f"No VJP is available: {self.fun_name!r} was serialised without derivatives. Serialise it with "
-                "exported.serialize(vjp_order=1), or 2 for derivatives of derivatives."
+                "exported.serialize(vjp_order=1), or vjp_order=2 for second derivatives."
             )
         return self._get_vjp(self)
 
@@ -184,7 +184,7 @@ class Exported:
         if known and any(type(mesh) is AbstractMesh for mesh in self._meshes):
             raise ValueError(
                 f"Function {self.fun_name} was exported for {self.nr_devices} devices and is called in a context with "
-                f"{1 if over is None else len(over)} devices, which is not allowed. Lay its arguments out with "
+                f"{1 if over is None else len(over)} devices, which is not allowed. Shard its arguments with "
                 "jax.device_put(x, sharding), or enter `jax.set_mesh(mesh)`."
             )
         return None
@@ -205,8 +205,8 @@ class Exported:
             if not self._is_read or any(isinstance(x, Tracer) for x in leaves):
                 raise
             raise ValueError(
-                f"{self.fun_name!r} was read from a damaged file, or needs what mpijax {__version__} does not have: "
-                f"{type(error).__name__}: {error}"
+                f"The file of {self.fun_name!r} is damaged, or it needs something that mpijax {__version__} does not "
+                f"have: {type(error).__name__}: {error}"
             ) from error
 
     @cached_property
@@ -240,7 +240,8 @@ class Exported:
 
     def _refuse_structure(self, structure) -> None:
         lines = [
-            f"   - {tree.keystr(path) or 'the whole'} is {given} in the call and {known} in what was exported, so {why}"
+            f"   - {tree.keystr(path) or 'the whole'} is {given} in the call but {known} in the exported function, so "
+            f"{why}"
             for path, given, known, why in tree.equality_errors_pytreedef(structure, self.in_tree)
         ]
         raise ValueError(
@@ -268,8 +269,8 @@ class Exported:
             where += f".shape[{agree.index(False)}] (expected same constant)"
         raise ValueError(
             f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
-            f"{given.str_short()}. Convert the argument, or export for its type; sizes that differ between calls are "
-            "those that have names (mpijax.export.symbolic_shape)."
+            f"{given.str_short()}. Convert the argument, or export the function for its type. If sizes differ between "
+            "calls, give them names (mpijax.export.symbolic_shape)."
         )
 
     def _argument(self, i: int) -> str:
@@ -333,11 +334,13 @@ def of_traced(
     Raises ValueError for a program that uses references, or values of an enclosing transformation.
     """
     if traced.uses_refs:
-        raise ValueError(f"{traced.name!r} uses mutable array references: pass and return their values.")
+        raise ValueError(
+            f"{traced.name!r} uses mutable array references, which cannot be exported. Pass and return their values."
+        )
     if traced.moved:
         raise ValueError(
-            f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported there: "
-            "pass them as arguments, or export outside of the transformation."
+            f"{traced.name!r} closes over values of an enclosing transformation, so it cannot be exported. Pass them "
+            "as arguments, or export outside of the transformation."
         )
     closed = traced.jaxpr
     check_solvable(closed.in_avals, partial(_argument, traced.in_tree))
@@ -370,7 +373,7 @@ def _check_version() -> None:
     if not lowest <= asked <= highest:
         raise ValueError(
             f"The requested export calling convention version {asked} is outside the range of supported versions "
-            f"[{lowest}..{highest}]: set jax_export_calling_convention_version to one of these, or leave it."
+            f"[{lowest}..{highest}]. Set jax_export_calling_convention_version to one of these, or do not set it."
         )
 
 
@@ -394,8 +397,8 @@ def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding |
     for s in layouts:
         if s is not None and s.mesh.abstract_mesh != mesh.abstract_mesh:
             raise ValueError(
-                f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh.abstract_mesh}: axes "
-                "have other names, sizes or types."
+                f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh.abstract_mesh}: "
+                "names, sizes or types of the axes differ."
             )
     return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in layouts)
 
@@ -487,7 +490,8 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         found = chain[-1]
     except Exception as error:  # the bytes are untrusted, so any error is possible
         raise ValueError(
-            f"{_WHAT} is damaged, or needs what mpijax {__version__} does not have: {type(error).__name__}: {error}"
+            f"{_WHAT} is damaged, or needs something that mpijax {__version__} does not have: {type(error).__name__}: "
+            f"{error}"
         ) from error
     for primal in reversed(chain[:-1]):
         found = _with_derivative(primal, found)
@@ -503,7 +507,7 @@ def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     program = reader.value(entry["program"])
     in_tree, out_tree = (read_structure(entry[side], reader.value) for side in ("in_tree", "out_tree"))
     if [(node.node_data() or (None, None))[0] for node in in_tree.children()] != [tuple, dict]:
-        raise ValueError(f"its arguments are {in_tree}, and not (args, kwargs)")
+        raise ValueError(f"its arguments are {in_tree}, expected (args, kwargs)")
     _check_signature(program.in_avals, in_avals, in_tree)
     _check_signature(program.out_avals, out_avals, out_tree)
     unknown = [(None,) * len(in_avals), (None,) * len(out_avals)]
@@ -520,4 +524,4 @@ def _check_signature(own: Sequence[ShapedArray], avals: Sequence[ShapedArray], s
     """Raise ValueError unless a program has these types of arguments or results, one for each leaf."""
     real = [a for a in avals if _is_real(a)]
     if structure.num_leaves != len(avals) or [(a.shape, a.dtype) for a in own] != [(a.shape, a.dtype) for a in real]:
-        raise ValueError(f"its program has the types {own}, and {avals} are said for {structure}")
+        raise ValueError(f"its program has types {own}, but the file declares {avals} for {structure}")

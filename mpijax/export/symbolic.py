@@ -169,8 +169,8 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
         for name in given.difference.variables() - known.keys():
             raise ValueError(
                 f"Encountered dimension variable '{name}' that is not appearing in the shapes of the function "
-                f"arguments: the constraint {given.text} of their scope cannot be checked. Leave it out, or give the "
-                "name to an axis of an argument."
+                f"arguments: the constraint {given.text} of their scope cannot be checked. Leave it out, or use the "
+                "name for an axis of an argument."
             )
 
 
@@ -193,7 +193,7 @@ def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
     listed = ", ".join(f"'{wanted}' for dimension size {place}" for wanted, place in todo)
     return (
         f"Cannot solve for values of dimension variables {names}. We can only solve linear uni-variate constraints. "
-        f"Unprocessed specifications: {listed}. Give each name a dimension of its own in an argument."
+        f"Unprocessed specifications: {listed}. Use each name alone as a dimension of an argument."
     )
 
 

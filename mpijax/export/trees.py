@@ -70,8 +70,8 @@ def register_pytree_node_serialization(
         node = _ext.lookup(nodetype)
         if node is None:
             raise ValueError(
-                f"`{nodetype}` is no pytree node: call mpijax.tree_util.register_pytree_node first, or pass "
-                "`from_children`"
+                f"`{nodetype}` is not a registered pytree node. Call mpijax.tree_util.register_pytree_node first, or "
+                "pass `from_children`"
             )
         from_children = node.from_iterable
     found = _Registration(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, from_children)
@@ -94,7 +94,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(
-            f"{nodetype!r} is no named tuple: use mpijax.export.register_pytree_node_serialization for other types"
+            f"{nodetype!r} is not a named tuple. For other types use mpijax.export.register_pytree_node_serialization"
         )
     fields: tuple[str, ...] = nodetype._fields
     return register_pytree_node_serialization(
@@ -108,7 +108,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
 
 def _ordered_keys(keys) -> bytes:
     if not all(isinstance(k, str) for k in keys):
-        raise NotImplementedError(f"an OrderedDict can be serialised when its keys are strings, got {tuple(keys)}")
+        raise NotImplementedError(f"an OrderedDict can only be serialised if its keys are strings, got {tuple(keys)}")
     return json.dumps(list(keys)).encode()
 
 
@@ -152,13 +152,13 @@ def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
         kind, own = _BY_NAME[name], read(data)
         keys = len(own) if kind is dict else 0 if kind is type(None) else len(children)
         if keys != len(children):
-            raise ValueError(f"a {name} of {keys} keys has {len(children)} entries")
+            raise ValueError(f"a {name} has {keys} keys but {len(children)} entries")
         return _ext.treedef_of((kind, own), tuple(children))
     name, text = data
     registered = _by_name.get(name)
     if registered is None:
         raise ValueError(
-            f"the exported function has a pytree node called {name!r}: register its type under that name, as in the "
+            f"the exported function has a pytree node named {name!r}. Register its type under that name, as in the "
             "process that exported it"
         )
     values = [c.unflatten(range(c.num_leaves)) for c in children]

@@ -55,7 +55,7 @@ class Unset:
         what, fix = _SLOTS[self.slot]
         p = self.primitive
         words = {"name": p.name, "multiple_results": p.multiple_results}
-        raise NotImplementedError(f"{what.format(**words)}. To give it one, {fix.format(**words)}.")
+        raise NotImplementedError(f"{what.format(**words)}. To define it, {fix.format(**words)}.")
 
 
 class Primitive(core.Primitive):
@@ -85,8 +85,7 @@ class Primitive(core.Primitive):
     def __init__(self, name: str, **rules: Any):
         if not isinstance(_known(name), (Primitive, type(None))):
             raise ValueError(
-                f"mpijax itself has a primitive named {name!r}, which the compiler knows by that name. Choose "
-                "another name."
+                f"mpijax itself has a primitive named {name!r}. Choose another name."
             )
         self._effectful_rule: Callable | None = None
         self._lower: Any = None

@@ -47,8 +47,8 @@ class _DefinedImpl(PRNGImpl):
 
     def _plain_(self) -> tuple[str]:
         raise NotSerializable(
-            f"keys of the generator {self.name!r}, made by define_prng_impl, cannot be serialised: it is functions. "
-            "Export programs of the words of keys (mpijax.random.key_data)."
+            f"Keys of the generator {self.name!r} cannot be serialised, because define_prng_impl defined it by Python "
+            "functions. Export a program that takes the data of keys (mpijax.random.key_data)."
         )
 
 

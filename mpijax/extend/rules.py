@@ -29,9 +29,8 @@ class RuleTable(MutableMapping):
         if not (isinstance(primitive, Primitive) or fills_gap):
             kind = "mpijax's own primitive" if isinstance(primitive, core.Primitive) else type(primitive).__name__
             raise TypeError(
-                f"rules can be set for primitives made by mpijax.extend.core.Primitive, got {primitive!r} ({kind}). To "
-                "change a derivative or how something is mapped, wrap the function in custom_jvp, custom_vjp or "
-                "custom_vmap."
+                f"Rules can only be set for primitives of mpijax.extend.core.Primitive, got {primitive!r} ({kind}). "
+                "To change a derivative or batching, wrap the function in custom_jvp, custom_vjp or custom_vmap."
             )
         if not callable(rule):
             raise TypeError(f"the {self._slot} rule of {primitive} must be a function, got {rule!r}")

@@ -49,9 +49,9 @@ def _total(pairs: Iterable[tuple[Any, Any]], like: Any, what: str) -> tuple[Any,
         raise ValueError(f"{what}: {'; '.join(f'rank {r}: {t}' for r, t in failed.items())}") from error
     if any(k is None for _, k, _ in told):
         without = [rank for rank, (_, k, _) in enumerate(told) if k is None]
-        raise ValueError(f"{what}: ranks {without} have no clients; give them a tree of the same types, like=params")
+        raise ValueError(f"{what}: ranks {without} have no clients. Pass them a tree of the same types: like=params")
     if any(k != told[0][1] for _, k, _ in told):
-        raise ValueError(f"{what}: the ranks have trees of other shapes or dtypes: {[k for _, k, _ in told]}")
+        raise ValueError(f"{what}: the trees of the ranks differ in shapes or dtypes: {[k for _, k, _ in told]}")
     if mpi_start.size() > 1:
         leaves = _over_ranks(leaves)
     return tree.tree_unflatten(structure, leaves), sum(weight for weight, _, _ in told)

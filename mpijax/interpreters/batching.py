@@ -95,7 +95,7 @@ def defvectorized(prim: Primitive) -> None:
     def rule(args, dims, **params):
         if len(set(dims)) > 1:
             raise NotImplementedError(
-                f"defvectorized: the operands of {prim} have their examples along axes {tuple(dims)}. Use "
+                f"defvectorized: the operands of {prim} are mapped along different axes, {tuple(dims)}. Use "
                 "defbroadcasting."
             )
         return prim.bind(*args, **params), dims[0]

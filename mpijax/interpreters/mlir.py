@@ -20,8 +20,8 @@ from mpijax.extend.primitive import Primitive
 __all__ = ["LoweringRuleContext", "lower_fun", "register_lowering"]
 
 _INSTEAD = (
-    "Give mlir.lower_fun(a function of mpijax.numpy operations). For code of your own use mpijax.numba_call (a numba "
-    "kernel) or mpijax.ffi.ffi_call (a C function) in that function, or mpijax.pure_callback for Python."
+    "Use mlir.lower_fun(a function of mpijax.numpy operations). That function may call mpijax.numba_call (a numba "
+    "kernel), mpijax.ffi.ffi_call (a C function) or mpijax.pure_callback (Python)."
 )
 
 
@@ -33,7 +33,9 @@ class TraceableLowering:
     multiple_results: bool
 
     def __call__(self, *_args: Any, **_params: Any) -> NoReturn:
-        raise TypeError(f"what lower_fun makes is for register_lowering; call {self.fun!r} itself")
+        raise TypeError(
+            f"The result of lower_fun can only be passed to register_lowering. To compute, call {self.fun!r} itself."
+        )
 
 
 def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering:
@@ -74,8 +76,8 @@ def register_lowering(
     """
     if not isinstance(prim, Primitive):
         raise TypeError(
-            f"register_lowering: {prim!r} is not made by mpijax.extend.core.Primitive: the lowerings of mpijax's own "
-            "primitives stay as they are."
+            f"register_lowering: expected a primitive of mpijax.extend.core.Primitive, got {prim!r}. The lowerings of "
+            "mpijax's own primitives cannot be changed."
         )
     if platform not in (None, "cpu"):
         return rule
@@ -86,7 +88,7 @@ def register_lowering(
     elif callable(rule):
         prim.lower = Decompose(functools.partial(_handed_on, prim, rule))
     else:
-        raise TypeError(f"register_lowering: a lowering of {prim} is what lower_fun returns, got {rule!r}")
+        raise TypeError(f"register_lowering: the lowering of {prim} must be a result of lower_fun, got {rule!r}")
     return rule
 
 
@@ -120,7 +122,7 @@ def _handed_on(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> An
 
 def _makes_mlir(prim: Primitive, rule: Callable) -> NotImplementedError:
     return NotImplementedError(
-        f"the lowering of {prim}, {rule!r}, makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
+        f"The lowering of {prim}, {rule!r}, generates MLIR for XLA, which mpijax does not use. {_INSTEAD}"
     )
 
 
@@ -137,8 +139,8 @@ def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
         if found != [(a.shape, a.dtype) for a in declared]:
             shown = [", ".join(a.str_short() for a in avals) for avals in (map(typeof, outs), declared)]
             raise TypeError(
-                f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
-                "of the same shapes and dtypes."
+                f"The lowering of {prim} returns {shown[0]}, but its abstract evaluation returns {shown[1]}. Shapes "
+                "and dtypes must be equal."
             )
         return outs if prim.multiple_results else outs[0]
 
@@ -146,4 +148,4 @@ def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(f"mpijax.interpreters.mlir has no {name!r}: there is no MLIR here. {_INSTEAD}")
+    raise AttributeError(f"mpijax.interpreters.mlir has no {name!r}: mpijax does not use MLIR. {_INSTEAD}")

@@ -103,7 +103,7 @@ def _as_slot(rule: Callable) -> Callable:
         if new is not None and len(new.outvars) != len(eqn.outvars):
             wanted = [v for v, used in zip(eqn.outvars, used_outputs, strict=True) if used]
             if list(new.outvars) != wanted:
-                raise ValueError(f"the dce rule of {eqn.primitive} must return an equation with the used results alone")
+                raise ValueError(f"the dce rule of {eqn.primitive} must return an equation with the used results only")
         return new
 
     return call

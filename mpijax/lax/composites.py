@@ -42,8 +42,8 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
         traced = [key for key, value in kwargs.items() if isinstance(value, Tracer)]
         if traced:
             raise UnexpectedTracerError(
-                f"The attribute {traced[0]!r} of the composite {name!r} is traced. Attributes are values known while "
-                "tracing: pass arrays as positional arguments, or constants as NumPy arrays."
+                f"The attribute {traced[0]!r} of the composite {name!r} is a traced value. Attributes must be known "
+                "while tracing. Pass arrays as positional arguments, and constants as NumPy arrays."
             )
         flat = FlatFun(functools.partial(decomposition, **kwargs), in_tree)
         info = debug_info("composite", decomposition, args, {})

@@ -39,7 +39,7 @@ def _started(collective: Callable) -> Callable[..., Future]:
 
     name = collective.__name__
     start.__name__ = start.__qualname__ = f"{name}_start"
-    start.__doc__ = f"""Start `{name}`, which has the same arguments: a future, whose `done()` is the result.
+    start.__doc__ = f"""Start `{name}`, with the same arguments. Returns a future; its `done()` returns the result.
 
     >>> mpijax.vmap(lambda x: lax.{name}_start(x, {_EXAMPLES[name]}).done(), axis_name="i")(jnp.ones((1, 1))).shape
     {"(1, 1, 1)" if name == "all_gather" else "(1,)" if name == "psum_scatter" else "(1, 1)"}

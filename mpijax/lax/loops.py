@@ -124,8 +124,8 @@ def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
     """The type of a slice. Raises ValueError for an array whose leading axis is split over Explicit mesh axes."""
     if not aval.is_high and aval.leading_split is not None:
         raise ValueError(
-            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}: a turn has one slice. Bring the "
-            "array into another layout by jax.sharding.reshard, or use vmap."
+            f"0th dimension of all xs should be replicated. Got {aval.sharding.spec}. Reshard the array with "
+            "jax.sharding.reshard, or use vmap."
         )
     return slice_aval(aval, length)
 
@@ -133,8 +133,8 @@ def _sliced(aval: ShapedArray, length: int) -> ShapedArray:
 def _scan_writing(f: Callable, written: Sequence[Ref], init, xs, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
     """`scan` for `f` that writes to outside references: carries their values."""
     explicit = state_passing(f, written)
-    turn = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
-    (values, carry), ys = scan(turn, (values_of(written), init), xs, length, reverse, unroll)
+    iteration = made_of(explicit, _carrying, lambda fun: lambda carry, x: _pair_carried(fun()(carry[0], carry[1], x)))
+    (values, carry), ys = scan(iteration, (values_of(written), init), xs, length, reverse, unroll)
     write_all(written, values)
     return carry, ys
 
@@ -153,17 +153,17 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
     check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
         raise ValueError(
-            "scan: the carry is returned, and mutable array references cannot be returned. Close over the reference, "
-            "or scan over its slices (xs)."
+            "scan: the carry contains a reference, and mutable array references cannot be returned. Close over the "
+            "reference, or scan over its slices (xs)."
         )
     values, refs = values_in(xs)
 
-    def turn(carry, x):
+    def iteration(carry, x):
         slices, inner = refs_in(x, xs)
         carry, y = f(carry, slices)
         return carry, (y, values_of(inner))
 
-    carry, (ys, finals) = scan(turn, init, values, length, reverse, unroll)
+    carry, (ys, finals) = scan(iteration, init, values, length, reverse, unroll)
     write_all(refs, finals)
     return carry, ys
 
@@ -174,7 +174,8 @@ def _carry_tree(body: Body) -> Any:
     if len(parts) != 2:
         got = tree.tree_unflatten(body.out_tree, body.out_avals)
         raise TypeError(
-            f"scan body output must be a pair, got {got}. Return the new carry and what to stack, or None there."
+            f"scan body output must be a pair, got {got}. Return a pair: the new carry, and the values to stack or "
+            "None."
         )
     return parts[0]
 
@@ -183,12 +184,15 @@ def _scan_length(xs: list[Any], length: Any) -> int:
     xs = [x for x in xs if not typeof(x).is_high]
     if not all(hasattr(x, "shape") for x in xs):
         wrong = ", ".join(str(x) for x in xs if not hasattr(x, "shape"))
-        raise ValueError(f"scan got value with no leading axis to scan over: {wrong}.")
+        raise ValueError(
+            f"scan got value with no leading axis to scan over: {wrong}. The arguments are scan(f, init, xs): each "
+            "array in xs needs a leading axis."
+        )
     scalars = [x for x in xs if not x.shape]
     if scalars:
         raise IndexError(
-            f"scan got {len(scalars)} arrays without axes in xs, but it goes over the leading axis of each: close "
-            "over what is the same in each turn, or add an axis"
+            f"scan got {len(scalars)} scalars in xs, but it iterates over the leading axis of each array. Close over "
+            "values that are the same in each iteration, or add a leading axis"
         )
     lengths = [x.shape[0] for x in xs]
     if length is None:
@@ -206,7 +210,7 @@ def _scan_length(xs: list[Any], length: Any) -> int:
         )
     length = int(length)
     if not 0 <= length < 2**63:
-        raise ValueError(f"scan got `length` argument of {length}, but it is the number of turns.")
+        raise ValueError(f"scan got `length` argument of {length}, but the number of iterations must be at least 0.")
     if any(n != length for n in lengths):
         raise ValueError(f"scan got `length` argument of {length} which disagrees with leading axis sizes {lengths}.")
     return length

@@ -119,7 +119,7 @@ def ragged_dot_general(
     (3, 4)
     """
     if group_offset is not None:
-        raise NotImplementedError("ragged_dot_general takes no group_offset; take a slice of the groups instead.")
+        raise NotImplementedError("ragged_dot_general does not support group_offset. Slice the groups instead.")
     shape, other = typeof(lhs).shape, typeof(rhs).shape
     numbers = ragged_dot_dimension_numbers
     (contract, rhs_contract), (batch, rhs_batch) = numbers.dot_dimension_numbers

@@ -185,7 +185,7 @@ def _pretty(eqn, _names):
 ragged_all_to_all_p = Primitive(
     "ragged_all_to_all",
     type_rule=_type,
-    reference=Unsupported("ragged_all_to_all runs within shard_map or vmap, where its axis is"),
+    reference=Unsupported("ragged_all_to_all needs the shard_map or vmap that names its axis"),
     lower=Decompose(_exchanged),
     jvp=_jvp,
     transpose=_transpose,

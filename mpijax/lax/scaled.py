@@ -69,8 +69,8 @@ def _scaled(side: str, x: Any, scale: Any, contracted: Sequence[int], wide: np.d
     )
     if not fits:
         raise TypeError(
-            f"scaled_dot: a scale of shape {blocks} does not fit {side} of shape {shape}: sizes must be equal, and "
-            f"along the contracted axes {tuple(contracted)} divisors, at most half."
+            f"scaled_dot: a scale of shape {blocks} does not fit {side} of shape {shape}: sizes must be equal, except "
+            f"along the contracted axes {tuple(contracted)}, where they must be divisors and at most half."
         )
     split = tuple(part for n, b in zip(shape, blocks) for part in (b, n // b))
     spread = broadcast_in_dim(convert_element_type(scale, wide), split, tuple(range(0, 2 * len(shape), 2)))

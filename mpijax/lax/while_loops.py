@@ -66,8 +66,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     leaves, in_tree = tree.tree_flatten(init_val)
     if has_refs(leaves):
         raise ValueError(
-            "while_loop: the carry is returned, and mutable array references cannot be returned. Close over the "
-            "reference."
+            "while_loop: the carry contains a reference, and mutable array references cannot be returned. Close over "
+            "the reference."
         )
     written = _written(cond_fun, body_fun, tree.tree_map(typeof, init_val))
     if written:
@@ -79,7 +79,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 def _written(cond_fun, body_fun, types) -> tuple[Ref, ...]:
     """The outside mutable array references that the loop writes."""
     if trace_body(cond_fun, (types,), "while_cond").written:
-        raise NotImplementedError("while_loop: cond_fun writes to a mutable array reference: write in body_fun.")
+        raise NotImplementedError(
+            "while_loop: cond_fun writes to a mutable array reference. Write in body_fun instead."
+        )
     return trace_body(body_fun, (types,), "while_body").written
 
 
@@ -87,14 +89,14 @@ def _while_writing(cond_fun, body_fun, written: Sequence[Ref], init_val: Any) ->
     """`while_loop` for `body_fun` that writes to outside references: carries their values."""
     cond, body = state_passing(cond_fun, written), state_passing(body_fun, written)
     going = made_of(cond, _conditions, lambda fun: lambda carry: fun()(*carry)[1])
-    turn = made_of(body, _turns, lambda fun: lambda carry: fun()(*carry))
-    values, val = while_loop(going, turn, (values_of(written), init_val))
+    iteration = made_of(body, _iterations, lambda fun: lambda carry: fun()(*carry))
+    values, val = while_loop(going, iteration, (values_of(written), init_val))
     write_all(written, values)
     return val
 
 
 _conditions: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
-_turns: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+_iterations: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
 
 
 def _python_while(cond_fun, body_fun, init_val):
@@ -131,8 +133,8 @@ def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[list[Any], Body, B
 def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
     """Make carries vary over the mesh axes over which the body's results, and the number of iterations, vary."""
     while True:
-        turns = cond.out_avals[0].vma
-        axes = [typeof(x).vma | a.vma | turns for x, a in zip(leaves, body.out_avals, strict=True)]
+        varying = cond.out_avals[0].vma
+        axes = [typeof(x).vma | a.vma | varying for x, a in zip(leaves, body.out_avals, strict=True)]
         if all(typeof(x).vma == a for x, a in zip(leaves, axes, strict=True)):
             closed = vary_jaxpr(body.jaxpr, [frozenset()] * len(body.jaxpr.in_avals), axes)
             return leaves, cond, Body(closed, body.consts, body.out_tree)
@@ -210,8 +212,8 @@ def _bounds_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
     if signed and lower.weak_type != upper.weak_type:
         return upper.dtype if lower.weak_type else lower.dtype
     raise TypeError(
-        f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and {upper.dtype.name}: "
-        "convert one of them (x.astype(...))"
+        f"lower and upper arguments to fori_loop must have equal types, got {lower.dtype.name} and "
+        f"{upper.dtype.name}. Convert one of them: x.astype(...)"
     )
 
 
@@ -238,21 +240,21 @@ _while_bodies: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDi
 
 def _scan_body(body_fun: Callable) -> Callable:
     def make(fun):
-        def turn(carry, _):
+        def iteration(carry, _):
             i, x = carry
             return (add(i, const_like(i, 1)), fun()(i, x)), None
 
-        return standing_for(turn, "fori_loop", fun, lambda carry, _: carry)
+        return standing_for(iteration, "fori_loop", fun, lambda carry, _: carry)
 
     return made_of(body_fun, _scan_bodies, make)
 
 
 def _while_body(body_fun: Callable) -> Callable:
     def make(fun):
-        def turn(carry):
+        def iteration(carry):
             i, upper, x = carry
             return add(i, const_like(i, 1)), upper, fun()(i, x)
 
-        return standing_for(turn, "fori_loop", fun, lambda carry: (carry[0], carry[2]))
+        return standing_for(iteration, "fori_loop", fun, lambda carry: (carry[0], carry[2]))
 
     return made_of(body_fun, _while_bodies, make)

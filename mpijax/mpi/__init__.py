@@ -51,11 +51,11 @@ __version__ = version.mpi4jax_version
 def __getattr__(name: str) -> Any:
     text = f"module 'mpijax.mpi' has no attribute {name!r}"
     if name.lower() in __all__:
-        text += f": it is {name.lower()} here."
+        text += f". Use {name.lower()}."
     elif name.isupper() and not name.startswith("_"):
-        text += f": communicators, operations and constants are mpi4py's, `from mpi4py import MPI` has MPI.{name}."
+        text += f". Communicators, operations and constants are those of mpi4py: use mpi4py.MPI.{name}."
     elif name.startswith("i") and name[1:] in __all__:
-        text += f": it is {name[1:]} here, and a compiled program computes meanwhile what does not need the result."
+        text += f". Use {name[1:]}: a compiled program overlaps it with computation that does not need its result."
     raise AttributeError(text)
 
 

@@ -69,11 +69,11 @@ def communicator(comm: Any, what: str) -> Handle:
         )
     if comm == MPI.COMM_NULL:
         raise ValueError(
-            f"{what}: the communicator is MPI.COMM_NULL: it has been freed, or this rank is not part of it "
-            "(Split with color=MPI.UNDEFINED)"
+            f"{what}: the communicator is MPI.COMM_NULL. It was freed, or this rank does not belong to it (Split with "
+            "color=MPI.UNDEFINED)"
         )
     if not isinstance(comm, MPI.Intracomm):
-        raise TypeError(f"{what}: comm must be an intracommunicator, got {comm!r}; comm.Merge() makes one of it")
+        raise TypeError(f"{what}: comm must be an intracommunicator, got {comm!r}. Use comm.Merge()")
     return Handle(comm, comm.Get_name() or type(comm).__name__.lower())
 
 
@@ -85,13 +85,13 @@ def operation(op: Any, what: str) -> Handle:
     MPI, op = mpi_start.start().MPI, unwrapped(op)
     if isinstance(op, str):
         if op.upper() not in _OPERATIONS:
-            raise ValueError(f"{what}: unknown reduction {op!r}; there are {', '.join(_OPERATIONS)}")
+            raise ValueError(f"{what}: unknown reduction {op!r}. The reductions are {', '.join(_OPERATIONS)}")
         op = getattr(MPI, op.upper())
     if not isinstance(op, MPI.Op):
         raise TypeError(f"{what}: op must be an operation of mpi4py such as MPI.SUM, got {op!r}")
     name = next((n for n in _OPERATIONS if getattr(MPI, n) == op), None)
     if name is None and op in (MPI.OP_NULL, MPI.MAXLOC, MPI.MINLOC, MPI.REPLACE, MPI.NO_OP):
-        raise ValueError(f"{what}: arrays cannot be reduced with {op!r}; there are {', '.join(_OPERATIONS)}")
+        raise ValueError(f"{what}: arrays cannot be reduced with {op!r}. The reductions are {', '.join(_OPERATIONS)}")
     handle = Handle(op, name or "user-defined")
     if name is not None and op is getattr(MPI, name):
         _known[id(op)] = handle
@@ -104,7 +104,7 @@ def reducible(x: Any, op: Handle, what: str) -> None:
     if (op, dtype) in _reducible:
         return
     if dtypes.issubdtype(dtype, dtypes.prng_key):
-        raise TypeError(f"{what}: PRNG keys, {typeof(x)}, are not numbers; moves of them work: bcast, allgather, send")
+        raise TypeError(f"{what}: PRNG keys, {typeof(x)}, cannot be reduced. bcast, allgather and send support them")
     try:
         mpi_start.start().ext.reduction(op.value, dtype)
     except TypeError as error:
@@ -118,8 +118,7 @@ def whole(value: Any, what: str, name: str) -> int:
     if isinstance(value, Tracer):
         raise TypeError(
             f"{what}: {name} must be an int that is known while tracing, but an abstract tracer was passed: {value}. "
-            "It decides which program a rank runs: mark the argument as static (static_argnames of jit), or compute it "
-            "outside."
+            "Mark the argument as static (static_argnames of jit), or compute it outside of the traced function."
         )
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{what}: {name} must be an int; expected: integer, got: {type(value)} {value!r}")
@@ -174,7 +173,7 @@ def counts_of(counts: Sequence[int], comm: Handle, what: str, name: str = "count
     if isinstance(counts, Tracer):
         raise TypeError(
             f"{what}: {name} must be known while tracing, but an abstract tracer was passed: {counts}. Mark the "
-            "argument as static; or, where rows may be left empty, give the rows of the result (capacity=...)."
+            "argument as static. Or pass traced counts and the number of rows of the result (capacity=...)."
         )
     if not isinstance(counts, (tuple, list, np.ndarray)) or len(counts) != size:
         raise ValueError(f"{what}: {name} must have one entry for each of the {size} ranks, got {counts!r}")

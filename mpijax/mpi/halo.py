@@ -38,7 +38,7 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
     x, handle = jnp.asarray(array(x, "halo_exchange")), communicator(comm, "halo_exchange")
     comm = communicator_of(handle)
     if not isinstance(comm, mpi_start.start().MPI.Cartcomm):
-        raise TypeError(f"halo_exchange: comm must be a grid of ranks, as create_cart makes it, got {comm!r}")
+        raise TypeError(f"halo_exchange: comm must be a Cartesian communicator of create_cart, got {comm!r}")
     ndims = len(comm.dims)
     axes = tuple(range(ndims)) if axes is None else tuple(axes)
     given = tuple(halo) if isinstance(halo, (tuple, list)) else (halo,) * ndims
@@ -50,7 +50,7 @@ def halo_exchange(x, comm, *, halo: int | Sequence[int] = 1, axes: Sequence[int]
         )
     places = [_checked_axis(x, axis, width) for axis, width in zip(axes, widths, strict=True)]
     if len(set(places)) != ndims:
-        raise ValueError(f"halo_exchange: axes {axes} of an array of shape {x.shape} must be different ones")
+        raise ValueError(f"halo_exchange: axes {axes} of an array of shape {x.shape} must be different")
     for direction, (axis, width) in enumerate(zip(places, widths, strict=True)):
         if width:
             below, above = comm.Shift(direction, 1)
@@ -67,7 +67,7 @@ def _checked_axis(x, axis: int, width: int) -> int:
     if x.shape[axis] < 3 * width:
         raise ValueError(
             f"halo_exchange: axis {axis} of an array of shape {x.shape} needs at least {3 * width} cells: halos of "
-            f"{width} at both ends, and as many to send between them"
+            f"{width} cells at both ends, and {width} interior cells to send"
         )
     return axis
 

@@ -22,10 +22,10 @@ def takes_no_token(operation: Callable[_P, _R]) -> Callable[_P, _R]:
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         if "token" in kwargs:
             raise RuntimeError(
-                f"{name} takes no token: communication happens in the order of the program, as in mpi4jax since 0.8. "
-                f"Leave the token out, and take what is returned as it is, no longer as a tuple: instead of "
-                f"`{before} = {name}(..., token=token)` write `{after}{name}(...)`. A program that is to stay as it is "
-                "takes mpijax.mpi.with_tokens for mpi4jax."
+                f"{name} does not take a token: communication keeps the order of the program, as in mpi4jax since "
+                f"0.8. Leave the token out, and do not unpack the result: instead of `{before} = {name}(..., "
+                f"token=token)` write `{after}{name}(...)`. To keep the program unchanged, import "
+                "mpijax.mpi.with_tokens instead of mpi4jax."
             )
         return operation(*args, **kwargs)
 

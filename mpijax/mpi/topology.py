@@ -26,7 +26,7 @@ def split(color: int | None, key: int = 0, *, comm=None) -> Any:
     if color is None:
         color = mpi_start.start().MPI.UNDEFINED
     elif whole(color, "split", "color") < 0 and color != mpi_start.start().MPI.UNDEFINED:
-        raise ValueError(f"split: color must not be negative, got {color}; None: in none of the communicators")
+        raise ValueError(f"split: color must not be negative, got {color}. Use None for a rank without a communicator")
     with objects.recorded("split", parent, users=True):
         return mpi_start.start().name_child(parent, parent.Split(color, key))
 
@@ -44,7 +44,7 @@ def dims_create(size: int, ndims: int | Sequence[int]) -> tuple[int, ...]:
     for d in given:
         fixed *= d or 1
     if fixed < 1 or size % fixed or (0 not in given and fixed != size):
-        raise ValueError(f"dims_create: {size} ranks do not make a grid of {tuple(given)} (0: to be found)")
+        raise ValueError(f"dims_create: {size} ranks cannot form a grid of shape {tuple(given)} (0 means any size)")
     return tuple(mpi_start.start().MPI.Compute_dims(size, given))
 
 
@@ -97,6 +97,6 @@ def block_slice(n: Any, parts: Any, index: Any) -> Any:
         return tuple(block_slice(*axis) for axis in zip(n, parts, index, strict=True))
     sizes = block_sizes(n, parts)
     if not 0 <= index < len(sizes):
-        raise ValueError(f"block_slice: there are blocks 0 to {len(sizes) - 1}, got {index}")
+        raise ValueError(f"block_slice: index must be from 0 to {len(sizes) - 1}, got {index}")
     start = sum(sizes[:index])
     return slice(start, start + sizes[index])

@@ -34,7 +34,7 @@ def _with_token(operation: Callable[..., Any], *, gives: bool = True) -> Callabl
         return (result, token) if gives else token
 
     del call.__wrapped__  # type: ignore[attr-defined]  # its signature has no token
-    call.__doc__ = f"`mpijax.mpi.{operation.__name__}`, which takes a token and gives one back."
+    call.__doc__ = f"`mpijax.mpi.{operation.__name__}` that takes and returns a token."
     return call
 
 

@@ -88,7 +88,7 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
         return BlockScaleConfig(mode, 16, dtypes.dtype("float4_e2m1fn"), dtypes.dtype("float8_e4m3fn"), scale, False)
     if mode == "mxfp8":
         return BlockScaleConfig(mode, 32, dtypes.dtype("float8_e4m3fn"), dtypes.dtype("float8_e8m0fnu"), None, False)
-    raise ValueError(f"Unsupported mode: {mode}; modes are nvfp4 and mxfp8")
+    raise ValueError(f"Unsupported mode: {mode}. The modes are nvfp4 and mxfp8")
 
 
 def scaled_dot_general(
@@ -114,7 +114,7 @@ def scaled_dot_general(
         warn_user("`implementation` of scaled_dot_general is ignored.", DeprecationWarning)
     if configs is not None:
         raise NotImplementedError(
-            "scaled_dot_general with configs needs the tensor cores of a GPU: CPUs gain nothing from few bits. Leave "
-            "`configs` out, or scale and round the operands and use nn.scaled_matmul."
+            "scaled_dot_general with configs needs the tensor cores of a GPU. Leave `configs` out, or scale and round "
+            "the operands and use nn.scaled_matmul."
         )
     return lax.dot_general(lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type)

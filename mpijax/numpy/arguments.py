@@ -95,10 +95,10 @@ def check_no_float0s(fun_name: str, *args: Any) -> None:
     """Raise TypeError for arrays of float0, the tangents of integers, which have no arithmetic."""
     if any(getattr(x, "dtype", None) == FLOAT0 for x in args):
         raise TypeError(
-            f"Called {fun_name} with a float0 array. float0s do not support any operations by design: "
-            "they are the tangents of integer and bool values, and never converted implicitly. np.zeros_like(arr, "
-            "dtype=float) makes an array of zeros of one.\nIf you didn't expect to get a float0 you might "
-            "have accidentally taken a gradient with respect to an integer argument."
+            f"Called {fun_name} with a float0 array. float0s do not support any operations by design: they are the "
+            "tangents of integer and bool values. No implicit dtype conversion is done. np.zeros_like(arr, "
+            "dtype=float) makes a regular array of zeros.\nIf you didn't expect to get a float0 you might have "
+            "accidentally taken a gradient with respect to an integer argument."
         )
 
 
@@ -106,7 +106,10 @@ def check_no_mixed_keys(fun_name: str, *args: Any) -> None:
     """Raise TypeError if the arguments are PRNG keys and numbers together."""
     kinds = [dtypes.dtype(x) for x in args]
     if len(set(kinds)) > 1 and any(isinstance(d, dtypes.ExtendedDType) for d in kinds):
-        raise TypeError(f"{fun_name} does not accept dtypes {', '.join(map(str, kinds))}.")
+        raise TypeError(
+            f"{fun_name} does not accept dtypes {', '.join(map(str, kinds))}. New keys come from jax.random.split and "
+            "jax.random.fold_in, numbers from jax.random.bits."
+        )
 
 
 # -- static arguments: axes, sizes, shapes -------------------------------------------------------------------
@@ -116,14 +119,17 @@ def static(x: Any, context: str, force: Callable[[Any], Any] | None = None) -> A
     """The value of an argument that must be known while tracing, passed through `force`.
 
     Raises:
-        ConcretizationTypeError: the argument is traced; the message contains `context`.
+        ConcretizationTypeError: the argument is traced. TypeError: `force` refuses it. Both messages contain `context`.
     """
     if isinstance(x, Tracer):
         known = x.concrete()
         if known is None:
             raise errors.ConcretizationTypeError(x, context)
         x = known
-    return x if force is None else force(x)
+    try:
+        return x if force is None else force(x)
+    except TypeError as error:
+        raise TypeError(f"{error}: {context}, got {x!r}") from None
 
 
 def host_value(x: Any) -> Any:

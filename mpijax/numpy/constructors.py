@@ -137,8 +137,8 @@ def _promoted(leaves: list[Any]) -> Any:
     if wrong is not None:
         raise TypeError(
             f"Value '{wrong}' with dtype object is not a valid JAX array type. Only arrays of numeric types are "
-            f"supported by JAX. Its type is {type(wrong)}; a dict or an object of your own is a pytree: map over it by "
-            "jax.tree.map."
+            f"supported by JAX. Its type is {type(wrong)}. To apply a function to each array of a dict or another "
+            "pytree, use jax.tree.map."
         )
     return dtypes.lattice_result_type(*arrays)[0]
 

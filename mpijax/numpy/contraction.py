@@ -138,7 +138,7 @@ def _text_of_numbers(operands: tuple) -> tuple[str, list[Any]]:
         pass
     letters = dict(zip(names, string.ascii_letters, strict=False))
     if len(letters) < len(names):
-        raise ValueError(f"einsum: at most {len(string.ascii_letters)} axes can be named, got {len(names)}")
+        raise ValueError(f"einsum supports at most {len(string.ascii_letters)} different axis labels, got {len(names)}")
 
     def write(axes):
         return "".join("..." if n is Ellipsis else letters[n] for n in axes)

@@ -106,9 +106,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
 def _unsafe(name: str, reads: str):
     def fun(*args, **kwargs):
         raise NotImplementedError(
-            f"jnp.{name}() is not implemented because it may be non-pure and thus unsafe for use with JIT "
-            f"and other JAX transformations. Consider using jnp.asarray(np.{name}(...)) instead, outside of "
-            f"transformed functions: it consumes {reads}. See "
+            f"jnp.{name}() is not implemented because it may be non-pure and thus unsafe for use with JIT and other "
+            f"JAX transformations. Consider using jnp.asarray(np.{name}(...)) instead, outside of transformed "
+            f"functions: it reads {reads}. See "
             "https://docs.jax.dev/en/latest/notebooks/Common_Gotchas_in_JAX.html#pure-functions"
         )
 

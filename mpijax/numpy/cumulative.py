@@ -51,7 +51,7 @@ def _public(name: str, operation: str, summary: str, result: str, replace_nan: i
         return _cumulate(name, operation, a, axis, dtype, out, replace_nan=replace_nan)
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"""{summary} along an axis; without one, of the elements in row-major order.
+    fun.__doc__ = f"""{summary} along an axis, or of all elements in row-major order if `axis` is None.
 
     The result has the shape of `a`, or one axis, and the dtype of `a` unless given; bools are counted as integers.
 

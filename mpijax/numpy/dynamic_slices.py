@@ -29,7 +29,9 @@ def _split(index: Any, shape: tuple[int, ...]) -> tuple[tuple, list[tuple[int, i
              if isinstance(i, Slice)]  # fmt: skip
     for _, axis, s in found:
         if s.length > shape[axis]:
-            raise IndexError(f"{s} spans {s.length} elements; axis {axis} of shape {shape} has {shape[axis]}")
+            raise IndexError(
+                f"{s} spans {s.length} elements, but axis {axis} of shape {shape} has {shape[axis]} elements"
+            )
     return plain, found
 
 
@@ -71,7 +73,8 @@ def positions_of_slices(shape: tuple[int, ...], index: Any, mode: Any) -> tuple:
     [(place, axis, s), *more] = found
     if more or not all(i is None or i is Ellipsis or isinstance(i, slice) for i in plain):
         raise NotImplementedError(
-            f"x.at[...] takes one ds() beside slices, None and ..., got {index}: use lax.dynamic_update_slice"
+            f"x.at[...] supports one ds(), together with slices, None and ... only. Got {index}. Use "
+            "lax.dynamic_update_slice."
         )
     start, first, last = _start(s), np.int32(0), np.int32(shape[axis] - s.length)
     if str(getattr(mode, "name", mode)).lower() == "clip":

@@ -46,7 +46,7 @@ def _unary(
         return op(*promote_args_inexact(name, x))
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"""{summary}, elementwise. Integers and bool become floats first; complex numbers are {of_complex}.
+    fun.__doc__ = f"""{summary}, elementwise. Integers and bools become floats first. Complex numbers are {of_complex}.
 
     >>> jnp.{name}(jnp.array({given}))
     Array({result}, dtype=float32)

@@ -51,9 +51,9 @@ class _Grid:
 mgrid = _Grid(
     "mgrid",
     sparse=False,
-    doc="""Coordinates of the points of a grid given by a slice for each axis: an array [axes, n, m, ...].
+    doc="""Coordinates of the points of a grid, as an array [axes, n, m, ...]. A slice for each axis defines the grid.
 
-    A slice is as in `arange`; an imaginary step n * 1j makes n points that include both ends.
+    A slice has the start, stop and step of `arange`. An imaginary step n * 1j makes n points that include both ends.
 
     >>> jnp.mgrid[0:2, 5:8]
     Array([[[0, 0, 0],
@@ -66,9 +66,9 @@ mgrid = _Grid(
 ogrid = _Grid(
     "ogrid",
     sparse=True,
-    doc="""Coordinates along the axes of a grid given by slices: for each axis an array, of size 1 along the others.
+    doc="""Coordinates along each axis of a grid: one array for each axis, of size 1 along the other axes.
 
-    The slices are those of `mgrid`.
+    The slices have the same meaning as those of `mgrid`.
 
     >>> jnp.ogrid[0:2, 5:8]
     [Array([[0],

@@ -66,7 +66,7 @@ def _ordering(name: str, op: Callable[[Any, Any], Any], summary: str, result: st
         return op(x, y)
 
     fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = f"""{summary}, elementwise; complex numbers are ordered by real, then by imaginary part.
+    fun.__doc__ = f"""{summary}, elementwise. Complex numbers are compared by real, then by imaginary part.
 
     >>> jnp.{name}(jnp.array([1, 2, 3]), 2)
     Array({result}, dtype=bool)

@@ -53,7 +53,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     Args:
       p: coefficients, of shape [n] or [n, *shape].
       x: array.
-      unroll: number of steps in one turn of the loop.
+      unroll: number of steps in one iteration of the loop.
 
     >>> jnp.polyval(jnp.array([1, 0, 2]), jnp.array([0, 3]))
     Array([ 2, 11], dtype=int32)

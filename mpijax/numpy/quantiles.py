@@ -240,7 +240,7 @@ def _quantile(a, q, axis, method, keepdims, skip_nan, weights):
     a, weights, kept_shape = _in_lines(a, axis, weights)
     if a.shape[-1] == 0:
         error = IndexError if skip_nan and a.ndim == 1 else TypeError  # JAX's, which come of its indices
-        raise error(f"No elements have no quantile or median: array of shape {given}, axis {axis}. Look at its size.")
+        raise error(f"The quantile or median of no elements is undefined: got an array of shape {given}, axis={axis}.")
     is_nan = lax.ne(a, a)
     # All kinds of NaN are equal and come after the numbers. A line with a NaN is all NaN unless NaN is ignored.
     a = _where(is_nan if skip_nan else is_nan.any(-1, keepdims=True), np.nan, a)

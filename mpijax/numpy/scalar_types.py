@@ -43,7 +43,7 @@ def _scalar_type(of: type, given: str, result: str) -> ScalarMeta:
     """The dtype `of` as such a type; its docstring shows the `result` of calling it with `given`."""
     made = ScalarMeta(of.__name__, (object,), {"dtype": np.dtype(of)})
     made.__module__ = "mpijax.numpy"
-    made.__doc__ = f"""The dtype {of.__name__}; calling it casts an array or a number to it, which becomes a 0-d array.
+    made.__doc__ = f"""The dtype {of.__name__}. Call it to convert an array, or a number to a 0-d array.
 
     {_example(of.__name__, given, result)}
     """
@@ -54,7 +54,7 @@ def _example(name: str, given: str, result: str) -> str:
     call = f"jnp.{name}({given})\n    Array({result}, dtype={name})"
     if name not in _WIDE:
         return f">>> {call}"
-    return f"""Without `jax_enable_x64` it is narrowed, with a warning.
+    return f"""Without `jax_enable_x64`, it becomes the 32-bit dtype, with a warning.
 
     >>> with mpijax.enable_x64(True):
     ...     {call}"""

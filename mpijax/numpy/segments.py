@@ -76,15 +76,15 @@ def _define(
     segment.__doc__ = f"""{what} of the elements of each group.
 
     Args:
-      data: array [n, ...]. segment_ids: integers [n], the group of every element; those outside of the groups,
-        negative ones too, are dropped.
-      num_segments: how many groups there are; needed where `segment_ids` is traced, else the highest number and 1.
-      indices_are_sorted, unique_indices: what is known of `segment_ids`.
-      bucket_size: combine so many elements first, then the results: sums of floats are more exact.
-      mode: what to do with numbers of no group, as of `x.at[...]`.
+      data: array [n, ...]. segment_ids: integers [n], the group of each element. Elements with a negative id, or an
+        id of at least `num_segments`, are dropped.
+      num_segments: number of groups; default: the highest id plus 1. Required if `segment_ids` is traced.
+      indices_are_sorted, unique_indices: whether `segment_ids` is sorted or has no repeated ids.
+      bucket_size: combine this many elements first, then the results. Sums of floats are more accurate.
+      mode: what to do with ids out of bounds, as in `x.at[...]`.
 
     Returns:
-      Array [num_segments, ...]; a group without elements has the neutral value.
+      Array [num_segments, ...]. A group without elements has the identity of the operation.
 
     >>> mpijax.ops.{name}(jnp.array([5, 2, 4]), jnp.array([0, 1, 1]))
     Array({shown}, dtype=int32)

@@ -200,8 +200,8 @@ def squeeze(a, axis=None):
     a = ensure_arraylike("squeeze", a)
     if axis is None and any(isinstance(n, DimExpr) for n in a.shape):
         raise ValueError(
-            "jnp.squeeze with axis=None is not supported with shape polymorphism: whether a symbolic dimension is 1 is "
-            f"not known, got shape {a.shape}. Name the axes."
+            "jnp.squeeze with axis=None is not supported with shape polymorphism, because a symbolic dimension may be "
+            f"1. Got shape {a.shape}. Pass the axes."
         )
     axes = tuple(i for i, n in enumerate(a.shape) if n == 1) if axis is None else index_tuple(axis)
     return lax.squeeze(a, axes)

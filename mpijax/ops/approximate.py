@@ -83,8 +83,8 @@ def _count(
         return k
     if isinstance(n, DimExpr) or isinstance(k, DimExpr):
         raise NotImplementedError(
-            f"approx_top_k with aggregate_to_topk=False for k={k} of {n} elements: what a TPU would leave depends on "
-            "these sizes, which are symbolic. Use aggregate_to_topk=True."
+            f"approx_top_k with aggregate_to_topk=False needs sizes that are numbers, got k={k} of {n} elements. Use "
+            "aggregate_to_topk=True."
         )
     if not 0 < recall_target <= 1:
         raise ValueError(f"recall_target must be in (0, 1], got {recall_target}")

@@ -46,7 +46,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     n = shape_of(flat[0])[axis]
     if any(shape_of(x)[axis] != n for x in flat):
         raise ValueError(
-            f"lax.associative_scan takes arrays of one size along axis {axis}; the shapes are "
+            f"lax.associative_scan needs arrays of the same size along axis {axis}, got shapes "
             f"{[shape_of(x) for x in flat]}."
         )
 

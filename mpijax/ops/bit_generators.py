@@ -81,7 +81,7 @@ def rng_bit_generator(
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "rng_bit_generator")
     if np.dtype(dtype).name not in ("uint8", "uint16", "uint32", "uint64"):
-        raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}; give uint8, uint16, uint32 or uint64.")
+        raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}. Use uint8, uint16, uint32 or uint64.")
     explicit_layout(out_sharding, "rng_bit_generator")  # raises if it does not match the mesh in context
     state, bits = rng_bit_generator_p.bind(
         key, shape=canonical_shape(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None
@@ -167,7 +167,9 @@ def _program(key: Any, *, shape, dtype, algorithm, **_) -> list:
 def _counters(words: list, blocks: int) -> tuple[Any, Any, Any]:
     """(low and high word of the counters, whether they have wrapped around to 0)."""
     if blocks > 2**32:
-        raise NotImplementedError(f"rng_bit_generator: an array takes {blocks} counters, more than 2**32: draw parts.")
+        raise NotImplementedError(
+            f"rng_bit_generator: the array needs {blocks} counters, more than 2**32. Draw it in several parts."
+        )
     low = words[2] + broadcasted_iota(UINT32, (blocks,), 0)
     carry = convert_element_type(lt(low, broadcast_to(words[2], (blocks,))), UINT32)
     high = words[3] + carry
@@ -266,7 +268,9 @@ def _uniform_jvp(primals, _tangents, **params):
 
 def _uniform_batch(axis, args, dims, *, shape):
     if any(typeof(x).ndim for x in args):
-        raise NotImplementedError("rng_uniform has no batching rule for its bounds; scale numbers in [0, 1) instead.")
+        raise NotImplementedError(
+            "rng_uniform does not support vmap over its bounds. Draw numbers in [0, 1) and scale them."
+        )
     return rng_uniform_p.bind(*args, shape=(axis.size, *shape)), 0
 
 

@@ -62,21 +62,26 @@ def call_python(callback: Callable, values: Sequence[Any]) -> Any:
 
 
 def called_by_program(who: str, run: Callable[[], Any]) -> Any:
-    """The result of `run`; an exception inside becomes JaxRuntimeError with the original traceback as text."""
+    """The result of `run`. An exception inside becomes JaxRuntimeError with the original traceback as text.
+
+    Its cause is the exception, if the user's code raised it.
+    """
     try:
         return run()
     except Exception as error:
-        text = f"INTERNAL: CpuCallback error calling callback {who}: {_traceback_text(error)}"
-        raise JaxRuntimeError(text) from error
+        report = _users_report(error)
+        text = "".join(report.format()).rstrip()
+        cause = error if report.stack else None
+        raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback {who}: {text}") from cause
 
 
-def _traceback_text(error: Exception) -> str:
-    """The traceback as Python prints it, without mpijax's own frames."""
+def _users_report(error: Exception) -> traceback.TracebackException:
+    """The traceback without mpijax's own frames."""
     report = traceback.TracebackException.from_exception(error)
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     users = [line for line, code in zip(report.stack, codes, strict=True) if not is_internal(code)]
     report.stack = traceback.StackSummary.from_list(users)
-    return "".join(report.format()).rstrip()
+    return report
 
 
 def location(callback: Callable) -> str:
@@ -173,8 +178,7 @@ def batch_call(primitive, axis, args, dims, *, result_avals, vmap_method, **para
 def _io_batch(axis, args, dims, *, ordered, **params):
     if ordered:
         raise ValueError(
-            "Cannot `vmap` ordered IO callback. Its calls would have to come in the order of a program that runs once "
-            "for all examples: use ordered=False, or map with lax.map or a loop."
+            "Cannot `vmap` ordered IO callback. Use ordered=False, or lax.map or a loop instead of vmap."
         )
     outs = _sequentially(io_callback_p, args, dims, False, {**params, "ordered": False})
     return outs, [0] * len(outs)

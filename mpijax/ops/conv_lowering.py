@@ -267,7 +267,7 @@ def _reference(lhs, rhs, **params):
     return [out, np.zeros(_type(typeof(lhs), typeof(rhs), **params)[1].shape, np.uint8)]
 
 
-_INSIDE = Unsupported("this stands for conv_general_dilated inside compiled programs, which are not transformed")
+_INSIDE = Unsupported("only the compiler makes this primitive, after all transformations")
 
 convolution_p = Primitive(
     "convolution",
@@ -280,7 +280,7 @@ convolution_p = Primitive(
     inner=True,
     multiple_results=True,
 )
-"""`conv_general_dilated` without padding and gaps, in a type of the machine.
+"""`conv_general_dilated` without padding and dilation of `lhs`, in a dtype of the machine.
 
-Results: the convolution, and memory that it worked in, as bytes.
+Results: the convolution, and its working memory as bytes.
 """

@@ -177,7 +177,7 @@ def _batch(primitive_of: Callable) -> Callable:
 
 
 _NOT_LINEAR = Unsupported(
-    "only running sums are linear; the derivatives of the others are made of linear operations"
+    "only cumsum is linear; the derivatives of the others use linear operations"
 )
 
 

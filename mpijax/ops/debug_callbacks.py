@@ -157,7 +157,7 @@ class _FormatChecker(string.Formatter):
         if names:
             raise ValueError(
                 f"Unused keyword arguments to `jax.debug.print`: {names}. You may be passing an f-string "
-                '(`f"{x}"`). Pass a plain string: values are known, and formatted, when the program runs.'
+                '(`f"{x}"`). Pass a plain string: values are formatted when the program runs.'
             )
 
 
@@ -167,7 +167,7 @@ def check_format(fmt: str, *args: Any, **kwargs: Any) -> str:
         return _FormatChecker().format(fmt, *args, **kwargs)
     except KeyError as error:
         known = ", ".join(map(repr, kwargs)) or "none"
-        raise KeyError(f"the format names {error.args[0]!r}, and the values have the names {known}") from None
+        raise KeyError(f"The format string contains {error.args[0]!r}, but the values are named {known}") from None
 
 
 def has_placeholders(fmt: str) -> bool:

@@ -73,7 +73,7 @@ def _look(*arrays: Any, program: ClosedJaxpr, name: str, num_outputs: int, nans:
     )
 
 
-_ADDED_LATE = Unsupported("nan_check is added to programs that are not transformed any more")
+_ADDED_LATE = Unsupported("only the compiler makes this primitive, after all transformations")
 
 nan_check_p = Primitive(
     "nan_check",

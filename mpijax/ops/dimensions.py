@@ -29,8 +29,8 @@ class _DimAsValue(Primitive):
 
 def _outside(*, dim):
     raise NotImplementedError(
-        f"the value of the symbolic dimension '{dim}' is not known outside of a function that is traced for "
-        "mpijax.export: use it there, or evaluate it for sizes that are numbers."
+        f"The symbolic dimension '{dim}' has no value outside of a function that is traced for mpijax.export. Use it "
+        "inside such a function, or evaluate it for given sizes."
     )
 
 

@@ -32,10 +32,10 @@ BITS = (np.integer, np.bool_)
 ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 
 NOT_LINEAR = Unsupported(
-    "this operation is not linear, so it has no transpose, which reverse mode needs of linear ones only"
+    "this operation is not linear, so it has no transpose"
 )
 # Fills the slot until the rule is attached: the rule needs the primitive.
-ATTACHED = Unsupported("the rule is made for the primitive, and is not attached yet")
+ATTACHED = Unsupported("the rule is added after the primitive is defined")
 
 # ---------------------------------------------------------------- types
 
@@ -65,6 +65,7 @@ _NUMPY_NAMES = {
     "atan2": "arctan2", "nextafter": "nextafter", "eq": "equal", "ne": "not_equal",
     "shift_left": "left_shift",
     "shift_right_logical": "right_shift", "shift_right_arithmetic": "right_shift", "select": "where",
+    "concatenate": "concatenate",
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class FfiCode:
         if found is None:
             known = ", ".join(sorted(targets)) or "none"
             raise JaxRuntimeError(
-                f"NOT_FOUND: no FFI target {self.label!r} is registered for the CPU (there are: {known}). Call "
+                f"NOT_FOUND: no FFI target {self.label!r} is registered for the CPU (registered are: {known}). Call "
                 f"mpijax.ffi.register_ffi_target({self.label!r}, mpijax.ffi.pycapsule(function)) first, on every rank."
             )
         return found
@@ -55,7 +55,7 @@ def _no_derivative(*_args, target_name, **_params):
 
 
 def _reference(*arrays, target_name, **_):
-    raise NotImplementedError(f"the FFI target {target_name!r} has no meaning in NumPy")
+    raise NotImplementedError(f"the FFI target {target_name!r} has no NumPy reference")
 
 
 def _batch(axis, args, dims, *, vmap_method, input_layouts, output_layouts, **params):
@@ -129,7 +129,8 @@ def ffi_call(
     if custom_call_api_version != 4 or legacy_backend_config is not None:
         raise ValueError(
             f"custom_call_api_version={custom_call_api_version} and legacy_backend_config={legacy_backend_config!r} "
-            "are of XLA's interface, which mpijax does not have: leave them out, and pass options as attributes."
+            "belong to XLA's interface, which mpijax does not support. Leave them out, and pass options as "
+            "attributes."
         )
     several = isinstance(result_shape_dtypes, (list, tuple))
     wanted = result_shape_dtypes if several else [result_shape_dtypes]
@@ -166,8 +167,8 @@ def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | No
         order = getattr(layout, "major_to_minor", layout)
         if order is not None and tuple(order) != tuple(range(a.ndim)):
             raise NotImplementedError(
-                f"ffi_call: {which} {i} of type {a.str_short()} is asked for with axes in the order {tuple(order)}, "
-                "and arrays of mpijax are row-major. Transpose it: jnp.transpose(x, order)."
+                f"ffi_call: the layout of {which} {i} of type {a.str_short()} is {tuple(order)}, but arrays of mpijax "
+                "are row-major. Transpose the array instead: jnp.transpose(x, order)."
             )
     return tuple(tuple(reversed(range(a.ndim))) for a in avals)
 
@@ -175,7 +176,7 @@ def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | No
 def _aliases(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int], ...]:
     pairs = sorted((int(i), int(o)) for i, o in given.items())
     if len({o for _, o in pairs}) < len(pairs):
-        raise ValueError(f"input_output_aliases {given} gives one output to several inputs")
+        raise ValueError(f"input_output_aliases {given} maps several inputs to the same output")
     for i, o in pairs:
         for kind, k, known in (("input", i, avals), ("output", o, result_avals)):
             if not 0 <= k < len(known):

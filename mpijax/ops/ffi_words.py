@@ -68,7 +68,7 @@ def _encoded(name: str, value: Any) -> tuple[int, int, bytes]:
         return _CODES["float64"], 1, np.float64(value).tobytes()
     raise TypeError(
         f"attribute {name} of ffi_call must be a bool, an integer of 64 bits, a float, a string or a NumPy array of "
-        f"numbers, got {value!r} of type {type(value).__name__}. Values that are computed go in as arguments."
+        f"numbers, got {value!r} of type {type(value).__name__}. Pass computed values as arguments."
     )
 
 

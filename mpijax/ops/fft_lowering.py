@@ -18,7 +18,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.typeof import typeof
 
 _NAMES = ("fft", "ifft", "rfft_n_even", "irfft", "rfft_n_odd")
-_INNER = Unsupported("fft becomes this where a program is compiled; transformations see fft")
+_INNER = Unsupported("only the compiler makes this primitive, after all transformations")
 
 
 @functools.cache
@@ -52,7 +52,7 @@ class FftCode:
         return _address()
 
     def failed(self, *_arrays: np.ndarray) -> NoReturn:
-        raise JaxRuntimeError("RESOURCE_EXHAUSTED: fft: no memory for a copy of the operand")
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: fft: not enough memory for a copy of the operand")
 
 
 def transform(x: Any, out: ShapedArray, fft_type: int, fft_lengths: tuple[int, ...]) -> Any:

@@ -81,7 +81,9 @@ def _transpose(cts, *args, const_lengths, jaxprs):
         )
     params, b = _split(args, const_lengths)
     if any(is_undefined_primal(x) for x in _joined(params)):
-        raise NotImplementedError("custom_linear_solve is linear in b alone: it has no transpose by closed-over values")
+        raise NotImplementedError(
+            "custom_linear_solve is linear in b only: it cannot be transposed with respect to closed-over values"
+        )
     outs = linear_solve_p.bind(
         *_joined(params.transpose()),
         *map(instantiate, cts[: len(b)]),
@@ -135,7 +137,7 @@ def _type_rule(*avals, const_lengths, jaxprs):
     first, rest = const_lengths.matvec + const_lengths.vecmat, sum(const_lengths)
     given = [*avals[first : first + const_lengths.solve], *avals[rest:]]
     if min(const_lengths) < 0 or not agree(given, jaxprs.solve.in_avals):
-        raise JaxprTypeError(f"custom_linear_solve: solve takes {jaxprs.solve.in_avals} and is given {given}")
+        raise JaxprTypeError(f"custom_linear_solve: solve takes {jaxprs.solve.in_avals}, but got {given}")
     return jaxprs.solve.out_avals
 
 

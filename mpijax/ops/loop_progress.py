@@ -29,13 +29,13 @@ class Loop:
     """
 
     desc: str
-    turns: int | None  # None: known at run time
+    iterations: int | None  # None: known at run time
     watch: Callable[[Loop, int, bool], None]
     number: int = field(default_factory=lambda: next(_numbers), compare=False)
 
 
-def _mark(turns: Any, *, loop: Loop, ends: bool) -> list[Any]:
-    loop.watch(loop, int(turns), ends)
+def _mark(iterations: Any, *, loop: Loop, ends: bool) -> list[Any]:
+    loop.watch(loop, int(iterations), ends)
     return []
 
 

@@ -33,7 +33,7 @@ name_p: Primitive = Primitive(
     reference=lambda x, *, name: x,
     lower=Decompose(lambda x, *, name: x),
     jvp=_jvp,
-    transpose=Unsupported("a name is not transposed: tangents pass it without a name"),
+    transpose=Unsupported("tangents have no name, so there is nothing to transpose"),
     batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
     keys=key_reuse.SAME,
 )

@@ -23,13 +23,13 @@ def _type_rule(*avals, kernel, result_avals, **_):
 
 def _no_derivative(*_args, kernel, **_params):
     raise ValueError(
-        f"The numba kernel {kernel.where} cannot be differentiated: numba_call has no derivative of it. Wrap the "
-        "call in jax.custom_jvp or jax.custom_vjp, whose rules may call other kernels."
+        f"The numba kernel {kernel.where} cannot be differentiated. Define its derivative with jax.custom_jvp or "
+        "jax.custom_vjp. The rules may call other kernels."
     )
 
 
 def _reference(*_arrays, kernel, **_):
-    raise NotImplementedError(f"the numba kernel {kernel.where} has no meaning in NumPy")
+    raise NotImplementedError(f"the numba kernel {kernel.where} has no NumPy reference")
 
 
 numba_call_p: Primitive = Primitive(

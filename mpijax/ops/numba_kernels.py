@@ -63,7 +63,7 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
     from numba.np.ufunc.gufunc import GUFunc
 
     if check_bounds and not isinstance(function, CPUDispatcher):
-        raise ValueError(f"numba_call: check_bounds compiles an @numba.njit kernel again, got {function!r}")
+        raise ValueError(f"numba_call: check_bounds needs an @numba.njit kernel, got {function!r}")
     if isinstance(function, CFunc):
         return Kernel(function, "pointers")
     if isinstance(function, (DUFunc, GUFunc)):
@@ -82,9 +82,9 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
     if not low <= num_inputs + (num_outputs if kernel.style == "fills" else 0) <= high:
         number = low if low == high else f"{low} to {high}"
         raise TypeError(
-            f"numba_call: the kernel {kernel.where} takes {number} arguments. It was called with {num_inputs}, and "
-            f"{num_outputs} result(s) are declared: it must take {num_inputs} and return the results, or take "
-            f"{num_inputs + num_outputs}, the arguments and then the results to fill."
+            f"numba_call: the kernel {kernel.where} takes {number} arguments. It was called with {num_inputs} "
+            f"arguments and {num_outputs} declared result(s). It must take {num_inputs} arguments and return the "
+            f"results, or take {num_inputs + num_outputs}: the arguments, then the results to fill."
         )
     return kernel
 
@@ -114,7 +114,7 @@ def compiled(kernel: Kernel, in_types: tuple, out_types: tuple) -> Any:
             if str(dtype) not in _DTYPES:
                 raise TypeError(
                     f"numba_call: {kind} {i} of the kernel {kernel.where} has dtype {dtype}, which numba does not "
-                    "know. Convert it, for example to float32."
+                    "support. Convert it, for example to float32."
                 )
     if kernel.style == "pointers":
         _check_pointers(kernel, in_types, out_types)
@@ -157,8 +157,9 @@ def _check_returned(kernel: Kernel, in_types, out_types) -> None:
         fits = fits and np.can_cast(as_dtype(element), dtype, "same_kind")
     if not fits:
         raise TypeError(
-            f"numba_call: the kernel {kernel.where} returns {found} for arguments {_shown(in_types)}, and declared are "
-            f"results {_shown(out_types)}. Declare what it returns, or convert that in the kernel."
+            f"numba_call: the kernel {kernel.where} returns {found} for arguments {_shown(in_types)}, but the "
+            f"declared results are {_shown(out_types)}. Declare the types that it returns, or convert the results in "
+            "the kernel."
         )
 
 
@@ -239,8 +240,8 @@ def _check_pointers(kernel: Kernel, in_types, out_types) -> None:
     if not fits or len(sizes) not in (0, len(wanted)):
         raise TypeError(
             f"numba_call: the cfunc {kernel.where} has the signature {kernel.function._sig}. "
-            f"{_described(kernel, in_types, out_types).capitalize()} it must take ({', '.join(map(str, wanted))}), and "
-            f"after these nothing, or the numbers of elements of all {len(wanted)} as integers."
+            f"{_described(kernel, in_types, out_types).capitalize()} it must take ({', '.join(map(str, wanted))}), "
+            f"optionally followed by the numbers of elements of all {len(wanted)} arrays as integers."
         )
 
 
@@ -289,8 +290,8 @@ class NumbaCode:
         if code == WRONG_SHAPE:
             declared = self.out_types[number]
             raise JaxRuntimeError(
-                f"{who} returned an array of shape {tuple(shape[: declared.ndim])} for result #{number}, which is "
-                f"declared as {declared.str_short()}."
+                f"{who} returned an array of shape {tuple(shape[: declared.ndim])} for result #{number}, but declared "
+                f"is {declared.str_short()}."
             )
         try:
             self._again(inputs)

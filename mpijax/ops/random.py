@@ -198,7 +198,7 @@ threefry2x32_p: Primitive = Primitive(
     reference=hash_numpy,
     lower=Elementwise(scalar_rule("threefry2x32"), 60),
     jvp=_threefry_jvp,
-    transpose=Unsupported("hashes are integers, which have no cotangents"),
+    transpose=Unsupported("random bits are integers and have no cotangents"),
     batch=_two(broadcast_batch(lambda: threefry2x32_p)),
     multiple_results=True,
 )

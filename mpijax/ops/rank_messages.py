@@ -53,8 +53,8 @@ def _sender(name: str, source: int) -> int:
     """The rank that receives the cotangent of a received value."""
     if source == provided.start().MPI.ANY_SOURCE:
         raise ValueError(
-            f"{name} from MPI.ANY_SOURCE cannot be transposed: its cotangent goes back to the sender, which is not "
-            "known while tracing. Name the source, or take jax.lax.stop_gradient of what is received."
+            f"{name} from MPI.ANY_SOURCE cannot be transposed: the cotangent must go back to the sender, which is "
+            "unknown while tracing. Pass the source, or use jax.lax.stop_gradient on the received value."
         )
     return source
 

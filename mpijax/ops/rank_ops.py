@@ -63,8 +63,8 @@ class Handle:
             if getattr(MPI, name) == self.value:
                 return name, self.name
         raise NotSerializable(
-            f"the program uses {self.name!r}, an object of MPI made by this process, which cannot be "
-            "serialised: use the default communicator (comm=None) and MPI's operations, or lax.psum over a mesh"
+            f"The program uses {self.name!r}, an MPI object that this process made. It cannot be serialised. Use the "
+            "default communicator (comm=None) and predefined operations, or lax.psum over a mesh."
         )
 
     @staticmethod
@@ -72,7 +72,7 @@ class Handle:
         if not predefined:
             return Handle(None, name)
         if predefined not in _PREDEFINED:
-            raise ValueError(f"MPI has no object {predefined!r} that is the same in every process")
+            raise ValueError(f"{predefined!r} is not a predefined object of MPI")
         return Handle(getattr(provided.start().MPI, predefined), name)
 
 
@@ -111,6 +111,8 @@ def checked(x: Any, what: str) -> Any:
         typeof(x)
     except TypeError as error:
         reason = f". {error}" if hasattr(x, "dtype") else ""
+        if isinstance(x, (list, tuple, dict)):
+            reason = f". Convert it with jnp.asarray, or use jax.tree.map to call {what} for each array of a pytree"
         raise TypeError(f"{what} takes an array or a scalar, got {type(x).__name__}: {x!r}{reason}") from None
     return x
 

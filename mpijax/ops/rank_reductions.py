@@ -36,8 +36,8 @@ def _only_sum(name: str, op: Handle, what: str) -> None:
 def _check_derivative(name: str, op: Handle) -> None:
     if op.name != "SUM" and op.name not in _LOCAL:
         raise NotImplementedError(
-            f"{name} with op={op.name} has no derivative: SUM, PROD, MAX and MIN do. Write the reduction with "
-            "allgather and operations of mpijax.numpy, or take jax.lax.stop_gradient of what is reduced."
+            f"{name} with op={op.name} has no derivative. SUM, PROD, MAX and MIN have one. Write the reduction with "
+            "allgather and mpijax.numpy, or use jax.lax.stop_gradient on the argument."
         )
 
 

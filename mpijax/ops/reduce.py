@@ -121,7 +121,7 @@ def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, w
     jaxpr = trace_to_closed_jaxpr(flat_computation, [*scalars, *scalars])
     if any(isinstance(c, Tracer) for c in jaxpr.consts):
         raise NotImplementedError(
-            f"The function of lax.{where} uses a value that is being traced; make it one of the operands instead."
+            f"The function of lax.{where} closes over a traced value. Pass the value as one of the operands."
         )
     return jaxpr
 
@@ -241,7 +241,7 @@ def _reduce_jvp(primals, tangents, *, computation, jaxpr, dimensions):
     """Differentiates the tree of combinations, assuming that the initial values are neutral."""
     half = len(primals) // 2
     if any(type(t) is not Zero for t in tangents[half:]):
-        raise NotImplementedError("lax.reduce cannot be differentiated by its initial values")
+        raise NotImplementedError("lax.reduce cannot be differentiated with respect to its initial values")
     dims = tuple(d % typeof(primals[0]).ndim for d in dimensions)
     primals, init = [reductions.lead(x, dims) for x in primals[:half]], list(primals[half:])
     tangents = [reductions.lead(instantiate(t), dims) for t in tangents[:half]]

@@ -245,7 +245,7 @@ def _general_jvp(primals, tangents, *, jaxpr, consts, **params):
     """Combines pairs of primals and tangents with the derivative of the function."""
     half = len(primals) // 2
     if any(type(t) is not Zero for t in tangents[half:]):
-        raise TypeError("reduce_window cannot be differentiated by its initial values.")
+        raise TypeError("reduce_window cannot be differentiated with respect to its initial values.")
     derivative, _ = jvp_jaxpr(ClosedJaxpr(jaxpr, consts), (True,) * (2 * half), True)
 
     def pairs(left, right):

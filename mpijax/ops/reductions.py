@@ -160,7 +160,7 @@ def _sum_type(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
     out = _number_sum_type(x, axes=axes)
     if x.dtype.name in ("float16", "bfloat16") and not config.values.jax_allow_f16_reductions and x.size > out.size:
         raise ValueError(
-            f"reduce_sum on operand {x.str_short(True)} is not allowed when jax_allow_f16_reductions=False: convert "
+            f"reduce_sum on operand {x.str_short(True)} is not allowed when jax_allow_f16_reductions=False. Convert "
             "it to float32 first."
         )
     return out

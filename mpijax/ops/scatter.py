@@ -129,7 +129,7 @@ def _combining(name: str, does: str, shown: str) -> Callable:
         )
 
     wrapper.__name__ = wrapper.__qualname__ = f"scatter_{name}"
-    wrapper.__doc__ = f"""Like `scatter`, but {does}; several updates of an element all count.
+    wrapper.__doc__ = f"""Like `scatter`, but {does}. If several updates have the same index, all of them apply.
 
     >>> points = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> updates = jnp.array([5.0, -6.0])

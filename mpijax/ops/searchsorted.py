@@ -47,8 +47,8 @@ def _type(rows, values, *, side, dtype):
     fits = rows.ndim > 0 and values.shape[: len(stack)] == stack
     if not fits or rows.dtype != values.dtype or not is_searched(rows.dtype):
         raise TypeError(
-            "searchsorted takes sorted rows (..., n) and values (..., m) of the same dtype, a real number's of 8 to 64 "
-            f"bits; got {rows.str_short()} and {values.str_short()}"
+            "searchsorted takes sorted rows (..., n) and values (..., m) of the same real dtype of 8 to 64 bits, got "
+            f"{rows.str_short()} and {values.str_short()}"
         )
     return ShapedArray(values.shape, dtype)
 

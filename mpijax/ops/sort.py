@@ -106,7 +106,7 @@ def _sort_batch(axis, args, dims, *, dimension, is_stable, num_keys):
     return outs, [dim] * len(outs)
 
 
-_NO_TRANSPOSE = Unsupported("sorting is not linear; its derivative is a gather, which has a transpose")
+_NO_TRANSPOSE = Unsupported("sorting is not linear; its derivative is a gather, which is linear")
 
 sort_p = Primitive(
     "sort",

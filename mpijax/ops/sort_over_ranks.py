@@ -173,7 +173,7 @@ def _narrowed(
     rounds = -(-bits // digit)
     digits = np.arange(1, 2**digit, dtype=kind)
 
-    def turn(k: Any, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    def iteration(k: Any, carry: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
         starts, ends, left, known = carry
         shift = convert_element_type(digit * (rounds - 1 - k), kind)
         tried = expand_dims(known, [1]) | expand_dims(digits << shift, [0])  # [border, digit]
@@ -189,7 +189,7 @@ def _narrowed(
             known | (found << shift),
         )
 
-    *state, _ = provided.fori_loop(0, rounds, turn, (*state, np.zeros(typeof(state[0]).shape, kind)))
+    *state, _ = provided.fori_loop(0, rounds, iteration, (*state, np.zeros(typeof(state[0]).shape, kind)))
     return tuple(state)
 
 
@@ -199,7 +199,7 @@ def _places(word: Any, wanted: Any, begin: Any, end: Any) -> Any:
     numbers = GatherDimensionNumbers((), (0,), (0,))
     axis = typeof(wanted).ndim
 
-    def turn(_: Any, span: tuple[Any, Any]) -> tuple[Any, Any]:
+    def iteration(_: Any, span: tuple[Any, Any]) -> tuple[Any, Any]:
         low, high = span
         middle = low + ((high - low) >> 1)
         index = expand_dims(clamp(full_like(middle, 0), middle, full_like(middle, size - 1)), [axis])
@@ -207,4 +207,4 @@ def _places(word: Any, wanted: Any, begin: Any, end: Any) -> Any:
         less = (found < wanted) & (low < high)
         return select(less, middle + 1, low), select(less, high, middle)
 
-    return provided.fori_loop(0, size.bit_length(), turn, (begin, end))[0]
+    return provided.fori_loop(0, size.bit_length(), iteration, (begin, end))[0]

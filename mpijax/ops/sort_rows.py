@@ -16,7 +16,7 @@ from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.ops.ordering import ordered, permutation
 
-_INNER = Unsupported("sort becomes this where a program is compiled; transformations see sort")
+_INNER = Unsupported("only the compiler makes this primitive, after all transformations")
 
 # Number formats, with the names in `sort.h`.
 _UNSIGNED, _SIGNED, _FLOAT, _TABLE = range(4)
@@ -36,7 +36,7 @@ class SortCode:
         return sort.address()
 
     def failed(self, *_arrays: np.ndarray) -> NoReturn:
-        raise JaxRuntimeError("RESOURCE_EXHAUSTED: sort: no memory for the keys of a row")
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: sort: not enough memory for the keys of a row")
 
 
 @dataclass(frozen=True)

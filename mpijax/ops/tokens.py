@@ -78,7 +78,7 @@ def after_all(*operands: Any) -> Any:
 def _after_all_type(*operands: ShapedArray) -> ShapedArray:
     if not all(isinstance(a, AbstractToken) for a in operands):
         given = ", ".join(a.str_short() for a in operands)
-        raise TypeError(f"Arguments to after_all must be tokens, as lax.create_token() makes them; got {given}")
+        raise TypeError(f"Arguments to after_all must be tokens of lax.create_token(), got {given}")
     return abstract_token
 
 
@@ -109,6 +109,6 @@ after_all_p = Primitive(
     lower=HostCall(_no_contents),
     jvp=_jvp,
     transpose=Unsupported("tokens have no derivative"),
-    batch=Unsupported("all examples of a vmap share one token: a token has no axis to map over"),
+    batch=Unsupported("a token has no axis to map over"),
     vma=lambda avals, params: None,
 )

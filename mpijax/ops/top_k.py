@@ -29,7 +29,7 @@ from mpijax.ops.rules import const_like
 from mpijax.ops.slicing import concatenate, slice_in_dim
 from mpijax.transforms.zeros import Zero
 
-NOT_LINEAR = Unsupported("choosing elements is not linear; its derivative is a gather, which has a transpose")
+NOT_LINEAR = Unsupported("top_k is not linear; its derivative is a gather, which is linear")
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
@@ -159,7 +159,7 @@ class TopKCode:
         return top_k.address()
 
     def failed(self, *_arrays: np.ndarray) -> NoReturn:
-        raise JaxRuntimeError("RESOURCE_EXHAUSTED: top_k: no memory for the elements chosen so far")
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: top_k: not enough memory for the largest elements")
 
 
 def _kind(dtype: Any) -> int:

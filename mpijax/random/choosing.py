@@ -49,7 +49,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     axis = canonical_axis(axis, ndim or 1)
     if not ndim:
         if not dtypes.issubdtype(dtype_of(x), np.integer):
-            raise TypeError("x must be an integer or at least 1-dimensional")
+            raise TypeError(f"x must be an integer or at least 1-dimensional, got a scalar of dtype {dtype_of(x)}")
         return _shuffle(key, jnp.arange(static(x, "argument x of jax.random.permutation()", int)), axis)
     if independent or ndim == 1:
         return _shuffle(key, x, axis)

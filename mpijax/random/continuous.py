@@ -120,7 +120,7 @@ def _standard(name: str, doc: str, draw: Any, shown: str) -> Any:
 
     Args:
       key: PRNG key.
-      shape: of the result.
+      shape: shape of the result.
       dtype: a float dtype; default float.
 
     >>> mpijax.random.{name}(mpijax.random.key(0), (2,)).round(3)

@@ -70,8 +70,8 @@ def _counts(shape: tuple[int, ...]) -> Words:
     """The number of each element in row-major order, as high and low words."""
     if math.prod(shape) > 1 << 32:
         raise NotImplementedError(
-            f"random bits of shape {shape}, more than 2**32 elements of one key: split the key and draw parts, or use "
-            "impl='threefry2x32'"
+            f"Random bits of shape {shape} are more than 2**32 elements of one key. Split the key and draw several "
+            "parts, or use impl='threefry2x32'."
         )
     places = [lax.broadcasted_iota(_UINT32, shape, axis) for axis in range(len(shape))]
     strides = [_UINT32.type(math.prod(shape[axis + 1 :]) % (1 << 32)) for axis in range(len(shape))]

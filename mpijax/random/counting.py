@@ -259,7 +259,7 @@ def multinomial(
       p: probabilities of the outcomes, of shape [..., k].
       shape: shape of the result, including k; default that of `p`.
       dtype: default the promoted dtype of `n` and `p`.
-      unroll: number of outcomes in one turn of the loop over outcomes.
+      unroll: number of outcomes in one iteration of the loop over outcomes.
 
     >>> mpijax.random.multinomial(mpijax.random.key(0), 10.0, jnp.array([0.2, 0.3, 0.5]))
     Array([1., 1., 8.], dtype=float32)

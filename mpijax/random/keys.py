@@ -100,7 +100,7 @@ def check_key(fun_name: str, key: Any, *, allow_batched: bool = False) -> tuple[
         if not hasattr(key, "dtype"):
             raise TypeError(
                 "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
-                f"Got {key}. A key is made of a seed by jax.random.key({key if isinstance(key, int) else 0})."
+                f"Got {key}. Make a key from a seed: jax.random.key({key if isinstance(key, int) else 0})."
             )
         key = ops.random_wrap(key, impl=default_prng_impl())
         _complain_of_raw_key()
@@ -176,7 +176,7 @@ def PRNGKey(seed: Any, *, impl: PRNGSpecDesc | None = None) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer.
 
-    `data` becomes uint32. Equal integers give equal keys: use the counter of a loop to make a key for each turn.
+    `data` becomes uint32. Equal integers give equal keys: use the counter of a loop to make a key for each iteration.
 
     >>> key = mpijax.random.key(0)
     >>> mpijax.random.fold_in(key, 1) == mpijax.random.fold_in(key, 2)

@@ -381,7 +381,7 @@ def _polar(a, side, method):
     if method == "qdwh" and (m >= n) != (side == "right"):
         raise NotImplementedError(
             "method='qdwh' only supports mxn matrices where m < n where side='left' and m >= n side='right', got "
-            f"{a.shape} with side={side!r}: use method='svd'."
+            f"{a.shape} with side={side!r}. Use method='svd'."
         )
     with config.default_matmul_precision("float32"):
         u, s, vh = linalg.svd(a, full_matrices=False)

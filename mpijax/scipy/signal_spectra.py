@@ -40,7 +40,7 @@ def detrend(
     Array([-1.,  0.,  1.,  0.], dtype=float32)
     """
     if overwrite_data is not None:
-        raise NotImplementedError("overwrite_data argument not implemented: arrays are never overwritten.")
+        raise NotImplementedError("overwrite_data argument not implemented: arrays are immutable.")
     if type not in ("constant", "linear"):
         raise ValueError(f"Trend type must be 'linear' or 'constant', got {type!r}.")
     (x,) = promote_dtypes_inexact(jnp.asarray(data))

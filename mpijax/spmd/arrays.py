@@ -94,7 +94,9 @@ def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: 
     local = np.asarray(local_data) if not hasattr(local_data, "aval") else np.asarray(local_data._physical)
     given = tuple(global_shape) if global_shape is not None else (None,) * local.ndim
     if len(given) != local.ndim:
-        raise ValueError(f"global_shape {given} and local_data of shape {local.shape} have different numbers of axes")
+        raise ValueError(
+            f"global_shape {given} and local_data of shape {local.shape} must have the same number of axes"
+        )
     if isinstance(sharding, NamedSharding) and sharding.keeps_others:
         return _from_parts_apart(sharding, local, given)
     parts = sharding.process_parts(local.ndim) if isinstance(sharding, NamedSharding) else (1,) * local.ndim
@@ -121,8 +123,8 @@ def _from_parts_apart(sharding: NamedSharding, local: np.ndarray, given: tuple[i
     for n, whole, size, mine in zip(local.shape, shape, block, own, strict=True):
         if n not in (whole, size * len(mine)):
             raise ValueError(
-                f"local_data of shape {local.shape} has neither all of an array of shape {shape} nor this process's "
-                f"parts of it side by side, by {sharding}"
+                f"local_data of shape {local.shape} is neither the whole array of shape {shape} nor the shards of "
+                f"this process under {sharding}"
             )
 
     def part(at: int) -> np.ndarray:
@@ -154,7 +156,7 @@ def make_array_from_single_device_arrays(
     if any(isinstance(part, Tracer) for part in arrays):
         kinds = {type(part) for part in arrays}
         raise ValueError(
-            f"{name} requires a list of concrete arrays as input, but got types {kinds}: call it outside of jit."
+            f"{name} requires a list of concrete arrays as input, but got types {kinds}. Call it outside of jit."
         )
     if not arrays and dtype is None:
         raise ValueError(_NO_DTYPE.format(name))
@@ -194,8 +196,8 @@ def _summed(sharding: NamedSharding, indices: dict, parts: list[Any]) -> list[An
     """For each device, the sum over the unreduced axes of all devices' contributions to its shard."""
     if not sharding.mesh.is_local:
         raise NotImplementedError(
-            f"make_array_from_single_device_arrays: the shards of {sharding} are sums of arrays on several ranks. Pass "
-            "them to a jax.shard_map that takes jax.lax.psum."
+            f"make_array_from_single_device_arrays does not support unreduced axes: {sharding}. Pass the arrays to a "
+            "jax.shard_map that calls jax.lax.psum."
         )
     first = {d: np.asarray(part) for d, part in zip(indices, parts, strict=True) if sharding.replica(d) == 0}
     alike = [[x for e, x in first.items() if indices[e] == indices[d]] for d in indices]
@@ -242,10 +244,10 @@ def _with_others(sharding: Sharding, own: list[tuple[Any, np.ndarray]]) -> list[
     """The shards of all devices, for processes that also keep those of others. Communicates."""
     if len(sharding.processes) < mpi_start.size():
         raise NotImplementedError(
-            f"an array made of parts by {sharding}: the devices of a process lie apart in this mesh, which leaves out "
-            "some processes. Order its devices by process, as jax.make_mesh does."
+            f"The devices of a process are not neighbours in the mesh of {sharding}, which also leaves out some "
+            "processes. Order the devices by process, as jax.make_mesh does."
         )
-    everyone = objects.allgather(own, "putting together an array, of which the devices of a rank have parts apart")
+    everyone = objects.allgather(own, "assembling an array whose shards of a rank are not neighbours")
     return [part for parts in everyone for part in parts]
 
 

@@ -103,8 +103,8 @@ def _mesh(name: str, layouts: Any) -> AbstractMesh:
     shapes = {m.shape_tuple for m in found} | (set() if context.empty else {context.shape_tuple})
     if len(shapes) > 1:
         raise ValueError(
-            f"Shardings passed to {name} should have the same mesh, that of jax.set_mesh where there is one; got "
-            f"meshes {sorted(map(str, shapes))}"
+            f"Shardings passed to {name} should have the same mesh, which must equal the mesh of jax.set_mesh if set. "
+            f"Got meshes {sorted(map(str, shapes))}"
         )
     return context if not context.empty or not found else found.pop()
 
@@ -114,10 +114,10 @@ def _with_types(mesh: AbstractMesh, axes: Any, kind: AxisType) -> AbstractMesh:
     known = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     for name in names:
         if name not in known:
-            raise ValueError(f"the mesh {mesh} has no axis {name!r}")
+            raise ValueError(f"The mesh {mesh} does not have the axis {name!r}")
         if known[name] is AxisType.Manual:
             raise NotImplementedError(
-                "Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed: the axis "
-                f"{name!r} is that of the enclosing shard_map, in whose body it is of type Manual"
+                "Going from `Manual` AxisType to `Auto` or `Explicit` AxisType is not allowed: the enclosing "
+                f"shard_map makes the axis {name!r} Manual"
             )
     return mesh.update(axis_types=[kind if n in names else t for n, t in known.items()])

@@ -75,8 +75,8 @@ def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any, needs_de
         return layout
     if of is None:
         raise ValueError(
-            f"{name}: {what} got {layout}, whose mesh has axes and no devices, and the mesh in context ({known}) does "
-            "not have these axes. Enter `jax.set_mesh(mesh)`, or give a layout over a Mesh."
+            f"{name}: {what} got {layout}. Its mesh has no devices, and the context mesh ({known}) does not have its "
+            "axes. Enter `jax.set_mesh(mesh)`, or use a sharding over a Mesh."
         )
     if isinstance(of, Tracer):
         return layout
@@ -128,8 +128,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     flat = flatten_axes("with_sharding_constraint shardings", structure, shardings)
     if None in flat:
         raise ValueError(
-            "One of with_sharding_constraint arguments got sharding None which is not allowed. Give it a sharding: "
-            "NamedSharding(mesh, P()) for an array that every device has whole."
+            "One of with_sharding_constraint arguments got sharding None which is not allowed. Use "
+            "NamedSharding(mesh, P()) for a replicated array."
         )
     layouts = [
         named_sharding(s, "shardings", "with_sharding_constraint", leaf) for leaf, s in zip(leaves, flat, strict=True)
@@ -202,7 +202,7 @@ def check_not_mapped(layout: NamedSharding, name: str) -> None:
     if mapped:
         raise ValueError(
             f"{name}: {layout.spec} contains a manual axes {mapped} of mesh {layout.mesh}. The enclosing shard_map "
-            "maps over them; its body can lay values out over the other axes of the mesh only."
+            "maps over them. Its body can only shard values over the other axes of the mesh."
         )
 
 
@@ -221,7 +221,7 @@ def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> N
             raise ValueError(
                 f"{what}: Sharding {layout} implies that array axis {dim} is partitioned {parts} times, but the "
                 f"dimension size is {size} (full shape: {aval.shape}), and parts should evenly divide the shape. Pad "
-                "the array, or leave that axis whole: None in the PartitionSpec."
+                "the array, or do not shard that axis: use None in the PartitionSpec."
             )
 
 

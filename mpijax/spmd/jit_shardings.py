@@ -42,8 +42,8 @@ class JitShardings:
                     named_sharding(leaf, what, "jit")
                 if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
                     raise ValueError(
-                        f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Give None in place of "
-                        "UNCONSTRAINED for an axis that is not split."
+                        f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Use None instead of "
+                        "UNCONSTRAINED for an axis that is not sharded."
                     )
         self.key = tuple((tuple(leaves), structure) for _, leaves, structure in self._parts)
         self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in self._parts[0][1])
@@ -54,8 +54,8 @@ class JitShardings:
             return (None,) * len(avals)
         if kwargs:
             raise ValueError(
-                f"pjit does not support kwargs when in_shardings is specified: jit({name}) got {sorted(kwargs)}; pass "
-                "them by position"
+                f"pjit does not support kwargs when in_shardings is specified: jit({name}) got {sorted(kwargs)}. Pass "
+                "them by position."
             )
         if isinstance(self._in, tuple) and len(self._in) != len(args):
             raise ValueError(
@@ -158,8 +158,8 @@ def _check_given(layout: NamedSharding, leaf: Any, aval, path: str) -> None:
     if given is not None and not given.is_equivalent_to(layout, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {layout},\n"
-            f"arg sharding: {given} for args{path} of type {aval.str_short(False)}. Lay the argument out with "
-            "jax.device_put(x, sharding), or leave in_shardings out: jit takes arrays as they lie."
+            f"arg sharding: {given} for args{path} of type {aval.str_short(False)}. Reshard the argument with "
+            "jax.device_put(x, sharding), or leave in_shardings out: jit then uses the shardings of its arguments."
         )
 
 

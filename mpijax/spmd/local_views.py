@@ -51,8 +51,8 @@ def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 def _check_is_here(mesh: Mesh, name: str) -> None:
     if mesh.coordinates() is None:
         raise ValueError(
-            f"{name}: process {provided.process_index()} has no device of {mesh}, and so no part of the array. Call it "
-            f"on processes {sorted(mesh.processes)}."
+            f"{name}: process {provided.process_index()} has no device of {mesh}. Call it on processes "
+            f"{sorted(mesh.processes)}."
         )
 
 

@@ -200,16 +200,15 @@ class _Pmap:
         mapped = [(typeof(x).shape, ax) for x, ax in zip(leaves, axes, strict=True) if ax is not None]
         for shape, ax in mapped:
             if not -len(shape) <= ax < len(shape):
-                raise ValueError(f"pmap was asked to map axis {ax} of an argument of shape {shape}, which it lacks")
+                raise ValueError(f"pmap: axis {ax} is out of bounds for an argument of shape {shape}")
         mesh = self.mesh_of(mapped[0][0][mapped[0][1]])
         local = len(mesh.local_devices)
         for shape, ax in mapped:
             if shape[ax] != local:
                 raise ValueError(
-                    f"pmap: axis {ax} of an argument of shape {shape} has size {shape[ax]}, and this process has "
-                    f"{local} of the {mesh.size} devices: give every process the elements of its own devices "
-                    f"(rank r of {mesh.size} gives x[r:r+1]), or start {shape[ax]} ranks. On one rank, vmap maps over "
-                    "any size."
+                    f"pmap: axis {ax} of an argument of shape {shape} has size {shape[ax]}, but this process has "
+                    f"{local} of the {mesh.size} devices. Pass the elements of its own devices on every process "
+                    f"(x[r:r+1] on rank r of {mesh.size}), or start {shape[ax]} ranks. On one rank, use vmap."
                 )
         if self.axis_size is not None and self.axis_size != mesh.size:
             raise ValueError(f"Specified axis_size {self.axis_size} doesn't match received axis_size {mesh.size}.")

@@ -220,8 +220,8 @@ def _total(x: Any, axes: frozenset, check_vma: bool) -> Any:
     """The sum of the shards' contributions to an unreduced result; the array stores the sum."""
     if axes and not check_vma:
         raise NotImplementedError(
-            f"shard_map with out_specs that are unreduced over {set(axes)} takes the sum of shards that vary, and "
-            "check_vma=False does not tell which do: leave it out, or return jax.lax.psum and P()."
+            f"shard_map with out_specs that are unreduced over {set(axes)} needs to know which shards vary. Leave out "
+            "check_vma=False, or return jax.lax.psum and P()."
         )
     over = tuple(n for n in sorted(axes & typeof(x).vma, key=str))
     return psum(x, over) if over else x
@@ -366,7 +366,7 @@ def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newl
         for s, a in zip(in_specs, jaxpr.in_avals, strict=True)
     ]
     if not agree(whole, avals):
-        raise JaxprTypeError(f"shard_map: the body takes shards of {whole}, and its operands are {avals}")
+        raise JaxprTypeError(f"shard_map: the body takes shards of {whole}, but its operands are {avals}")
     return [unshard_aval(mesh, s, a, newly_manual_axes) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
 
 
@@ -575,7 +575,7 @@ def _outer_effects(params):
 
 
 def _reference(*_args, **_params):
-    raise NotImplementedError("shard_map has no single-process reference; it is compiled")
+    raise NotImplementedError("shard_map has no NumPy reference")
 
 
 shard_map_p = Primitive(

@@ -26,8 +26,8 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
               if n in names and k is not AxisType.Explicit]  # fmt: skip
     if others:
         raise TypeError(
-            f"in_axes was not specified, nor in_specs, of a shard_map over {set(names)}: it may be left out over axes "
-            f"of type Explicit, and {', '.join(others)}. Say how arguments are cut, by a PartitionSpec for each."
+            f"A shard_map over {set(names)} got neither in_axes nor in_specs. They may only be left out over axes of "
+            f"type Explicit, but {', '.join(others)}. Pass in_specs: a PartitionSpec for each argument."
         )
 
 
@@ -52,8 +52,8 @@ def mesh_for(given: Any, args) -> Mesh:
     if given is None:
         if context is None:
             raise ValueError(
-                "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh context, or pass one "
-                "to shard_map: mesh=Mesh(mpijax.devices(), ('i',))."
+                "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a mesh context, or pass a "
+                "mesh to shard_map: mesh=Mesh(mpijax.devices(), ('i',))."
             )
         return context
     if not isinstance(given, (Mesh, AbstractMesh)):
@@ -67,8 +67,8 @@ def mesh_for(given: Any, args) -> Mesh:
         here = get_abstract_mesh()
         if given.abstract_mesh != here:
             raise ValueError(
-                f"The context mesh {here} should match the mesh passed to shard_map {given}. Within a shard_map leave "
-                "`mesh` out: it is that of the enclosing one, of which axis_names says the axes to map."
+                f"The context mesh {here} should match the mesh passed to shard_map {given}. Within a shard_map, "
+                "leave `mesh` out and pass axis_names: the mesh is that of the enclosing shard_map."
             )
         return state.body[0]
     return _mesh_of_arguments(given, args) if isinstance(given, AbstractMesh) else given
@@ -105,7 +105,7 @@ def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[
         if not isinstance(s, PartitionSpec):
             raise TypeError(
                 f"shard_map {what} must be a pytree of `PartitionSpec` instances, but got the leaf {s!r} of type "
-                f"{type(s).__name__}."
+                f"{type(s).__name__}. Use jax.sharding.PartitionSpec({s!r})."
             )
         for a in s.all_axes():
             if a not in names:

@@ -120,7 +120,9 @@ def value_and_grad(
     (Array(5., dtype=float32), Array([2., 4.], dtype=float32))
     """
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to grad is deprecated: use shard_map, whose types reduce.")
+        raise NotImplementedError(
+            "reduce_axes argument to grad is deprecated. Use shard_map: it sums gradients over mesh axes."
+        )
     checked_callable(fun)
     argnums = as_argnums(argnums)
 

@@ -140,8 +140,8 @@ class BatchTrace(Trace):
 
     def write_ref(self, ref, value):
         raise ValueError(
-            "performing a set/swap operation with vmapped value on an unbatched array reference of type "
-            f"{ref.aval}. Move the array reference to be an argument to the vmapped function?"
+            f"performing a set/swap operation with vmapped value on an unbatched array reference of type {ref.aval}. "
+            "Move the array reference to be an argument to the vmapped function?"
         )
 
     def process_custom_call(self, call, args):
@@ -201,7 +201,7 @@ def _known_to_be_at(x: Any, source: Any, target: Any) -> Any:
     aval = typeof(x)
     if source == target or (target == 0 and source == leading(aval.dec_rank(None, source))):
         return x
-    raise NotImplementedError(f"vmap: the examples in a value of type {aval} are at {source}, and needed at {target}")
+    raise NotImplementedError(f"vmap: a value of type {aval} is mapped along {source}, but the result needs {target}.")
 
 
 def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by_numpy: bool = False) -> Any:
@@ -245,11 +245,11 @@ def same_for_all(x: Any) -> Any:
 def batch_at(x: Any, dim: int | None, target: int, axis: AxisData, by_numpy: bool = False) -> Any:
     """`x` with its batch axis at `target`; repeats `x` if it has none. `by_numpy` as for `broadcast_dim`."""
     if isinstance(target, MappingSpec) and not typeof(x).is_high:
-        raise ValueError(f"vmap: axes of an array of type {typeof(x)} are ints, got {target}")
+        raise ValueError(f"vmap: the axis of an array of type {typeof(x)} must be an int, got {target}.")
     if dim is None and typeof(x).is_high:
         raise NotImplementedError(
-            f"vmap: a value of type {typeof(x)} is the same for all examples where others differ, and such a value "
-            "cannot be repeated. Make it of values that differ, or of one of each example's."
+            f"vmap: a value of type {typeof(x)} is not mapped, but others that it is used with are, and a value of "
+            "this type cannot be repeated. Compute it from mapped values."
         )
     return broadcast_dim(x, axis.size, target, axis.split, by_numpy) if dim is None else move_dim(x, dim, target)
 

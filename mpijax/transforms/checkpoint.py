@@ -56,7 +56,8 @@ def checkpoint(
       static_argnums, static_argnames: arguments that are Python values known during tracing.
 
     Raises:
-      TypeError: for an argument that is not an array, or `static_argnums` that are not ints.
+      TypeError: for an argument that is not an array, `static_argnums` that are not ints, or a `policy` that is not
+        callable.
       ValueError: for `static_argnums` out of range.
       NotImplementedError: for `concrete`, which JAX removed.
 
@@ -66,8 +67,13 @@ def checkpoint(
     """
     if concrete is not _NOT_GIVEN:
         raise NotImplementedError(
-            "checkpoint has no argument `concrete` any more, as in JAX 0.10: name the arguments that decide Python "
-            "control flow in `static_argnums`."
+            "checkpoint no longer has the argument `concrete`, as in JAX 0.10. If an argument decides Python control "
+            "flow, name it in `static_argnums`."
+        )
+    if policy is not None and not callable(policy):
+        raise TypeError(
+            "The policy of checkpoint must be a function, such as jax.checkpoint_policies.dots_saveable. "
+            f"Got {policy!r} of type {type(policy).__name__}."
         )
     nums = (static_argnums,) if isinstance(static_argnums, int) else static_argnums
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
@@ -191,5 +197,5 @@ def _point_to_static_arguments(error: ConcretizationTypeError) -> None:
     """Add a hint about static arguments to an error from `checkpoint`'s own tracing."""
     message = str(error)
     if "for checkpoint" in message:
-        hint = "If it is an argument that Python decides by, name it in checkpoint's static_argnums."
+        hint = "If an argument decides Python control flow, name it in the static_argnums of checkpoint."
         error.args = (f"{message}\n{hint}",)

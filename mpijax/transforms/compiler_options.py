@@ -18,5 +18,5 @@ def check_compiler_options(names: Iterable[str] | None) -> None:
         if name not in _NAMES and not name.startswith("xla_"):
             raise JaxRuntimeError(
                 f"INVALID_ARGUMENT: No such compile option: '{name}'. Options begin with 'xla_' or are among "
-                f"{sorted(_NAMES)}; none has an effect here."
+                f"{sorted(_NAMES)}. mpijax accepts them without effect."
             )

@@ -122,8 +122,8 @@ class ResultTypes:
             outs = flat(*leaves)
             if has_refs(outs):
                 raise ValueError(
-                    "the primal function of a custom derivative returned a mutable array reference, but mutable array "
-                    "references cannot be returned there"
+                    "A function with a custom derivative rule returned a mutable array reference, but mutable array "
+                    "references cannot be returned there. Return its value (ref[...])."
                 )
             self.of_fun = flat.out_tree, [typeof(x) for x in outs]
             return outs
@@ -252,8 +252,8 @@ class BatchAxes:
         """A result of a rule, moved to have its batch axis at `target`."""
         if target is None and dim is not None:
             raise ValueError(
-                "a custom derivative rule returned a value that differs from example to example under vmap where the "
-                "function returned one that does not; make the function's result depend on its arguments"
+                "Under vmap, a custom derivative rule returned a mapped value where the function returned one that is "
+                "not mapped. Make the function's result depend on its arguments."
             )
         return x if target is None else batch_at(x, dim, target, self.trace.axis)
 

@@ -389,8 +389,8 @@ class _FlatFwd:
         wrong = [x for x in outs if is_ref(x)] or [x for x in residuals if is_ref(x) and x not in given]
         if wrong:
             raise ValueError(
-                f"custom_vjp fwd function {self.__name__} returned a mutable array reference of type {wrong[0].aval}: "
-                "among the residuals may be those that it got as arguments, no others."
+                f"custom_vjp fwd function {self.__name__} returned a mutable array reference of type {wrong[0].aval}. "
+                "Residuals may only contain references that the function got as arguments."
             )
 
     def _cotangents(self, result: Any) -> list[Any]:

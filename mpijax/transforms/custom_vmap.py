@@ -90,8 +90,8 @@ class _UserRule:
         closed_over, given = in_batched
         if any(tree.tree_leaves(closed_over)):
             raise ValueError(
-                f"the custom_vmap function of rule {self.name} closes over a value that differs from example to "
-                "example: pass it as an argument, so that the rule gets the whole batch"
+                f"The custom_vmap function of rule {self.name} closes over a mapped value. Pass it as an argument, so "
+                "that the rule gets the whole batch."
             )
         return self.rule(axis_size, list(given), *args)
 
@@ -200,8 +200,8 @@ def _jvp(primals, tangents, *, call, rule, in_tree, out_tree):
 
 def _no_reverse_mode(*_args, **_params):
     raise ValueError(
-        "Linearization failed to produce known values for all output primals of a custom_vmap function, which cannot "
-        "be differentiated in reverse mode: put custom_vjp around the custom_vmap function."
+        "Linearization failed to produce known values for all output primals. A custom_vmap function cannot be "
+        "differentiated in reverse mode. Wrap it in a custom_vjp function."
     )
 
 
@@ -211,7 +211,7 @@ custom_vmap_p = Primitive(
     reference=lambda *args, call, **_: eval_jaxpr(call.jaxpr, call.consts, *args),
     lower=Inline("call"),
     jvp=_jvp,
-    transpose=Unsupported("custom_vmap functions have no transpose: put custom_vjp around the custom_vmap function"),
+    transpose=Unsupported("custom_vmap functions have no transpose. Wrap the function in a custom_vjp function."),
     batch=_batch,
     linearize=_no_reverse_mode,
     multiple_results=True,

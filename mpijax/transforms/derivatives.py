@@ -95,7 +95,9 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     (Array([3., 2., 0.], dtype=float32),)
     """
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to vjp is deprecated: use shard_map, whose types reduce.")
+        raise NotImplementedError(
+            "reduce_axes argument to vjp is deprecated. Use shard_map: it sums gradients over mesh axes."
+        )
     checked_callable(fun)
     leaves, struct = tree.tree_flatten(primals)
     paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
@@ -187,7 +189,9 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     (Array([ 2., 10.,  0.], dtype=float32),)
     """
     if reduce_axes:
-        raise NotImplementedError("reduce_axes argument to transpose is deprecated: use shard_map, whose types reduce.")
+        raise NotImplementedError(
+            "reduce_axes argument to transpose is deprecated. Use shard_map: it sums gradients over mesh axes."
+        )
     leaves, struct = tree.tree_flatten(primals)
     avals = [abstractify(x) for x in leaves]
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})))

@@ -93,8 +93,8 @@ class DualTrace(Trace):
         if type(tangent) is not Zero and ref.aval.kind is None:
             raise ValueError(
                 "performing a set/swap operation with a differentiated value on a non-differentiated array reference "
-                f"of type {ref.aval}. Move the array reference into the differentiated function: make it "
-                "there. Or write jax.lax.stop_gradient of the value."
+                f"of type {ref.aval}. Move the array reference into the differentiated function, or write "
+                "jax.lax.stop_gradient(value)."
             )
         ref.write_in(self.parent, primal)
 

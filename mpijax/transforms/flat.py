@@ -157,9 +157,8 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
             raise TypeError(
                 f"Error interpreting argument to {where} as an abstract array. The problematic value is of "
                 f"type {type(x)} and was passed to the function at path {name(i)}: Argument {reprlib.repr(x)} "
-                f"of type {type(x)} is not a valid JAX type. Arguments are arrays, numbers and pytrees of them; "
-                "anything else is passed to jit as a static argument (static_argnums or static_argnames), or "
-                "closed over."
+                f"of type {type(x)} is not a valid JAX type. Arguments must be arrays, numbers or pytrees of them. "
+                "Pass anything else to jit as a static argument (static_argnums or static_argnames), or close over it."
             ) from None
 
 

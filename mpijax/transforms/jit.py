@@ -6,8 +6,9 @@ import copyreg
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Traced(TracedProgram):
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
         """Lower the program to loop nests and instructions. lowering_platforms: only "cpu" exists."""
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
-            raise NotImplementedError(f"mpijax lowers for 'cpu', not for lowering_platforms={lowering_platforms}")
+            raise NotImplementedError(f"mpijax only lowers for 'cpu', got lowering_platforms={lowering_platforms}.")
         return provided.lower(self)
 
 
@@ -125,10 +126,16 @@ def _is_operand(constant: Any) -> bool:
     return isinstance(constant, Tracer) or (AbstractValue.any_high and typeof(constant).has_qdd)
 
 
-def _as_tuple(value, kind) -> tuple:
+def _as_tuple(what: str, value: Any, kind: type) -> tuple:
+    """`value`, a sequence of this type or one of its values, as a tuple. Raises TypeError for anything else."""
     if value is None:
         return ()
-    return (value,) if isinstance(value, kind) else tuple(value)
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if not all(isinstance(x, kind) for x in found):
+        hint = f" Pass names to {what.replace('nums', 'names')}." if kind is not str else ""
+        name = "str" if kind is str else "int"
+        raise TypeError(f"{what} of jit must be of type {name} or a sequence of {name}s, got {value!r}.{hint}")
+    return found
 
 
 class PjitFunction(JitBase):
@@ -157,11 +164,13 @@ class PjitFunction(JitBase):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
         self._fun = fun
-        nums, names = _as_tuple(static_argnums, int), _as_tuple(static_argnames, str)
+        nums = _as_tuple("static_argnums", static_argnums, Integral)
+        names = _as_tuple("static_argnames", static_argnames, str)
         self._static_argnums, self._static_argnames = self._complete(
             "static", nums, names, static_argnums, static_argnames
         )
-        dnums, dnames = _as_tuple(donate_argnums, int), _as_tuple(donate_argnames, str)
+        dnums = _as_tuple("donate_argnums", donate_argnums, Integral)
+        dnames = _as_tuple("donate_argnames", donate_argnames, str)
         self._donate_argnums, self._donate_argnames = self._complete(
             "donate", dnums, dnames, donate_argnums, donate_argnames
         )
@@ -214,7 +223,7 @@ class PjitFunction(JitBase):
         unnamed = set(names) & known.unnameable
         if unnamed:
             raise ValueError(
-                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are positional-only: say "
+                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are positional-only: use "
                 f"{kind}_argnums."
             )
         missing = set() if known.any_keyword else set(names) - known.names
@@ -525,7 +534,8 @@ def jit(
     """
     if device is not None or backend is not None:
         warn_user(
-            "backend and device argument on jit is deprecated: place the arguments with jax.device_put.",
+            "backend and device argument on jit is deprecated. Place the arguments of the function with "
+            "jax.device_put.",
             DeprecationWarning,
         )
         if device is not None and backend is not None:
@@ -560,7 +570,7 @@ def jit(
 def _check_function(fun: Any) -> None:
     """Raise TypeError for what `jit` cannot call."""
     if isinstance(fun, staticmethod):
-        raise TypeError(f"staticmethod arguments are not supported, got {fun}: put staticmethod around jit")
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}. Apply jit first: staticmethod(jit(f)).")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     if inspect.isgeneratorfunction(fun):

@@ -98,8 +98,9 @@ class _Keys:
         mask = resized(mask, v.aval.shape)
         if overlap(self.used.get(v, False), mask) and not self.may_repeat:
             raise KeyReuseError(
-                f"In {eqn.primitive}, argument {i} is already consumed: the key used at {eqn.source} was used before, "
-                f"at {self.first[v]}."
+                f"In {eqn.primitive}, argument {i} is already consumed: the key used at {eqn.source} was already used "
+                "at "
+                f"{self.first[v]}."
             )
         self.used[v] = union(self.used.get(v, False), mask)
         self.first.setdefault(v, eqn.source)

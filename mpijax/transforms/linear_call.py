@@ -77,7 +77,9 @@ def _traced(what, fun, first_tree, second_tree, first_avals, second_avals):
 def _jvp(primals, tangents, **params):
     fixed = params["num_callee_consts"] + params["num_res"]
     if any(type(t) is not Zero for t in tangents[:fixed]):
-        raise NotImplementedError("linear_call cannot be differentiated by its residuals: make them linear arguments")
+        raise NotImplementedError(
+            "linear_call cannot be differentiated with respect to its residuals. Make them linear arguments."
+        )
     outs = linear_call_p.bind(*primals, **params)
     return outs, linear_call_p.bind(*primals[:fixed], *map(instantiate, tangents[fixed:]), **params)
 

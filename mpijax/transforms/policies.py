@@ -46,8 +46,8 @@ def keeps(policy: Callable, primitive, avals, params: dict[str, Any]) -> bool:
         return False
     hint = " Make an instance of it: Offloadable(src=..., dst=...)." if answer is Offloadable else ""
     raise TypeError(
-        "A policy of checkpoint returns a bool or ad_checkpoint.Recompute, ad_checkpoint.Saveable or "
-        f"ad_checkpoint.Offloadable(...). For {primitive} it returned {answer} of type {type(answer)}.{hint}"
+        f"The policy of checkpoint returned {answer} of type {type(answer)} for {primitive}. It must return a bool, "
+        f"ad_checkpoint.Recompute, ad_checkpoint.Saveable or ad_checkpoint.Offloadable(...).{hint}"
     )
 
 
@@ -183,8 +183,8 @@ def save_from_both_policies(policy_1: Callable, policy_2: Callable) -> Callable:
         answers = [p(primitive, *args, **params) for p in (policy_1, policy_2)]
         if not all(isinstance(a, bool) for a in answers):
             raise ValueError(
-                f"save_from_both_policies joins policies that return bools; these returned {answers[0]} and "
-                f"{answers[1]} for {primitive}. Write one policy function that decides instead."
+                f"save_from_both_policies needs policies that return bools. For {primitive} these returned "
+                f"{answers[0]} and {answers[1]}. Write one policy function that returns what to do."
             )
         return any(answers)
 

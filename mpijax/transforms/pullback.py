@@ -125,8 +125,8 @@ def _delivered(ct: Any, target: Any) -> Any:
     have, want = target.aval, ct.aval if type(ct) is Zero else typeof(ct)
     if have.inner_aval.form != want.form:
         raise ValueError(
-            f"with_refs: a cotangent of type {want.str_short()} cannot be added to a reference of type {have}: make "
-            "the reference of zeros_like the argument."
+            f"with_refs: a cotangent of type {want.str_short()} cannot be added to a reference of type {have}. Make "
+            "the reference with new_ref(jnp.zeros_like(argument))."
         )
     if type(ct) is not Zero:
         addupdate(target, None, ct)
@@ -193,8 +193,8 @@ class VJP:
         leaves, got = tree.tree_flatten(targets)
         if got != self.in_tree:
             raise ValueError(
-                f"with_refs: expected an entry for each argument of the differentiated function, {self.in_tree}, got "
-                f"{got}. Entries are references, GradValue() or DontWant()."
+                f"with_refs: expected one entry for each argument of the differentiated function, {self.in_tree}, got "
+                f"{got}. An entry is a reference, GradValue() or DontWant()."
             )
         return functools.partial(self._into, leaves)
 

@@ -42,8 +42,8 @@ def refuse_refs(leaves: Sequence[Any], what: str) -> None:
     """Raise ValueError for references among the arguments to differentiate with respect to."""
     for x in filter(is_ref, leaves):
         raise ValueError(
-            f"{what}: a function is differentiated by arrays, but got a mutable array reference of type {x.aval}. "
-            "Close over the reference, or differentiate by its value (ref[...])."
+            f"{what} differentiates with respect to arrays, but got a mutable array reference of type {x.aval}. "
+            "Close over the reference, or pass its value (ref[...])."
         )
 
 

@@ -74,7 +74,7 @@ def _jvp(primals, tangents, *, fwd, fun, name):
 
 
 def _not_linear(*_args, **_params):
-    raise NotImplementedError("the forward rule of a custom_vjp function is not linear: it cannot be transposed")
+    raise NotImplementedError("The forward rule of a custom_vjp function is not linear. It cannot be transposed.")
 
 
 def _batch(axis, args, dims, *, fwd, fun, name):

@@ -84,8 +84,10 @@ def _refuse_side_effects(jaxpr: Jaxpr) -> None:
     found = sorted(str(e) for e in jaxpr.effects if isinstance(e, fx.CallbackEffect) and e.kind == "IO")
     if found:
         raise NotImplementedError(
-            f"checkpoint computes a function again for its derivative, but this one has effects ({', '.join(found)}) "
-            "that are to happen once. Take io_callback out of the function, or use pure_callback if it has no effect."
+            f"checkpoint runs a function again for its derivative, but this function has effects "
+            f"({', '.join(found)}) that must happen once. Move io_callback out of the function, or use pure_callback "
+            "if "
+            "the callback has no side effect."
         )
 
 

@@ -46,8 +46,8 @@ def unused_donations(avals: Sequence[Any], donated: Sequence[bool], results: Seq
             unused.append(aval.str_short(False))
     if unused:
         warn_user(
-            f"Some donated buffers were not usable: {', '.join(unused)}. A result takes the memory of a donated "
-            "argument of its own shape and dtype.",
+            f"Some donated buffers were not usable: {', '.join(unused)}. A result reuses the memory of a donated "
+            "argument only if their shapes and dtypes are equal.",
         )
 
 
@@ -61,8 +61,8 @@ def refuse_tracing(fun: Callable) -> None:
     """Raise if the option `no_tracing` is set and a function is about to be traced."""
     if config.values.jax_no_tracing:
         raise RuntimeError(
-            f"re-tracing function {callable_location(fun)} for `jit`, but 'no_tracing' is set: these argument types, "
-            "static arguments or options are new to it."
+            f"re-tracing function {callable_location(fun)} for `jit`, but 'no_tracing' is set. The argument types, "
+            "static arguments or options differ from those of earlier calls."
         )
 
 
@@ -76,11 +76,11 @@ def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, 
         f"  for {callable_name(fun)} defined at {place.rpartition(' at ')[2]}",
     ]
     if not seen:
-        lines.append("  never seen function, or its earlier traces are gone")
+        lines.append("  never seen function, or its earlier traces have been discarded")
         if place in _explained:
             lines.append(
-                "  but seen another function defined on the same line; is it defined anew for each call, so that none "
-                "of its traces is found again?"
+                "  but seen another function defined on the same line. If each call defines the function again, define "
+                "it once, outside."
             )
         _explained.add(place)
     else:

@@ -47,7 +47,7 @@ def _mapped_size(
         return found.pop()
     if not found:
         if any(ax is not None for ax in axes):
-            raise ValueError("vmap of values of types that libraries define: axis_size must be specified")
+            raise ValueError("vmap: all mapped values are of types of other libraries, so axis_size must be specified.")
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     names = _argument_names(fun, args, kwargs)
     names = names if leaf_of is None else [names[i] for i in leaf_of]
@@ -128,8 +128,8 @@ def vmap(
 
     @transformed(
         fun,
-        "Vectorized version of {fun}. Takes the arguments of {fun} with a further axis in each that is mapped, along "
-        "which its elements are examples.",
+        "Vectorized version of {fun}. Takes the arguments of {fun}. Each mapped argument has one more axis, over which "
+        "{fun} is mapped.",
     )
     def vmap_f(*args, **kwargs):
         call = _Call(fun, in_axes, out_axes, args, kwargs)
@@ -277,8 +277,9 @@ def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int
             named = "" if axis.name is None else f" (axis_name={axis.name})"
             raise ValueError(
                 f"at vmap out_axes{tree.keystr(places[i][0])}, got axis spec None but output was batched on axis {dim}"
-                f": vmap has mapped output{named} but out_axes is None. What {callable_name(fun)} returned, of type "
-                f"{typeof(out).str_short(False)}, differs from example to example"
+                f": vmap has mapped output{named} but out_axes is None. {callable_name(fun)} returned a mapped value "
+                f"of type {typeof(out).str_short(False)}. Use an int in out_axes, or reduce over the mapped axis in "
+                "the function."
             )
         return out
     if _is_opaque(out, wanted):

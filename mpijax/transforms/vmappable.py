@@ -75,8 +75,8 @@ def _handlers(x: Any) -> _Handlers:
     found = _types[type(x)]
     if not found.simple:
         raise NotImplementedError(
-            f"vmap of a {type(x).__name__}, which was given to register_vmappable with axes that are not of type int. "
-            "Take out its arrays, and map over them."
+            f"vmap does not support values of type {type(x).__name__}: register_vmappable declared axes of another "
+            "type than int for it. Map over the arrays that it contains."
         )
     return found
 

@@ -41,7 +41,7 @@ ENTRY %main (param.2: f32[16,64]) -> f32[16,64] {
 
 
 def test_bytes_of_collectives():
-    """Loops count their turns, branches the dearest one, permutations what leaves a device."""
+    """Loops count their iterations, branches the dearest one, permutations what leaves a device."""
     found = hlo.traffic(MODULE.replace("TURNS", '{"known_trip_count":{"n":"10"}}'), 4)
     gathers, turned, scattered, reduced = 10 * 3 * 16 * 64 * 4, 2 * 8 * 8 / 2, 3 * 3, 2 * 32 / 2
     same = gathers + turned + scattered + reduced

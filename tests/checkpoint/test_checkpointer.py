@@ -31,7 +31,7 @@ def test_keeps_the_latest_and_saves_when_due(folder):
         assert checkpoints.save(10, {"n": 10}, force=True) and not checkpoints.save(10, {"n": 10}, force=True)
     assert checkpoints.steps() == [9, 10]
     assert checkpoints.restore() == {"n": 10} and checkpoints.restore(9) == {"n": 9}
-    with pytest.raises(CheckpointError, match=r"no checkpoint of step 3; it has those of steps \[9, 10\]"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint of step 3. It has checkpoints of steps \[9, 10\]"):
         checkpoints.restore(3)
     with pytest.raises(ValueError, match="closed"):
         checkpoints.save(12, {})
@@ -67,7 +67,7 @@ def test_a_tree_that_cannot_be_saved_is_an_error(folder):
 
 def test_a_folder_that_cannot_be_made_is_a_warning(folder):
     folder.write_text("a file")
-    with Checkpointer(folder) as checkpoints, pytest.warns(CheckpointWarning, match="step 1 was not written; there is no older"):
+    with Checkpointer(folder) as checkpoints, pytest.warns(CheckpointWarning, match="step 1 was not written; no older one exists"):
         assert not checkpoints.save(1, [1])
 
 
@@ -85,7 +85,7 @@ with Checkpointer(sys.argv[1]) as checkpoints:
         checkpoints.wait()
     [warning] = caught
     text = str(warning.message)
-    assert "step 2 was not written; the latest is that of step 1: cannot write array x, file" in text, text
+    assert "step 2 was not written; the latest is of step 1: cannot write array x, file" in text, text
     assert "File too large" in text, text
     assert checkpoints.save(3, {"x": np.ones(1000)})
     try:

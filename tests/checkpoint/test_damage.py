@@ -29,8 +29,8 @@ DAMAGES = {
     "bit": (lambda file: flip(file, 7), "Digest mismatch"),
     "bit of the sum": (lambda file: flip(file, -1), "Digest mismatch"),
     "missing": (lambda file: file.unlink(), "No such file"),
-    "short": (lambda file: file.write_bytes(file.read_bytes()[:-9]), "has 395 bytes and not 404"),
-    "long": (lambda file: file.write_bytes(file.read_bytes() + b"x"), "has 405 bytes and not 404"),
+    "short": (lambda file: file.write_bytes(file.read_bytes()[:-9]), "has 395 bytes, expected 404"),
+    "long": (lambda file: file.write_bytes(file.read_bytes() + b"x"), "has 405 bytes, expected 404"),
     "link": (lambda file: (file.rename(file.with_name("z")), file.symlink_to("z")), "is not a regular file"),
     "pipe": (lambda file: (file.unlink(), os.mkfifo(file)), "is not a regular file"),
 }  # fmt: skip
@@ -106,26 +106,26 @@ def coded(about, arrays):
 
 
 ATTACKS = {
-    "up": (rewritten(renamed("../v")), r"an array has the name '\.\./v'"),
-    "root": (rewritten(renamed("/etc")), "an array has the name '/etc'"),
-    "dot": (rewritten(renamed(".")), r"an array has the name '\.'"),
-    "twice": (rewritten(renamed("v")), "array v is not stored as mpijax stores"),
-    "no text": (rewritten(renamed("w\n")), r"an array has the name"),
+    "up": (rewritten(renamed("../v")), r"'\.\./v' is not a valid name of an array"),
+    "root": (rewritten(renamed("/etc")), "'/etc' is not a valid name of an array"),
+    "dot": (rewritten(renamed(".")), r"'\.' is not a valid name of an array"),
+    "twice": (rewritten(renamed("v")), "array v does not have the format of mpijax"),
+    "no text": (rewritten(renamed("w\n")), r"is not a valid name of an array"),
     "huge": (rewritten(huge), "array w is damaged: .*c.3"),
-    "codec": (rewritten(coded), "not stored as mpijax stores"),
-    "deep": (rewritten(lambda about, _: about.update(tree=nested(300))), "more than 200 containers"),
+    "codec": (rewritten(coded), "does not have the format of mpijax"),
+    "deep": (rewritten(lambda about, _: about.update(tree=nested(300))), "more than 200 levels of nested containers"),
     "very deep": (lambda file: file.write_text("[" * 100_000), "RecursionError|JSONDecodeError"),
-    "leaf twice": (rewritten(lambda about, _: about.update(tree={"list": [0, 0]})), "the tree and the leaves do not fit"),
-    "leaf beyond": (rewritten(lambda about, _: about.update(tree={"list": [0, 9]})), "the tree and the leaves do not fit"),
-    "unhashable key": (rewritten(lambda about, _: about.update(tree={"dict": [[[], 0], ["w", 1]]})), "describes no tree"),
-    "dtype": (rewritten(lambda about, _: about["leaves"][1].update(dtype="object")), "describes no leaf"),
-    "negative": (rewritten(lambda about, _: about["leaves"][1].update(shape=[-1])), "describes no leaf"),
-    "words": (rewritten(lambda about, _: about["leaves"][1].update(words=[1 << 40])), "describes no leaf"),
+    "leaf twice": (rewritten(lambda about, _: about.update(tree={"list": [0, 0]})), "the tree does not match the leaves"),
+    "leaf beyond": (rewritten(lambda about, _: about.update(tree={"list": [0, 9]})), "the tree does not match the leaves"),
+    "unhashable key": (rewritten(lambda about, _: about.update(tree={"dict": [[[], 0], ["w", 1]]})), "contains an invalid tree"),
+    "dtype": (rewritten(lambda about, _: about["leaves"][1].update(dtype="object")), "contains an invalid leaf"),
+    "negative": (rewritten(lambda about, _: about["leaves"][1].update(shape=[-1])), "contains an invalid leaf"),
+    "words": (rewritten(lambda about, _: about["leaves"][1].update(words=[1 << 40])), "contains an invalid leaf"),
     "no object": (lambda file: file.write_text("[1]"), "TypeError"),
     "empty": (lambda file: file.write_text(""), "JSONDecodeError"),
     "binary": (lambda file: file.write_bytes(b"{\xff"), "UnicodeDecodeError"),
     "newer": (rewritten(lambda about, _: about.update(format=99)), "it has format 99"),
-    "not the sum": (lambda file: file.write_text(file.read_text().replace('"v"', '"u"')), "SHA-256 does not fit"),
+    "not the sum": (lambda file: file.write_text(file.read_text().replace('"v"', '"u"')), "SHA-256 does not match"),
 }
 
 
@@ -139,9 +139,9 @@ def test_metadata_made_to_harm(saved, name):
 
 def test_metadata_that_is_too_large(saved, monkeypatch):
     monkeypatch.setattr(metadata, "LIMIT", 100)
-    with pytest.raises(CheckpointError, match="larger than 100 bytes"):
+    with pytest.raises(CheckpointError, match="larger than the limit of 100 bytes"):
         restore(saved)
-    with pytest.raises(CheckpointError, match="100 is the limit"):
+    with pytest.raises(CheckpointError, match="more than the limit of 100 bytes"):
         save(saved, {"v": 1})
 
 

@@ -113,11 +113,11 @@ def test_damage_in_memory_is_an_error(tmp_path, memory):
 def test_a_folder_that_others_may_write_is_refused(tmp_path, memory):
     memory.mkdir()
     memory.chmod(0o770)
-    with pytest.raises(CheckpointError, match="not a folder of this user alone"):
+    with pytest.raises(CheckpointError, match="must be a folder of this user with mode 0700"):
         Checkpointer(tmp_path / "run", memory=1).latest()
     memory.rmdir()
     memory.symlink_to(tmp_path)
-    with pytest.raises(CheckpointError, match="not a folder of this user alone"):
+    with pytest.raises(CheckpointError, match="must be a folder of this user with mode 0700"):
         Checkpointer(tmp_path / "run", memory=1).latest()
 
 

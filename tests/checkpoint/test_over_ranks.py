@@ -80,7 +80,7 @@ def test_arrays_over_some_ranks(folder):
         for shard in y.addressable_shards:
             np.testing.assert_array_equal(np.asarray(shard.data), x[shard.index])
     assert_same(restore(folder)["all"], x)
-    with pytest.raises(CheckpointError, match="an array that process 0 alone has cannot be saved"):
+    with pytest.raises(CheckpointError, match="An array on process 0 only cannot be saved"):
         save(folder.with_name("another"), {"x": jax.device_put(x, jax.devices()[0])})
 
 
@@ -124,7 +124,7 @@ def test_empty_and_small(folder, shape):
 
 @many
 def test_different_trees_are_an_error_on_every_rank(folder):
-    with pytest.raises(CheckpointError, match="the ranks save different trees: rank [0-9]+ has other"):
+    with pytest.raises(CheckpointError, match="The ranks save different trees: rank [0-9]+ has other"):
         save(folder, {"step": RANK})
     assert not folder.exists()
 
@@ -156,7 +156,7 @@ def test_checkpointer_goes_on_after_an_error(folder, monkeypatch):
         if RANK == SIZE - 1:
             monkeypatch.setattr(store, "write", failing)
         assert checkpoints.save(4, [x])
-        said = r"step 4 was not written; the latest is that of step 3: (rank \d+: )?OSError: .*No space"
+        said = r"step 4 was not written; the latest is of step 3: (rank \d+: )?OSError: .*No space"
         with pytest.warns(CheckpointWarning, match=said):
             checkpoints.wait()
         monkeypatch.setattr(store, "write", real)

@@ -307,7 +307,7 @@ def test_run_names_the_rank_that_others_waited_for():
         "mpi.allreduce(x, 'SUM')\nif r == 1: sys.exit(3)\nmpi.allreduce(x, 'SUM')"
     )
     ran = mpijax("run", "-n", 2, "-c", RANK + body)
-    assert ran.returncode == 3 and "rank 1 has ended, and rank 0 waits for it" in ran.stderr
+    assert ran.returncode == 3 and "rank 1 has ended, but rank 0 waits for it" in ran.stderr
     assert "rank 1 failed first, with status 3 (then rank 0)" in ran.stderr, ran.stderr
 
 
@@ -400,13 +400,13 @@ def test_ranks_are_pinned_apart():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "-n", "2"], "there is no program"),
+        (["run", "-n", "2"], "expected a program"),
         (["run", "-n", "0", "-c", "pass"], "must be at least 1"),
         (["run", "--restart", "-1", "-c", "pass"], "got -1"),
         (["run", "-n", "2", "nothere.py"], "there is no file 'nothere.py'"),
-        (["run", "-n", "2", "python"], "there is no program"),
+        (["run", "-n", "2", "python"], "expected a program"),
         (["run", "-n", "2", "/elsewhere/python", "a.py"], "not /elsewhere/python"),
-        (["bench", "--sizes", "1Q"], "sizes are like"),
+        (["bench", "--sizes", "1Q"], "expected sizes such as"),
         (["bench", "--operations", "gossip"], "there is no gossip"),
         (["doctor", "-n", "1"], "at least 2 ranks"),
         (["submit", "--scheduler", "slurm", "--nodes", "0", "--ranks-per-node", "1", "x.py"], "got '0'"),
@@ -421,7 +421,7 @@ def test_wrong_arguments(words, said, capsys):
 
 def test_command_that_is_not_there(capsys):
     assert main(["dance"]) == 2
-    assert "there is no command 'dance'; there are run, bench, doctor, submit, explain, profile, predict, trace, init, checkpoint, completion" in capsys.readouterr().err
+    assert "unknown command 'dance'. The commands are run, bench, doctor, submit, explain, profile, predict, trace, init, checkpoint, completion" in capsys.readouterr().err
 
 
 def test_commands_are_light():
@@ -473,7 +473,7 @@ def test_a_job_ends_soon_after_a_rank_and_says_who_waits(end, tmp_path):
     )
     ran = mpijax("run", "-n", 2, program)
     took = time.time() - float((tmp_path / "when").read_text())
-    assert ran.returncode and "rank 1 has ended, and rank 0 waits for it in allreduce" in ran.stderr
+    assert ran.returncode and "rank 1 has ended, but rank 0 waits for it in allreduce" in ran.stderr
     assert took < 3  # 0.8 s on a machine at rest; it was 6 s
 
 
@@ -567,7 +567,7 @@ def test_trace_draws_kernels_between_operations(tmp_path, capsys):
     drawn = [r for r in _rows_of(page, "rows") if r[6] == 2 and r[0] == 1]
     assert [(r[1], r[3], r[4]) for r in drawn] == [(1.6, 0.3, "add_mul model.py:7"), (1.9, 0.05, "gemm 2x2x2 model.py:8"), (1.96, 0.01, "copy")]
     assert drawn[0][5] == "rank 1, 0.3 µs of add_mul - /home/model.py:7 (f)"
-    assert "all ranks together: model.py:7 (0.6 µs), model.py:8 (0.1 µs), copy (0.02 µs)." in page and "MPIJAX_PROFILE" not in page
+    assert "summed over all ranks: model.py:7 (0.6 µs), model.py:8 (0.1 µs), copy (0.02 µs)." in page and "MPIJAX_PROFILE" not in page
     events = json.loads((tmp_path / "merged.json").read_text())["traceEvents"]
     assert {"ph": "X", "pid": 0, "tid": 1, "name": "add_mul", "ts": 1.6, "dur": 0.3, "args": {"line": "/home/model.py:7 (f)"}} in events
 
@@ -734,7 +734,7 @@ def cache_of(folder, monkeypatch):
 
 def test_doctor_looks_at_the_cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
-    assert "made at the first compilation" in cache_of(folder, monkeypatch).text
+    assert "the first compilation creates it" in cache_of(folder, monkeypatch).text
     folder.mkdir(mode=0o700)
     (folder / "a.o").write_bytes(b"x" * 1000)
     good = cache_of(folder, monkeypatch)
@@ -785,14 +785,14 @@ def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
     with (tmp_path / names[2]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
         [found] = checks.shared_memory_left()
         assert (found.state, found.remedy) == ("warning", "mpijax doctor --remove-leftovers")
-        assert found.text.startswith("3 segments of MPI jobs that have ended, yours, which no process uses, take 1.54 MB of memory")
+        assert found.text.startswith("3 unused segments of your ended MPI jobs take 1.54 MB of memory")
         assert main(["doctor", "--remove-leftovers"]) == 0
-    assert capsys.readouterr().out == "ok       shared memory: removed 3 segments of MPI jobs that have ended, 1.54 MB\n"
+    assert capsys.readouterr().out == "ok       shared memory: removed 3 unused segments of your ended MPI jobs, 1.54 MB\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mpich_shm_link", "mpich_shm_of_a_job_that_starts", names[2], "theirs"]
     [found] = checks.shared_memory_left()  # nobody uses it any more
-    assert found.text.startswith("1 segments")
-    assert checks.remove_shared_memory_left().text.startswith("removed 1 segments")
-    assert checks.remove_shared_memory_left().text == "no segments of MPI jobs that have ended"
+    assert found.text.startswith("1 unused segments")
+    assert checks.remove_shared_memory_left().text.startswith("removed 1 unused segments")
+    assert checks.remove_shared_memory_left().text == "no unused segments of your ended MPI jobs"
 
 
 def found(**changes):

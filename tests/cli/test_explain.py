@@ -94,7 +94,7 @@ def test_two_ranks(program, tmp_path):
     assert done.returncode == 0, done.stderr
     table = done.stdout[done.stdout.index("program step") :]
     line = f"{program}:12 (step)"
-    assert re.search(rf"{re.escape(line)} +all_gather +1 +512 +512 +1,024  qr needs all of an array that is split\n", table)
+    assert re.search(rf"{re.escape(line)} +all_gather +1 +512 +512 +1,024  qr needs the whole of a sharded array\n", table)
     assert f"made whole: f32[4,8,8] (1.02 kB on every rank) for qr at {line}\n  to avoid it, split argument 0" in table
     text = page.read_text()
     assert text.count("<iframe") == text.count("<details>") and "all_gather" in text and text.count("</script>") == 1
@@ -131,7 +131,7 @@ def test_ranks_are_merged():
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ([], "there is no program"),
+    ([], "expected a program"),
     (["missing.py"], "there is no file 'missing.py'"),
     (["-n", "0", "-c", "1"], "ranks must be at least 1"),
 ])  # fmt: skip

@@ -287,17 +287,17 @@ def test_the_table_names_lines_and_assumptions(folder):
 def test_what_cannot_be_imagined_is_an_error(folder):
     (folder / "split.py").write_text("from mpijax import mpi\nmpi.split(0)")
     done = run(folder, "-n", 4, "--simulate", 1, "split.py")
-    assert done.returncode == 1 and "mpijax predict imagines the other ranks, and this needs a communicator" in done.stderr
+    assert done.returncode == 1 and "mpijax predict runs some of the ranks only, so the program cannot use" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--nodes", "3", "program.py"], "each node has at least 1 rank, got 2 ranks on 3 nodes"),
+        (["--nodes", "3", "program.py"], "each node needs at least 1 rank, got 2 ranks on 3 nodes"),
         (["--simulate", "0", "program.py"], "--simulate and --threads must be at least 1"),
-        (["--bench", "program.py", "program.py"], "program.py is not what `mpijax bench --json` prints on several ranks"),
+        (["--bench", "program.py", "program.py"], "program.py is not the output of `mpijax bench --json` on several ranks"),
         (["none.py"], "there is no file 'none.py'"),
-        ([], "there is no program"),
+        ([], "expected a program"),
     ],
 )
 def test_wrong_words(words, said, folder, monkeypatch, capsys):

@@ -96,8 +96,8 @@ def test_broken_programs_are_refused():
         with pytest.raises(BrokenForm, match=rule):
             inline.verify(inline.Program(program.closed.replace(jaxpr=jaxpr.replace(eqns=eqns))))
 
-    refused("bound before it is read", jaxpr.eqns[1:])
-    refused("bound once", [*jaxpr.eqns, jaxpr.eqns[0]])
+    refused("assigned before they are read", jaxpr.eqns[1:])
+    refused("assigned once", [*jaxpr.eqns, jaxpr.eqns[0]])
     refused("has no calls", [*jaxpr.eqns, *jax.make_jaxpr(jax.jit(jnp.sin))(1.0).eqns])
 
 
@@ -152,12 +152,12 @@ def made_twice(found):
 
 
 GRAPHS = {
-    unordered: "an operand comes from outside or from an operation before",
-    unknown_result: "a result of the graph is computed in it",
-    forgotten_reader: "`users` of a value are the operations that read it",
-    other_shape: "an operand comes from outside or from an operation before|have the result's shape",
+    unordered: "operands are arguments or results of earlier operations",
+    unknown_result: "A graph computes its results",
+    forgotten_reader: "`users` of a value must list each operation that reads it",
+    other_shape: "operands are arguments or results of earlier operations|have the result's shape",
     other_axes: "a reduction keeps the other axes",
-    made_twice: "a result is made once, by the operation that it names",
+    made_twice: "a result is computed once, by its producer",
 }
 
 
@@ -173,7 +173,7 @@ def test_broken_graphs_are_refused(broken):
 def test_steps_in_the_wrong_order_are_refused():
     steps = list(lowered(graph(lambda x: jnp.sin(x @ x) @ x), (), control_step).steps)
     lower.verify(steps)
-    with pytest.raises(BrokenForm, match="a step reads what is made before it"):
+    with pytest.raises(BrokenForm, match="A step reads results of earlier steps only"):
         lower.verify(steps[::-1])
 
 
@@ -222,17 +222,17 @@ def test_memory_of_no_bytes_lies_anywhere():
 PLANS = {
     "outside of the arena": (lambda p: changed(p, at(p, Temp), offset=1 << 20), "temporaries lie in the arena"),
     "unaligned": (lambda p: (changed(p, at(p, Temp), offset=4), setattr(p, "arena", 1 << 12)), "temporaries begin at multiples of 64"),
-    "two in one place": (two_in_one_place, "memory that is still read is not written"),
-    "a donor too many": (lambda p: [changed(p, at(p, Output, k), donor=0) for k in (0, 1)], "gives its memory to one"),
-    "no such argument": (lambda p: changed(p, at(p, Output), donor=3), "from arguments of the program"),
-    "no such kernel": (lambda p: p.kernels.clear(), "the plan has the kernels that it calls"),
-    "no such buffer": (lambda p: added(p, Copy(Place(99), Place(0), 4)), "places are in buffers of the plan"),
-    "beyond the end": (lambda p: added(p, Copy(Place(at(p, Output), 252), Place(0), 8)), "inside of their buffers"),
+    "two in one place": (two_in_one_place, "in use at the same time do not overlap"),
+    "a donor too many": (lambda p: [changed(p, at(p, Output, k), donor=0) for k in (0, 1)], "donates its memory to one"),
+    "no such argument": (lambda p: changed(p, at(p, Output), donor=3), "that of arguments of the program"),
+    "no such kernel": (lambda p: p.kernels.clear(), "the plan contains the kernels that it calls"),
+    "no such buffer": (lambda p: added(p, Copy(Place(99), Place(0), 4)), "places lie in buffers of the plan"),
+    "beyond the end": (lambda p: added(p, Copy(Place(at(p, Output), 252), Place(0), 8)), "places lie within their buffers"),
     "not a pointer": (lambda p: added(p, Point(0, Place(0))), "only pointers move"),
     "points nowhere": (lambda p: (p.buffers.append(Pointer()), added(p, Advance(len(p.buffers) - 1, 4))), "before it moves"),
-    "negative extent": (lambda p: added(p, KernelCall([*p.kernels][0], (), (), -1, 1)), "extents are counts"),
-    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind="const")), "a buffer of its kind"),
-    "not returned": (lambda p: p.buffers.append(Output(4)), "each buffer of a result is returned"),
+    "negative extent": (lambda p: added(p, KernelCall([*p.kernels][0], (), (), -1, 1)), "an extent is at least 0"),
+    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind="const")), "a result buffer or a constant"),
+    "not returned": (lambda p: p.buffers.append(Output(4)), "each result buffer is returned"),
 }  # fmt: skip
 
 

@@ -135,26 +135,26 @@ MAP, SUM, LAYER = (nest(name) for name in ("map", "sum of rows", "softmax"))
 ROWS, COLUMNS = MAP.variables
 STRANGE = LoopVar(3, "j")
 BROKEN_KERNELS = {
-    "a loop variable is declared once": replace(MAP, variables=[ROWS, COLUMNS, ROWS]),
+    "each loop variable is declared once": replace(MAP, variables=[ROWS, COLUMNS, ROWS]),
     "reduced axes are loops": replace(SUM, axes=(2,)),
-    "a kernel stores something": replace(MAP, inner=()),
+    "a kernel has at least one store": replace(MAP, inner=()),
     "positions use loop variables of the kernel": with_store(MAP, position=STORE.position + var(STRANGE)),
-    "a member is reduced once": replace(SUM, reduces=SUM.reduces * 2),
+    "each member is reduced once": replace(SUM, reduces=SUM.reduces * 2),
     "is the result of a reduction of the kernel": replace(SUM, reduces=()),
-    "loads are inside of": with_store(MAP, expr=ExprTable().load(STORE.value, STORE.position + 1)),
-    "a load has the type of its array": with_store(MAP, expr=Expr(
+    "loads stay within": with_store(MAP, expr=ExprTable().load(STORE.value, STORE.position + 1)),
+    "a load has the dtype of its array": with_store(MAP, expr=Expr(
         "load", (), np.dtype(np.int32), (STORE.value, STORE.position))),
-    "what is reduced has the type of the result": replace(
+    "a reduced expression has the dtype of the result": replace(
         SUM, reduces=(replace(SUM.reduces[0], dtype=np.dtype(np.int32)),)),
-    "a reduction reads results of passes before its own": replace(
+    "a reduction reads results of earlier passes only": replace(
         LAYER, reduces=(*LAYER.reduces[:-1], replace(LAST, phase=0))),
-    "a store for every element reads results of passes before its own": with_store(LAYER, phase=0),
-    "what is stored after the reductions does not depend on reduced loops": replace(
+    "a store for every element reads results of earlier passes only": with_store(LAYER, phase=0),
+    "a store after the reductions does not depend on reduced loops": replace(
         SUM, outer=(replace(OUTER, expr=SUM.reduces[0].expr),)),
-    "has its type": with_store(MAP, expr=ExprTable().const(1, np.int32)),
-    "stores are inside of": with_store(MAP, position=STORE.position + 1),
-    "only ordered kernels have guards, or combine": with_store(MAP, combine="add"),
-    "stores to .* do not overlap": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
+    "has its dtype": with_store(MAP, expr=ExprTable().const(1, np.int32)),
+    "stores stay within": with_store(MAP, position=STORE.position + 1),
+    "only ordered kernels have guards or combine": with_store(MAP, combine="add"),
+    "iterations store to distinct elements of": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
     "two stores to .* do not overlap": replace(MAP, inner=(STORE, STORE)),
 }  # fmt: skip
 
@@ -168,7 +168,7 @@ def test_a_kernel_that_breaks_a_rule_is_refused(rule):
 def test_a_literal_is_not_loaded():
     [literal] = [v for v in (nest("scalar").expressions) if v.op == "load"]
     literal.attr[0].scalar = np.float32(2)
-    with pytest.raises(BrokenForm, match="a literal has none"):
+    with pytest.raises(BrokenForm, match="loads read arrays, not literals"):
         kernels.verify(replace(MAP, inner=(replace(STORE, expr=literal),)))
 
 
@@ -178,23 +178,23 @@ PLAIN, ALONG, BLOCKS, ORDERED, CHUNKS = (scheduled(nest(name)) for name in (
     "map", "sum of rows", "transpose", "scatter", "two large sums"))  # fmt: skip
 BROKEN_SCHEDULES = {
     "each variable of the kernel is in one loop": replace(ALONG, loops=ALONG.loops[:1]),
-    "each loop has one place": replace(ALONG, outer=()),
-    "inner loops are reduced ones": replace(ALONG, inner=ALONG.loops, outer=()),
-    "the others are kept ones": replace(ALONG, outer=ALONG.loops, inner=()),
-    "there is no strategy": replace(PLAIN, strategy="down"),
-    "`tiled` has a loop to reduce": replace(PLAIN, strategy="tiled"),
+    "each loop appears once": replace(ALONG, outer=()),
+    "inner loops are reduced loops": replace(ALONG, inner=ALONG.loops, outer=()),
+    "all other loops are kept loops": replace(ALONG, outer=ALONG.loops, inner=()),
+    "down is not a strategy": replace(PLAIN, strategy="down"),
+    "`tiled` has a reduced loop": replace(PLAIN, strategy="tiled"),
     "`rows` has a loop over rows": replace(ALONG, strategy="rows"),
-    "tiles of two loops are those of `blocked`": replace(BLOCKS, strategy="across"),
-    "what is staged is read by the kernel": replace(BLOCKS, staged=(ExprTable().const(1, np.float32),)),
+    "`blocked`, and no other strategy, has a tile loop": replace(BLOCKS, strategy="across"),
+    "the kernel reads each staged array": replace(BLOCKS, staged=(ExprTable().const(1, np.float32),)),
     "lanes are along the innermost variable of their loop": replace(ALONG, vector=ALONG.outer[0][0]),
-    "the vectorized loop has its size": replace(PLAIN, vector_size=7),
-    "there are powers of two of lanes": replace(PLAIN, lanes=6, turn=6),
-    "a turn has all lanes": replace(PLAIN, lanes=8, turn=4),
-    "several lanes are along a loop": replace(scheduled(nest("scalar")), lanes=4, turn=4),
-    "elements in order are neighbours, or one by one": replace(ORDERED, lanes=4, turn=4),
-    "a kernel with chunks has a loop that is divided": replace(CHUNKS, chunked=None),
+    "vector_size is the size of the vectorized loop": replace(PLAIN, vector_size=7),
+    "numbers of lanes are powers of two": replace(PLAIN, lanes=6, turn=6),
+    "an iteration has all lanes": replace(PLAIN, lanes=8, turn=4),
+    "several lanes need a vectorized loop": replace(scheduled(nest("scalar")), lanes=4, turn=4),
+    "ordered kernels use lanes along consecutive elements, or one lane": replace(ORDERED, lanes=4, turn=4),
+    "a kernel with chunks, and no other, has a divided loop": replace(CHUNKS, chunked=None),
     "the loop over chunks is the outermost one": replace(CHUNKS, outer=CHUNKS.outer[::-1]),
-    "the loop that is divided is reduced": replace(CHUNKS, chunked=1),
+    "the divided loop is reduced": replace(CHUNKS, chunked=1),
     "chunks cover the loop": replace(CHUNKS, chunk_length=CHUNKS.chunk_length - 1),
 }
 

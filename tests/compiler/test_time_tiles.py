@@ -117,7 +117,7 @@ def test_the_bits_are_those_of_the_plain_loop(name, count):
 
 
 def random_turn(rng, fields, rows):
-    """One turn of a random program: fields from shifted fields, rotated, padded, updated in part."""
+    """One iteration of a random program: fields from shifted fields, rotated, padded, updated in part."""
     steps = []
     for _ in range(rng.integers(1, 4)):
         steps.append((rng.integers(fields), rng.integers(fields), rng.choice(["roll", "pad", "part", "same"]),
@@ -214,7 +214,7 @@ def test_a_donated_argument(count):
 
 
 def test_the_loader_refuses_tiles_that_do_not_fit_the_body():
-    tiles = TimeTiles(8, 2, 4, (1,), (0,), (0,), False)  # distances of one turn for two
+    tiles = TimeTiles(8, 2, 4, (1,), (0,), (0,), False)  # distances of one iteration for two
     loop = Loop(4, (KernelCall(1, (Place(0),), (), 8, 1),), tiles=tiles)
     with pytest.raises(ValueError, match="distances for each kernel"):
         Program(ProgramSpec(num_inputs=0, buffers=(Temp(0, 64),), instructions=(loop,), results=()))

@@ -567,7 +567,7 @@ def test_errors_as_in_jax(case):
     [
         (lambda r: mpijax.vmap(lambda x: mpijax.ref.set(r, 0, x))(jnp.arange(3.0)), "unbatched array reference"),
         (lambda r: mpijax.grad(lambda x: (mpijax.ref.set(r, 0, x), x)[1])(1.0), "non-differentiated array reference"),
-        (lambda r: mpijax.new_ref(r), "no references to references"),
+        (lambda r: mpijax.new_ref(r), "new_ref takes an array, got a reference"),
         (lambda r: mpijax.ref.set(r, ..., r), "Cannot store a Ref into another Ref"),
         (lambda r: mpijax.ref.get(jnp.ones(3)), "Can only call `ref_get` on a `Ref`"),
         (lambda r: r[None, 0], "longer than"),

@@ -58,7 +58,7 @@ def test_one_rank_that_fails_while_another_waits(notebook):
     error = notebook.run("%%mpijax\nimport mpijax\nfrom mpijax import mpi\n"
                          "if mpijax.process_index() == 1: raise KeyError('lost')\nmpi.barrier()")  # fmt: skip
     said = text(error, "error")
-    assert "KeyError: 'lost' (rank 1)" in said and "next cell starts fresh ones" in said
+    assert "KeyError: 'lost' (rank 1)" in said and "next cell starts new ones" in said
     assert text(notebook.run("%%mpijax\nimport mpijax\nmpijax.process_count()"), "value") == ["2"]
 
 
@@ -71,7 +71,7 @@ def test_an_interrupt_stops_the_cell_and_leaves_the_ranks(notebook):
     timer.join()
     assert time.monotonic() - begin < 10
     said = text(stopped, "error")
-    assert said.endswith("CellInterrupted: the cell was interrupted. The ranks are still there.")
+    assert said.endswith("CellInterrupted: The cell was interrupted. The ranks are still alive.")
     assert "time.sleep(0.01)" in said and "cells.py" not in said
     assert text(stopped) == "[0-1] begins\n"
     assert text(notebook.run("%%mpijax\nturns > 0"), "value") == ["True"]
@@ -83,7 +83,7 @@ def test_an_interrupt_in_a_wait_that_does_not_end(notebook):
     timer = notebook.interrupt_after(2.0)
     stopped = notebook.run("%%mpijax\nif mpijax.process_index(): time.sleep(60)\nmpi.barrier()")
     timer.join()
-    assert "fresh ones" in text(stopped, "error")
+    assert "new ones" in text(stopped, "error")
     assert text(notebook.run("%%mpijax\n1 + 1"), "value") == ["2"]
 
 
@@ -91,7 +91,7 @@ def test_restart_stop_and_another_number(notebook):
     notebook.run("%mpijax -n 2")
     notebook.run("%%mpijax\na = 1")
     refused = text(notebook.run("%%mpijax -n 3\na"), "error")
-    assert "2 ranks run, which hold the variables of earlier cells" in refused and "`%mpijax -n 3`" in refused
+    assert "2 ranks run and hold the variables of earlier cells" in refused and "`%mpijax -n 3`" in refused
     assert text(notebook.run("%mpijax restart")) == "mpijax: 2 ranks run\n"
     assert "NameError: name 'a' is not defined (ranks 0-1)" in text(notebook.run("%%mpijax\na"), "error")
     assert text(notebook.run("%mpijax stop")) == "mpijax: no ranks run\n"
@@ -109,7 +109,7 @@ def test_output_comes_while_the_cell_runs_and_a_bar_overwrites_itself(notebook):
 
 @pytest.mark.parametrize(("line", "message"), [
     ("--in missing", "%%mpijax: the notebook has no variable missing"),
-    ("--in a-b", "'a-b' is not a variable's name; write --in a,b"),
+    ("--in a-b", "'a-b' is not the name of a variable. Write --in a,b"),
     ("-n two", "argument -n/-np/--np/--ranks: invalid int value: 'two'"),
     ("-n 0", "%mpijax needs at least 1 rank, got -n 0"),
 ])  # fmt: skip
@@ -122,10 +122,10 @@ def test_wrong_lines_start_nothing(notebook, line, message):
 def test_values_that_cannot_be_shared_are_named(notebook):
     notebook.run("fun = lambda: 1\n%mpijax -n 1")
     said = text(notebook.run("%%mpijax --in fun\n1"), "error")
-    assert "fun holds a function, which a notebook and its ranks cannot share" in said
+    assert "fun holds a function, which cannot be copied between a notebook and its ranks" in said
     said = text(notebook.run("%%mpijax --out made\nmade = object()"), "error")
     assert "made holds a object" in said
-    assert "--out names never, and no cell has made" in text(notebook.run("%%mpijax --out never\n1"), "error")
+    assert "--out names never, but no cell has assigned" in text(notebook.run("%%mpijax --out never\n1"), "error")
 
 
 # ---- the parts, without a kernel ----
@@ -200,7 +200,7 @@ def test_ranks_that_stopped_at_different_places_are_ended(capsys):
                 "mpi.allreduce(jnp.ones(3), 'SUM')\n"
                 "if mpijax.process_index() == 1: raise ValueError('early')\n"
                 "mpi.bcast(jnp.ones(3), 0)\nraise ValueError('late')")  # fmt: skip
-        with pytest.raises(RankError, match=r"(?s)early.*(different places|could not be stopped).*fresh ones"):
+        with pytest.raises(RankError, match=r"(?s)early.*(different places|could not be stopped).*new ones"):
             ranks.run(cell, {}, [])
         assert not ranks.alive
     finally:
@@ -209,7 +209,7 @@ def test_ranks_that_stopped_at_different_places_are_ended(capsys):
 
 def test_a_rank_that_is_killed():
     ranks = Ranks(2)
-    with pytest.raises(RankError, match=r"rank 1 was ended by SIGKILL.*All ranks have been ended"):
+    with pytest.raises(RankError, match=r"rank 1 was killed by SIGKILL.*All ranks were killed"):
         ranks.run("import mpijax, os, signal\nif mpijax.process_index(): os.kill(os.getpid(), signal.SIGKILL)", {}, [])
     assert not ranks.alive
 
@@ -218,7 +218,7 @@ def test_a_timeout_leaves_the_ranks():
     ranks = Ranks(1)
     try:
         ranks.run("", {}, [])  # so that the rank has started
-        with pytest.raises(TimeoutError, match="the cell did not end within 1 s, and was interrupted"):
+        with pytest.raises(TimeoutError, match="The cell did not finish within 1 s and was interrupted"):
             ranks.run("import time\nn = 3\ntime.sleep(60)", {}, [], timeout=1)
         [(answer, _)] = ranks.run("n", {}, [])
         assert ranks.alive and answer["shown"] == {"text/plain": "3"}

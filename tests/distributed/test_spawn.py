@@ -51,9 +51,9 @@ def test_an_exception_has_the_ranks_traceback_and_ends_the_others():
 @pytest.mark.parametrize(
     "fn, how, error, message",
     [
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), {}, RuntimeError, "rank 0 was ended by SIGKILL"),
-        (lambda: os._exit(3), {}, RuntimeError, "rank 0 ended with status 3 before it had a result"),
-        (lambda: time.sleep(60), {"timeout": 2}, TimeoutError, "no result of rank 0 after 2 s"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), {}, RuntimeError, "rank 0 was killed by SIGKILL"),
+        (lambda: os._exit(3), {}, RuntimeError, "rank 0 exited with status 3 before it returned a result"),
+        (lambda: time.sleep(60), {"timeout": 2}, TimeoutError, "rank 0 returned no result within 2 s"),
     ],
 )
 def test_ranks_that_do_not_answer(fn, how, error, message):

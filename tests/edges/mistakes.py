@@ -3,7 +3,9 @@
 The user's line is in this file, so that a test can see that a traceback ends here.
 """
 
+import math
 from collections import namedtuple
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -1290,3 +1292,350 @@ def associative_scan_of_different_lengths(J):
 @mistake
 def map_over_a_scalar(J):
     J.lax.map(lambda x: x, 1.0)
+
+
+# ---- a second round: what slips into programs of every day ----
+
+
+@mistake
+def max_of_a_traced_value(J):
+    J.jit(lambda x: max(x, 0.0))(1.0)
+
+
+@mistake
+def comparison_in_a_chain(J):
+    J.jit(lambda x: 0 < x < 1)(0.5)
+
+
+@mistake
+def sorted_of_traced_values(J):
+    J.jit(lambda x, y: sorted([x, y])[0])(1.0, 2.0)
+
+
+@mistake
+def square_root_of_pythons_math(J):
+    J.jit(lambda x: math.sqrt(x))(1.0)
+
+
+@mistake
+def numpy_array_of_a_traced_size(J):
+    J.jit(lambda n: np.zeros(n))(3)
+
+
+
+@mistake
+def static_argument_that_is_a_dict(J):
+    J.jit(lambda x, options: x, static_argnames="options")(1.0, options={"rate": 0.1})
+
+
+@mistake
+def static_argnums_by_a_name(J):
+    J.jit(lambda x, n: x, static_argnums="n")(1.0, 2)
+
+
+@mistake
+def compiled_function_of_another_shape(J):
+    J.jit(lambda x: x).lower(np.ones(3, np.float32)).compile()(np.ones(4, np.float32))
+
+
+@mistake
+def compiled_function_with_too_many_arguments(J):
+    J.jit(lambda x: x).lower(np.ones(3, np.float32)).compile()(np.ones(3, np.float32), 1.0)
+
+
+@mistake
+def grad_with_keywords_only(J):
+    J.grad(lambda x, y: x * y)(x=1.0, y=2.0)
+
+
+@mistake
+def grad_of_a_function_without_arguments(J):
+    J.grad(lambda: 1.0)()
+
+
+@mistake
+def custom_jvp_with_a_tangent_of_a_wrong_shape(J):
+    f = J.custom_jvp(lambda x: x)
+    f.defjvp(lambda primals, tangents: (primals[0], J.numpy.ones((2,))))
+    J.jvp(f, (np.ones(3, np.float32),), (np.ones(3, np.float32),))
+
+
+@mistake
+def custom_vjp_with_a_forward_rule_of_one_result(J):
+    f = J.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: x, lambda residuals, ct: (ct,))
+    J.grad(f)(1.0)
+
+
+@mistake
+def checkpoint_with_a_policy_by_name(J):
+    J.grad(J.checkpoint(lambda x: J.numpy.sin(x), policy="dots_saveable"))(1.0)
+
+
+@mistake
+def vmap_with_out_axes_too_large(J):
+    J.vmap(lambda x: x, out_axes=2)(np.ones(3, np.float32))
+
+
+@mistake
+def vmap_with_out_axes_none(J):
+    J.vmap(lambda x: x, out_axes=None)(np.ones(3, np.float32))
+
+
+@mistake
+def vmap_with_a_keyword_of_another_size(J):
+    J.vmap(lambda x, y: x + y)(np.ones(3, np.float32), y=np.ones(2, np.float32))
+
+
+@mistake
+def vmap_with_the_name_of_another_axis(J):
+    J.vmap(lambda x: J.lax.psum(x, "j"), axis_name="i")(np.ones(3, np.float32))
+
+
+@mistake
+def scan_body_that_returns_nothing(J):
+    J.lax.scan(lambda carry, x: None, 0.0, np.ones(3, np.float32))
+
+
+@mistake
+def scan_with_none_as_the_carry(J):
+    J.lax.scan(lambda carry, x: (x, carry), None, np.ones(3, np.float32))
+
+
+@mistake
+def scan_with_the_arguments_exchanged(J):
+    J.lax.scan(lambda x, carry: (x + carry, x), np.ones(3, np.float32), 0.0)
+
+
+@mistake
+def while_loop_over_two_arguments(J):
+    J.lax.while_loop(lambda a, b: a < b, lambda a, b: (a + 1, b), (0, 3))
+
+
+@mistake
+def cond_of_values(J):
+    J.lax.cond(True, 1.0, 2.0)
+
+
+@mistake
+def cond_with_too_many_operands(J):
+    J.lax.cond(True, lambda x: x, lambda x: -x, 1.0, 2.0)
+
+
+@mistake
+def switch_of_functions_with_different_results(J):
+    J.lax.switch(0, [lambda x: x, lambda x: (x, x)], 1.0)
+
+
+@mistake
+def update_with_too_many_indices(J):
+    J.numpy.ones(3).at[0, 1].set(1.0)
+
+
+@mistake
+def update_with_a_string(J):
+    J.numpy.ones(3).at[0].set("a")
+
+
+@mistake
+def assignment_to_the_shape(J):
+    J.numpy.ones(4).shape = (2, 2)
+
+
+@mistake
+def method_of_a_list(J):
+    J.numpy.ones(3).append(1.0)
+
+
+@mistake
+def addition_into_an_array(J):
+    J.numpy.add(1.0, 2.0, out=np.ones(3))
+
+
+@mistake
+def linspace_of_a_float(J):
+    J.numpy.linspace(0, 1, 2.5)
+
+
+@mistake
+def identity_of_a_float(J):
+    J.numpy.eye(2.5)
+
+
+@mistake
+def rows_of_different_lengths(J):
+    J.numpy.vstack([np.ones(2), np.ones(3)])
+
+
+@mistake
+def cross_product_of_four_components(J):
+    J.numpy.cross(np.ones(4), np.ones(4))
+
+
+@mistake
+def tensordot_of_wrong_sizes(J):
+    J.numpy.tensordot(np.ones((2, 3)), np.ones((2, 3)), axes=1)
+
+
+@mistake
+def stacks_of_matrices_of_different_lengths(J):
+    J.numpy.matmul(np.ones((2, 3, 4)), np.ones((3, 4, 5)))
+
+
+@mistake
+def take_along_axis_of_a_wrong_rank(J):
+    J.numpy.take_along_axis(np.ones((2, 3)), np.array([0]), axis=1)
+
+
+@mistake
+def bincount_of_floats(J):
+    J.numpy.bincount(np.ones(3))
+
+
+@mistake
+def conversion_to_a_misspelt_dtype(J):
+    J.numpy.ones(3).astype("flaot32")
+
+
+@mistake
+def gradient_of_an_integer_in_a_sum(J):
+    J.numpy.add(J.grad(lambda x: x * 1.0, allow_int=True)(1), 1.0)
+
+
+@mistake
+def keys_split_into_a_float(J):
+    J.random.split(J.random.key(0), 2.5)
+
+
+@mistake
+def uniform_between_bounds_of_another_shape(J):
+    J.random.uniform(J.random.key(0), (3,), minval=np.zeros(2, np.float32))
+
+
+@mistake
+def bernoulli_of_an_integer(J):
+    J.random.bernoulli(J.random.key(0), 1)
+
+
+@mistake
+def key_as_a_numpy_array(J):
+    np.asarray(J.random.key(0))
+
+
+@mistake
+def key_plus_a_number(J):
+    J.random.key(0) + 1
+
+
+@mistake
+def key_of_several_seeds(J):
+    J.random.key(np.array([1, 2]))
+
+
+@mistake
+def permutation_of_a_float(J):
+    J.random.permutation(J.random.key(0), 2.5)
+
+
+
+@mistake
+def tree_map_with_the_arguments_exchanged(J):
+    J.tree.map({"a": 1.0}, lambda x: x)
+
+
+@mistake
+def tree_with_none_for_an_array(J):
+    J.tree.map(lambda x, y: x, {"a": None}, {"a": 1.0})
+
+
+@mistake
+def unflatten_with_too_many_leaves(J):
+    J.tree.unflatten(J.tree.structure({"a": 1}), [1, 2])
+
+
+@mistake
+def dataclass_without_its_fields(J):
+    @dataclass
+    class Weights:
+        w: float
+        b: float
+
+    J.tree_util.register_dataclass(Weights, data_fields=["w"], meta_fields=[])
+
+
+@mistake
+def sharding_by_a_list(J):
+    J.sharding.NamedSharding(mesh_of_one(J, "x"), ["x"])
+
+
+@mistake
+def memory_kind_that_is_not_there(J):
+    J.sharding.NamedSharding(mesh_of_one(J, "x"), J.sharding.PartitionSpec(), memory_kind="hbm")
+
+
+@mistake
+def mesh_of_devices_in_set_mesh(J):
+    J.set_mesh(J.devices())
+
+
+@mistake
+def device_put_to_a_list_of_devices(J):
+    J.device_put(np.ones(2, np.float32), J.devices())
+
+
+@mistake
+def in_shardings_without_a_mesh(J):
+    J.jit(lambda x: x, in_shardings=J.sharding.PartitionSpec("x"))(np.ones(2, np.float32))
+
+
+@mistake
+def array_from_a_callback_of_a_wrong_shape(J):
+    sharding = J.sharding.NamedSharding(mesh_of_one(J, "x"), J.sharding.PartitionSpec("x"))
+    J.make_array_from_callback((4,), sharding, lambda index: np.ones(3, np.float32))
+
+
+@mistake
+def shard_map_of_a_number(J):
+    J.shard_map(3, mesh=mesh_of_one(J, "x"), in_specs=J.sharding.PartitionSpec(), out_specs=J.sharding.PartitionSpec())
+
+
+@mistake
+def shard_map_with_the_name_as_a_spec(J):
+    J.shard_map(lambda x: x, mesh=mesh_of_one(J, "x"), in_specs="x", out_specs="x")(np.ones(2, np.float32))
+
+
+@mistake
+def shard_map_without_out_specs(J):
+    J.shard_map(lambda x: x, mesh=mesh_of_one(J, "x"), in_specs=J.sharding.PartitionSpec())
+
+
+
+@mistake
+def slice_in_dim_of_a_traced_size(J):
+    J.jit(lambda n: J.lax.dynamic_slice_in_dim(np.ones(4, np.float32), 0, n))(2)
+
+
+@mistake
+def lax_concatenate_of_different_dtypes(J):
+    J.lax.concatenate([np.ones(2, np.float32), np.ones(2, np.int32)], 0)
+
+
+
+@mistake
+def softmax_over_an_axis_that_is_not_there(J):
+    J.nn.softmax(np.ones(3, np.float32), axis=1)
+
+
+@mistake
+def initializer_of_a_vector(J):
+    J.nn.initializers.glorot_uniform()(J.random.key(0), (3,))
+
+
+@mistake
+def singular_values_of_a_vector(J):
+    J.numpy.linalg.svd(np.ones(3, np.float32))
+
+
+@mistake
+def callback_that_returns_another_shape(J):
+    J.pure_callback(lambda x: np.ones(3, np.float32), J.ShapeDtypeStruct((2,), np.float32), 1.0)

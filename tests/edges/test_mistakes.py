@@ -47,6 +47,14 @@ LEFT_OUT = {
     "callback_of_no_function": "the frames of JAX",
     "tile_by_a_float": "an inner shape of JAX",
     "linear_transpose_of_what_is_not_linear": "an inner object of JAX",
+    "static_argnums_by_a_name": "we show the name",
+    "checkpoint_with_a_policy_by_name": "we show the policy",
+    "assignment_to_the_shape": "the name of JAX's class",
+    "keys_split_into_a_float": "we show the number",
+    "tree_map_with_the_arguments_exchanged": "we show the first argument",
+    "sharding_by_a_list": "we show the list",
+    "mesh_of_devices_in_set_mesh": "we show the list",
+    "shard_map_without_out_specs": "we name it without quotes",
 }
 
 # Where JAX raises by accident, from an inner step, or a class that only it has: the class of ours, which names the mistake.
@@ -90,7 +98,7 @@ def golden() -> dict[str, tuple[str, str]]:
 
 
 def test_the_texts_are_those_of_the_table():
-    assert list(golden()) == list(mistakes.MISTAKES) and len(mistakes.MISTAKES) >= 235
+    assert list(golden()) == list(mistakes.MISTAKES) and len(mistakes.MISTAKES) >= 300
 
 
 @pytest.mark.parametrize("name", mistakes.MISTAKES)

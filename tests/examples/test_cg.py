@@ -98,7 +98,7 @@ class TestScript:
         assert "17 x 14 cells on 2 x 2 ranks" in done.stdout
         assert done.stderr.count("#") == 60
         np.testing.assert_allclose(np.load(field), direct(cg, SHAPE)[2], rtol=1e-8)
-        pairs = re.findall(r"derivative by .*: (.*), by a difference (.*)", done.stdout)
+        pairs = re.findall(r"derivative with respect to .*: (.*), by finite differences: (.*)", done.stdout)
         np.testing.assert_allclose(*np.array(pairs, float).T, rtol=1e-4)
         assert picture.read_bytes().startswith(b"\x89PNG")
 

@@ -149,4 +149,4 @@ class TestScript:
         command = [sys.executable, path_of("shallow_water"), "--frames", tmp_path / "frames"]
         env = os.environ | {"PYTHONPATH": str(tmp_path)}
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
-        assert done.returncode == 1 and "--frames draws with matplotlib, which is not installed" in done.stderr
+        assert done.returncode == 1 and "--frames needs matplotlib, which is not installed" in done.stderr

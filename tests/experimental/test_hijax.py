@@ -187,7 +187,7 @@ def test_a_type_stands_for_a_value():
 
 def test_functions_of_arrays_refuse_values():
     value = library.Wrapped(world("mpijax").jnp.asarray(VECTOR))
-    with pytest.raises(AttributeError, match="values of this type are no arrays"):
+    with pytest.raises(AttributeError, match="values of this type are not arrays"):
         mpijax.jit(mpijax.numpy.sin)(value)
     with pytest.raises(NotImplementedError, match="sin with values of types that libraries define"):
         mpijax.lax.sin(value)
@@ -341,7 +341,7 @@ def test_scan_carries_and_stacks_values(how):
 
 @HOW
 def test_gradient_of_scan(how):
-    """JAX 0.10.2 has no constant for the zeros that a turn makes."""
+    """JAX 0.10.2 has no constant for the zeros that an iteration makes."""
     w = world("mpijax")
 
     def last(start, xs):
@@ -521,7 +521,7 @@ def test_both_backward_rules_are_refused():
         def vjp_bwd_retval(self, residuals, ct):
             return (ct,)
 
-    with pytest.raises(AttributeError, match="define one of them"):
+    with pytest.raises(AttributeError, match="Define one of them"):
         Both(mpijax.typeof(1.0))
 
 

@@ -269,7 +269,7 @@ def test_ahead_of_time():
     np.testing.assert_array_equal(box.get()[1], [-3, -3])
     with pytest.raises(TypeError, match="does not match"):
         compiled(Box(1.0), 2.0)
-    with pytest.raises(NotImplementedError, match="closes over a value that changes"):
+    with pytest.raises(NotImplementedError, match="closes over a mutable value"):
         jax.jit(lambda: box.set(1)).lower()
 
 

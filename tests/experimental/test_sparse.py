@@ -121,7 +121,7 @@ def test_misfits():
         sparse.BCOO.fromdense(A) @ A
     with pytest.raises((TypeError, ValueError), match="ncompatible shapes|must be equal"):
         sparse.BCOO.fromdense(A) + sparse.BCOO.fromdense(B)
-    with pytest.raises(AttributeError, match="sparsify reads the Jaxpr"):
+    with pytest.raises(AttributeError, match="sparsify works on the Jaxpr"):
         sparse.SparseTracer  # noqa: B018
 
 

@@ -160,7 +160,7 @@ def test_axes_that_cannot_be_joined_are_refused():
     x = sparse.BCOO.fromdense(C, n_batch=1, n_dense=1)
     for call, message in [
         (lambda: sparse.bcoo_concatenate([x, x], dimension=2), "along dense dimensions"),
-        (lambda: x.T, "must stay among themselves"),
+        (lambda: x.T, "must not mix batch axes"),
         (lambda: x @ sparse.BCOO.fromdense(PAIRS[0]), "dense dimensions"),
         (lambda: x + sparse.BCOO.fromdense(C), "different batch/dense"),
         (lambda: x == x, "dense output"),

@@ -345,14 +345,14 @@ def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
     "call, error, message",
     [
         (lambda ad, b, mlir, p: (p.def_abstract_eval(lambda x: x), mlir.register_lowering(p, lambda ctx, x: [x.type]), p.bind(X)), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
-        (lambda ad, b, mlir, p: mlir.ir_constant(3), AttributeError, "no MLIR here.*numba_call"),
+        (lambda ad, b, mlir, p: mlir.ir_constant(3), AttributeError, "does not use MLIR.*numba_call"),
         (lambda ad, b, mlir, p: mlir.lower_fun(lambda x: x)(None, X), TypeError, "register_lowering"),
-        (lambda ad, b, mlir, p: mlir.register_lowering(OURS.lax.sin_p, mlir.lower_fun(abs)), TypeError, "not made by mpijax.extend"),
+        (lambda ad, b, mlir, p: mlir.register_lowering(OURS.lax.sin_p, mlir.lower_fun(abs)), TypeError, "expected a primitive of mpijax.extend"),
         (lambda ad, b, mlir, p: ad.primitive_jvps.__setitem__(OURS.lax.sin_p, abs), TypeError, "mpijax's own primitive.*custom_jvp"),
         (lambda ad, b, mlir, p: ad.primitive_jvps.__setitem__(p, 3), TypeError, "must be a function"),
         (lambda ad, b, mlir, p: new(OURS, "sin"), ValueError, "itself has a primitive named 'sin'"),
-        (lambda ad, b, mlir, p: OURS.jit(simple(OURS, "wrong", lambda x: x[0]).bind)(X), TypeError, r"lowering of wrong returns f32\[\], and its abstract evaluation says f32\[3\]"),
-        (lambda ad, b, mlir, p: part(OURS, "extend.core").primitives.no_such_p, AttributeError, "no primitive 'no_such_p'"),
+        (lambda ad, b, mlir, p: OURS.jit(simple(OURS, "wrong", lambda x: x[0]).bind)(X), TypeError, r"lowering of wrong returns f32\[\], but its abstract evaluation returns f32\[3\]"),
+        (lambda ad, b, mlir, p: part(OURS, "extend.core").primitives.no_such_p, AttributeError, "does not have the primitive 'no_such_p'"),
     ],
 )
 def test_what_cannot_be_done_says_what_can(call, error, message):

@@ -1,6 +1,6 @@
 """What interpreters of one's own are built from: `extend.linear_util`, `api_util`, partial evaluation, the trace state."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import gc
 import importlib
 import inspect

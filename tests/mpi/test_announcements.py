@@ -114,7 +114,7 @@ JOBS = {
 }
 AT = "at <string>:"
 TOLD = [
-    rf"messages on 1: rank 1 received something else .*\|  rank 1 expects int32: recv int32\[4\] source=0 {AT}.*\|  rank 0 sends float32: send float32\[4\] dest=1 {AT}",
+    rf"messages on 1: rank 1 received a message of another type .*\|  rank 1 expects int32: recv int32\[4\] source=0 {AT}.*\|  rank 0 sends float32: send float32\[4\] dest=1 {AT}",
     r"compiled on 0: .*rank 0 expects float32: sendrecv float32\[4\].*\|  rank 1 sends int32: sendrecv int32\[4\]",
     r"compiled on 1: .*rank 1 expects int32.*\|  rank 0 sends float32",
     r"anybody on 1: .*expects int16: recv int16\[4\].*\|  rank 0 sends float16: send float16\[4\]",

@@ -176,10 +176,10 @@ ONE = np.ones(SIZE, np.int32)
 
 @pytest.mark.parametrize("call, error, text", [
     (lambda: mpi.allgatherv(X, ONE, capacity=SIZE - 1), RuntimeError,
-     rf"allgatherv on rank {RANK}: counts \[1.*\] make {SIZE} rows, and there is room for {SIZE - 1}"
+     rf"allgatherv on rank {RANK}: counts \[1.*\] make {SIZE} rows, more than the capacity of {SIZE - 1}"
      r"(.|\n)*test_counted.py"),
     (lambda: mpi.allgatherv(X, ONE * (ROWS + 1), capacity=99), RuntimeError,
-     f"give rank {RANK} {ROWS + 1} rows, and its block has room for {ROWS}"),
+     f"give rank {RANK} {ROWS + 1} rows, but its block has {ROWS} rows"),
     (lambda: mpi.alltoallv(X, -ONE, ONE, capacity=9), RuntimeError, "alltoallv on rank .* must not be negative"),
     (lambda: jax.jit(lambda c: mpi.allgatherv(X, c))(ONE), TypeError, r"abstract tracer was passed(.|\n)*capacity=\.\.\."),
     (lambda: jax.jit(lambda c: mpi.allgatherv(X, ONE, capacity=c))(3), TypeError, "capacity must be an int that is known"),

@@ -277,4 +277,4 @@ def test_jobs(outcomes, name):
         assert found.output.count(told) == JOBS[name].ranks * (body in JOBS[name].body), found.output
     if name.startswith("stall"):
         assert re.search(r"rank 0 has waited 1 s in allreduce float32\[100,100\] sum .*at <string>:\d+", found.output)
-        assert re.search(r"rank 1 has not come", found.output), found.output
+        assert re.search(r"rank 1 has not arrived", found.output), found.output

@@ -248,9 +248,9 @@ def test_blocks():
     assert [mpi.block_slice(10, 4, i) for i in (0, 3)] == [slice(0, 3), slice(8, 10)]
     assert mpi.block_slice((10, 7), (4, 1), (3, 0)) == (slice(8, 10), slice(0, 7))
     assert mpi.dims_create(12, 2) == (4, 3) and mpi.dims_create(12, (2, 0)) == (2, 6)
-    with pytest.raises(ValueError, match="blocks 0 to 3, got 4"):
+    with pytest.raises(ValueError, match="index must be from 0 to 3, got 4"):
         mpi.block_slice(10, 4, 4)
-    with pytest.raises(ValueError, match=r"7 ranks do not make a grid of \(2, 0\)"):
+    with pytest.raises(ValueError, match=r"7 ranks cannot form a grid of shape \(2, 0\)"):
         mpi.dims_create(7, (2, 0))
     with pytest.raises(ValueError, match="10 elements cannot be divided into 0 parts"):
         mpi.block_sizes(10, 0)
@@ -261,7 +261,7 @@ def test_split():
     members = [v for r, v in enumerate(VALUES) if r % 2 == RANK % 2][::-1]
     close(mpi.allgather(X, comm=comm), np.stack(members))
     comm.Free()
-    with pytest.raises(ValueError, match="allgather: the communicator is MPI.COMM_NULL: it has been freed"):
+    with pytest.raises(ValueError, match="allgather: the communicator is MPI.COMM_NULL. It was freed"):
         mpi.allgather(X, comm=comm)
 
 
@@ -353,17 +353,17 @@ def test_gradient_of_a_halo_exchange():
     (lambda: mpi.reduce_scatter(X, MPI.SUM, counts=[5] * SIZE), ValueError, "the sum of counts"),
     (lambda: mpi.allreduce(X, op=MPI.MAXLOC), ValueError, "cannot be reduced with"),
     (lambda: mpi.scan(X, op=None), TypeError, "scan: op must be an operation of mpi4py"),
-    (lambda: jax.jit(lambda x: mpi.allreduce(x, MPI.BAND))(X), TypeError, "allreduce: 'band' does not reduce"),
+    (lambda: jax.jit(lambda x: mpi.allreduce(x, MPI.BAND))(X), TypeError, "allreduce: 'band' does not support"),
     (lambda: mpi.allgather(X, comm=MPI.COMM_NULL), ValueError, "allgather: the communicator is MPI.COMM_NULL"),
-    (lambda: mpi.halo_exchange(X, None), TypeError, "comm must be a grid of ranks"),
-    (lambda: mpi.create_cart((SIZE + 1,)), ValueError, "do not make a grid"),
+    (lambda: mpi.halo_exchange(X, None), TypeError, "comm must be a Cartesian communicator"),
+    (lambda: mpi.create_cart((SIZE + 1,)), ValueError, "cannot form a grid"),
     (lambda: mpi.split(-3), ValueError, "split: color must not be negative, got -3"),
     (lambda: mpi.split("a"), TypeError, "split: color must be an int"),
-    (lambda: mpi.allreduce(jax.random.key(0), MPI.SUM), TypeError, "PRNG keys, key<fry>.*, are not numbers"),
+    (lambda: mpi.allreduce(jax.random.key(0), MPI.SUM), TypeError, "PRNG keys, key<fry>.*, cannot be reduced"),
     (lambda: mpi.allreduce(X, MPI.SUM, comm="world"), TypeError, "comm must be a communicator of mpi4py .* got 'world'"),
     (lambda: mpi.allreduce(X, max), TypeError, "op must be an operation of mpi4py such as MPI.SUM, got <built-in"),
     (lambda: mpi.allreduce(X, "avg"), ValueError, "unknown reduction 'avg'; there are SUM"),
-    (lambda: mpi.allgather([X]), TypeError, "allgather takes an array or a scalar, got list"),
+    (lambda: mpi.allgather([X]), TypeError, "allgather takes an array or a scalar, got list.*jax.tree.map to call allgather for each"),
     (lambda: mpi.bcast(X, True), TypeError, "bcast: root must be an int; .* <class 'bool'> True"),
 ])  # fmt: skip
 def test_wrong_calls(call, error, text):
@@ -378,7 +378,7 @@ OF_MPI4JAX = ["allgather", "allreduce", "alltoall", "barrier", "bcast", "gather"
 def test_tokens_are_not_taken_any_more(name):
     """RuntimeError, as in mpi4jax; also for the token None, whose result would be unpacked."""
     instead = {"barrier": r"token = barrier\(..., token=token\)` write `barrier\(...\)`"}
-    text = instead.get(name, rf"takes no token: .* write `.*{name}\(...\)`")
+    text = instead.get(name, rf"does not take a token: .* write `.*{name}\(...\)`")
     for token in (None, jax.lax.create_token()):
         with pytest.raises(RuntimeError, match=text):
             getattr(mpi4jax, name)(X, token=token)
@@ -405,11 +405,11 @@ def test_a_communicator_that_is_freed_after_its_program_was_compiled():
     close(f(X), np.sum(VALUES, axis=0))
     traced = jax.jit(f).trace(X)
     comm.Free()
-    with pytest.raises(RuntimeError, match="invalid communicator: it has been freed since the program was traced"):
+    with pytest.raises(RuntimeError, match="invalid communicator: it was freed after the program was traced"):
         traced.lower().compile()(X)
     other = MPI.COMM_WORLD.Dup()  # may have the same handle
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="allreduce on rank .*invalid communicator: it has been freed(.|\n)*test_programs.py"):
+        with pytest.raises(RuntimeError, match="allreduce on rank .*invalid communicator: it was freed(.|\n)*test_programs.py"):
             f(X)
     other.Free()
 

@@ -186,25 +186,25 @@ EXPECTED = [
     ("asleep", 0, [
         r"rank 0\] mpijax: rank 0 has waited 1 s in allreduce float32\[4\] sum on all ranks at <string>:\d+",
         r"rank [02]\] mpijax:     its operation number \d+, 16 bytes",
-        r"rank [02]\] mpijax:     rank 1 has not come: it computes.* ago it finished allreduce float32\[4\] sum",
+        r"rank [02]\] mpijax:     rank 1 has not arrived: it computes.* ago it finished allreduce float32\[4\] sum",
         r"\[ ?0\. +3\. +6\. +9\.\]",
     ]),
-    ("absent", 1, [r"rank 1 has not come", r"ended after 1 s in allreduce.*, as MPIJAX_STALL_ABORT asks: ending the job"]),
+    ("absent", 1, [r"rank 1 has not arrived", r"ended after 1 s in allreduce.*, because MPIJAX_STALL_ABORT is set: ending the job"]),
     ("receives", 1, [r"waited 1 s in recv float32\[4\] source=1 on all ranks", r"rank 1 is needed: .*it has not communicated"]),
     ("killed", None, []),
     ("raises", 1, [r"\[rank 1\] ValueError: unwell", r"before"]),
     ("says much", 1, [r"x{300000}end\n", r"\[rank 1\] ValueError: unwell\n"]),
     ("exits", 3, [r"before 0", r"before 1", r"rank 1\b.*ending the job"]),
-    ("exits, started by mpi4py", None, [r"before 1", r"rank 1 has ended, and rank 0 waits for it in allreduce"]),
-    ("leaves", 1, [r"rank 1 has ended, and rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
-    ("from anybody", None, [r"ranks 1-2 have ended, and rank 0 waits for one of them in recv float32\[4\] source=any on all ranks"]),
+    ("exits, started by mpi4py", None, [r"before 1", r"rank 1 has ended, but rank 0 waits for it in allreduce"]),
+    ("leaves", 1, [r"rank 1 has ended, but rank 0 waits for it in allreduce float32\[4\] sum on all ranks at <string>"]),
+    ("from anybody", None, [r"ranks 1-2 have ended, but rank 0 waits for one of them in recv float32\[4\] source=any on all ranks"]),
     ("later call", 1, [rf"rank 0 has waited 1 s in allreduce float32\[4\] sum on all ranks at <string>:{1 + LINES + 2} \(<module>\)"]),
     ("starts late", 0, [r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)"]),
     ("never starts", None, [
         r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)", r'Timeout[\s\S]*File "<string>"',
     ]),
     ("known, in another order, by MPI", 1, [
-        r"by operation number 3 on it: rank 0 did allreduce float32\[4\] max .* at <string>:\d+ .*rank 1 did allreduce float32\[4\] min",
+        r"at or before its operation number 3: rank 0 ran allreduce float32\[4\] max .* at <string>:\d+ .*rank 1 ran allreduce float32\[4\] min",
     ]),
     ("communicators, in another order", 1, [
         r"ranks do not use the same communicator of all ranks: .*Rank [01]: program.*\n.*allreduce float32\[4\] sum +at <string>",
@@ -213,43 +213,43 @@ EXPECTED = [
         r"ranks use the communicators of all ranks in different orders: .*Rank [01]: program.*\n.*allreduce float32\[4\] sum",
     ]),
     ("message after the end", 0, [
-        r"rank 1\] mpijax: the program has ended, and a message of rank 0 \(16 bytes\) has not been received: a `send` without",
+        r"rank 1\] mpijax: the program has ended, but a message of rank 0 \(16 bytes\) has not been received: a `send` without",
     ]),
     ("thread at the end", 1, [
         r"rank \d\] mpijax: the program has ended while another of its threads communicates: ending the job",
     ]),
     ("rows and columns", None, [
-        r"(rank \d waits for rank \d in allreduce float32\[4\] (sum|max) on ranks \d[-,]\d at <string>:\d+ .*?){4}: none can go on",
+        r"(rank \d waits for rank \d in allreduce float32\[4\] (sum|max) on ranks \d[-,]\d at <string>:\d+ .*?){4}: deadlock",
     ]),
     ("raises before it starts", 1, [r"\[rank 1\] ValueError: unwell"]),
-    ("ends before it starts", 1, [r"rank 1 has ended, and rank 0 waits for it in agreement .* at <string>:\d+"]),
+    ("ends before it starts", 1, [r"rank 1 has ended, but rank 0 waits for it in agreement .* at <string>:\d+"]),
     ("does not start", 1, [
-        r"rank 0\] mpijax: rank 0 has waited 1 s for all 2 ranks to start at <string>:\d+ \(<lambda>\)", r"asks to end the job",
+        r"rank 0\] mpijax: rank 0 has waited 1 s for all 2 ranks to start at <string>:\d+ \(<lambda>\)", r"MPIJAX_STALL_ABORT is set, so the job ends",
     ]),
     ("all exit", 5, []),
     ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),
-    ("interrupted in a loop", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in a program that goes on communicating, in allreduce"]),
+    ("interrupted in a loop", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in a program that still communicates, in allreduce"]),
     ("callback", 1, [r"\[rank 1\].*bad value"]),
     ("values", 1, [
         r"rank 0 has waited 1 s in multihost_utils.sync_global_devices on all ranks at <string>:\d+ \(<module>\)",
-        r"rank 1 has not come: .*in allreduce float32\[4\] sum on all ranks at <string>",
+        r"rank 1 has not arrived: .*in allreduce float32\[4\] sum on all ranks at <string>",
     ]),
     ("truncated", 0, [
-        r"told: this rank communicates in another thread",
-        r"told 1 MPI reports from recv on rank 1 \(0 elements to send, 8 to receive\): .*truncate.*\|at <string>:\d+",
-        r"told 0 allreduce on rank 0: invalid communicator: it has been freed.*\|at <string>:\d+", r"told 1 allreduce",
+        r"told: another thread of this rank communicates",
+        r"told 1 MPI error in recv on rank 1 \(0 elements to send, 8 to receive\): .*truncate.*\|at <string>:\d+",
+        r"told 0 allreduce on rank 0: invalid communicator: it was freed.*\|at <string>:\d+", r"told 1 allreduce",
     ]),
     ("known, in another order", None, [r"(another rank does another operation|different operations)[\s\S]*at <string>:\d+"]),
     ("forked", 0, [
-        r"told 1 this process has been forked from rank 1, .*allreduce", "ValueError: in the copy", r"told 1 this process has been forked from rank 1, .*allgather.* at <string>:\d+",
+        r"told 1 this process is a fork of rank 1, .*allreduce", "ValueError: in the copy", r"told 1 this process is a fork of rank 1, .*allgather.* at <string>:\d+",
         r"still there[\s\S]*still there",
     ]),
     ("goes on", 0, [
         r"named: \[\]\n[\s\S]*named: \[\]\n",
         r"ValueError: in a thread", r"went on[\s\S]*went on",
-        r"told: this rank communicates in another thread", r"at <string>:\d+",
+        r"told: another thread of this rank communicates", r"at <string>:\d+",
         r"rank 0\] mpijax: the last operations are in .*json",
-        r"told 0 rank 0 has left MPI by MPI.Finalize\(\) .*: allreduce float32\[4\] sum on all ranks at <string>:\d+",
+        r"told 0 rank 0 called MPI.Finalize\(\) .*: allreduce float32\[4\] sum on all ranks at <string>:\d+",
         r"(told 1 .*MPI.Finalize\(\).*\n){4}",
     ]),
 ]  # fmt: skip
@@ -342,7 +342,7 @@ def test_more_places_than_are_kept():
     "name, value, said",
     [
         ("MPIJAX_STALL_SECONDS", "soon", "must be a number of seconds"),
-        ("MPIJAX_STALL_ABORT", "30", "MPIJAX_STALL_SECONDS says after how long"),
+        ("MPIJAX_STALL_ABORT", "30", "MPIJAX_STALL_SECONDS sets the time"),
     ],
 )
 def test_settings_that_mean_nothing_are_errors(name, value, said, monkeypatch):

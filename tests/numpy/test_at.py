@@ -1,6 +1,6 @@
 """`x.at[index]` updates against JAX: Jaxprs, values, warnings, errors."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal

@@ -1,6 +1,6 @@
 """einsum and the products of arrays against JAX: Jaxprs, values, errors."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from oracle import OURS, check, sample

@@ -1,6 +1,6 @@
 """Operators and methods of arrays against JAX."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import operator
 
 import numpy as np

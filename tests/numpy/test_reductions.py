@@ -1,6 +1,6 @@
 """Reductions, statistics and running sums against JAX: Jaxprs for all dtypes, values for some."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from jaxprs import array, check_all

@@ -1,6 +1,6 @@
 """Functions that change shapes, join, split, rearrange and pad, against JAX: Jaxprs, errors and values."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from jaxprs import array, check_all

@@ -1,6 +1,6 @@
 """The elementwise functions against JAX: Jaxprs for all dtypes and mixtures, values for some."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import itertools
 
 import numpy as np

@@ -141,7 +141,7 @@ def test_as_jax(name):
     check(PROGRAMS[name], W, XS, eager=False, **TOLERANCE)
 
 
-# JAX's text has leftovers of its own here: constants that no turn reads, sums with zeros, empty calls.
+# JAX's text has leftovers of its own here: constants that no iteration reads, sums with zeros, empty calls.
 VALUES = {
     "vmap of gradient, rules": lambda J: lambda w, x: J.vmap(J.grad(lambda w: with_rules(J, w, x)))(
         J.numpy.stack([w, -w])
@@ -234,7 +234,7 @@ def scans(jaxpr) -> list:
 
 
 def test_residuals_are_stored_once():
-    """The gradient's loop reads w and x where they are; what depends on w alone has no axis over the turns."""
+    """The gradient's loop reads w and x where they are; what depends on w alone has no axis over the iterations."""
 
     def f(w, x):
         return OURS.lax.scan(lambda c, x: (OURS.numpy.sin(c) * x + OURS.numpy.exp(w), None), w, x)[0].sum()
@@ -246,7 +246,7 @@ def test_residuals_are_stored_once():
 
 
 def test_what_a_call_computes_from_constants_leaves_the_loop():
-    """Of sin(w) @ c in a jitted function, sin(w) and cos(w) are computed once and have no axis over the turns."""
+    """Of sin(w) @ c in a jitted function, sin(w) and cos(w) are computed once and have no axis over the iterations."""
 
     @OURS.jit
     def layer(w, c, x):

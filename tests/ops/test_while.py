@@ -15,7 +15,7 @@ TOLERANCE = {"rtol": 2e-5, "atol": 1e-6}
 
 
 def doubled(J, x, limit=10):
-    """A number of turns that depends on data."""
+    """A number of iterations that depends on data."""
     return J.lax.while_loop(lambda x: x < limit, lambda x: x * 2, x)
 
 
@@ -30,7 +30,7 @@ def counted(J, x, n=3):
 
 
 def newton(J, a):
-    """The square root, to a precision that takes another number of turns for each a."""
+    """The square root, to a precision that takes another number of iterations for each a."""
 
     def unfinished(state):
         x, old = state

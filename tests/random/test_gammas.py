@@ -1,6 +1,6 @@
 """Samplers that loop or factorize: JAX's values up to rounding, and its derivatives."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check

@@ -69,7 +69,7 @@ def test_words_of_64_bits(impl):
 
 def test_more_numbers_than_counters():
     key = OURS.random.key(0, impl="philox4x32")
-    with pytest.raises(NotImplementedError, match="split the key"):
+    with pytest.raises(NotImplementedError, match="Split the key"):
         OURS.jit(lambda: OURS.random.bits(key, (3, 1 << 31)))()
 
 

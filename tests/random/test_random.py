@@ -1,6 +1,6 @@
 """Random numbers equal JAX's, bit by bit, but for the last bits of transcendental functions."""
 
-# ruff: noqa: B023 (functions of loop variables are called before the next turn)
+# ruff: noqa: B023 (functions of loop variables are called before the next iteration)
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, assert_same_outcome, check, run

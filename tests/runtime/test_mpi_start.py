@@ -106,7 +106,7 @@ def test_a_launcher_of_another_mpi_is_an_error():
 def test_no_mpi_library_is_an_error_that_says_what_to_install():
     done = run("from mpijax.runtime.mpi import mpi_start as m; m.size()", MPI4PY_LIBMPI="/nonexistent/libmpi.so")
     assert (
-        "RuntimeError: no MPI library could be loaded" in done.stderr and "pip install mpich" in done.stderr
+        "RuntimeError: mpijax could not load an MPI library" in done.stderr and "pip install mpich" in done.stderr
     )
 
 

@@ -114,8 +114,8 @@ def test_where_arrays_lie():
     n = mpijax.device_count()
     x = mpijax.device_put(jnp.ones((12 * n, 4)), mpijax.sharding.NamedSharding(mesh, mpijax.P("r")))
     page = mpijax.jit(lambda x: jnp.sum((x[1:] - x[:-1]) ** 2)).graph(x).html
-    assert "Where arrays lie" in page and "communicate" in page
-    placement = page[page.index("Where arrays lie") : page.index("<h2>Steps")]
+    assert "Shards of arrays" in page and "communicate" in page
+    placement = page[page.index("Shards of arrays") : page.index("<h2>Steps")]
     assert f"f32[{12 * n - 1},4]" in placement and re.search(r"\d+ B sent|\d kB sent", placement)
     assert {str(r) for r in range(n)} <= set(re.findall(r">(\d+)</text>", placement))
 
@@ -142,7 +142,7 @@ def test_a_second_process_shows_the_same_page(tmp_path):
         subprocess.run([*mpirun(2), sys.executable, script, tmp_path / name], env=env, check=True, timeout=120)
         found.append((tmp_path / name).read_text())
         assert list((tmp_path / "cache").glob("*.plan"))
-    assert found[0] == found[1] and "Where arrays lie" in found[1] and "for i0 in" in found[1]
+    assert found[0] == found[1] and "Shards of arrays" in found[1] and "for i0 in" in found[1]
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (999, "999 B"), (1234, "1.23 kB"), (5.6e6, "5.6 MB"), (7e10, "70 GB"), (999.6e3, "1 MB"), (999.4e3, "999 kB"), (2.5e12, "2.5 TB"), (1.5e16, "15,000 TB")])

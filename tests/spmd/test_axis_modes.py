@@ -175,7 +175,7 @@ def test_the_layout_that_a_type_says_is_one_that_results_take():
         (lambda s: jax.lax.with_sharding_constraint(X, s), (), "empty NamedSharding"),
         (lambda s: jax.reshard(X, s), ("x",), "`AbstractMesh`|`jax.sharding.AbstractMesh`"),
         (lambda s: jax.jit(jnp.sin, out_shardings=s), (), "empty NamedSharding"),
-        (lambda s: jax.jit(jnp.sin, out_shardings=s)(X), ("x",), "has axes and no devices"),
+        (lambda s: jax.jit(jnp.sin, out_shardings=s)(X), ("x",), "Its mesh has no devices"),
         (lambda s: jax.device_put(X, s), ("x",), "is_fully_addressable is not implemented"),
     ],
 )

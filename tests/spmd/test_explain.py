@@ -28,7 +28,7 @@ def test_a_table_names_the_line_and_the_bytes():
     assert header.split() == ["line", "operation", "times", "bytes", "each", "bytes", "memory", "why"]
     sent = round(2 * 12 * (SIZE - 1) / SIZE)
     assert "test_explain.py" in message and "psum" in message
-    assert message.endswith(f" 1 {sent:11} {sent:6} {12:7}  reduce_sum combines what the ranks have")
+    assert message.endswith(f" 1 {sent:11} {sent:6} {12:7}  reduce_sum combines values of the ranks")
     assert f"sent by this rank: {sent} bytes" in text
 
 
@@ -51,13 +51,13 @@ def shifted(x):
 
 
 @pytest.mark.parametrize(("f", "why"), [
-    (lambda x: x[1:] - x[:-1], "sub reads elements that other ranks have"),
-    (lambda x: jnp.sort(x, axis=0), "sort needs the array split along another axis"),
-    (lambda x: x.T @ x, "dot_general combines what the ranks have"),
-    (lambda x: x @ x.T, "dot_general needs all of an array that is split"),
+    (lambda x: x[1:] - x[:-1], "sub reads elements of other ranks"),
+    (lambda x: jnp.sort(x, axis=0), "sort needs the array sharded along another axis"),
+    (lambda x: x.T @ x, "dot_general combines values of the ranks"),
+    (lambda x: x @ x.T, "dot_general needs the whole of a sharded array"),
     (lambda x: jnp.sort(x[:, 0]), "the ranks do sort together"),
     (lambda x: jax.lax.with_sharding_constraint(x, NamedSharding(mesh_1d(), P(None, "i"))), "the program asks for this sharding"),
-    (lambda x: x[1:], "results are returned in equal parts"),
+    (lambda x: x[1:], "results are returned in equal shards"),
     (shifted, "the program communicates here"),
 ])  # fmt: skip
 def test_reasons_for_messages(f, why):
@@ -83,7 +83,7 @@ def test_the_sharding_that_is_named_avoids_what_is_made_whole():
 
     [found] = explanation(jax.jit(f).lower(split_on(None, "i")).compiler_ir())["whole"]
     assert found["code"] == "return jnp.linalg.qr(x)[1]"
-    assert found["avoid"].startswith("split argument 0 (leaves are counted from 0) by P('i',): in_shardings or")
+    assert found["avoid"].startswith("shard argument 0 (leaves count from 0) as P('i',), with in_shardings or")
     after = explanation(jax.jit(f).lower(split_on("i")).compiler_ir())
     assert after["whole"] == [] and after["sent"] == 0
 
@@ -108,10 +108,10 @@ def test_large_arrays_that_are_made_whole(how, monkeypatch):
     config.update("mpijax_gather", how)
     try:
         if how == "raise":
-            with pytest.raises(jax.errors.JaxRuntimeError, match="makes whole arrays on every rank"):
+            with pytest.raises(jax.errors.JaxRuntimeError, match="gathers sharded arrays on every rank"):
                 compiled.compile()
         elif how == "warn":
-            with pytest.warns(UserWarning, match="makes whole arrays on every rank") as seen:
+            with pytest.warns(UserWarning, match="gathers sharded arrays on every rank") as seen:
                 compiled.compile()
             assert seen[0].filename == __file__
         else:

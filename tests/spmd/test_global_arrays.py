@@ -81,7 +81,7 @@ def test_stencils_in_loops(name):
     arrays = [real((N, 6), k) for k in range(fields)]
     check(turns(step), arrays, [P("i")] * fields, expected={"permute": 5 * messages})
     args = placed(arrays, [P("i")] * fields, mesh_1d())
-    # In each turn a row up and a row down.
+    # In each iteration a row up and a row down.
     assert sum(s.total for s in sent(jax.jit(turns(step)).lower(*args).compiler_ir())) <= 5 * 2 * 6 * 4
 
 
@@ -115,7 +115,7 @@ def test_a_halo_as_wide_as_several_parts():
 
 
 def test_a_stencil_until_it_stands_still():
-    """A norm over ranks decides in every turn."""
+    """A norm over ranks decides in every iteration."""
 
     def solve(u):
         def step(state):

@@ -121,14 +121,14 @@ X = np.arange(2.0 * SIZE, dtype=np.float32)
 SELF = [(k, k) for k in range(SIZE)]
 ODD = {
     "never received": (lambda x: (lax.psend(x, "i", SELF), x)[1], ValueError, r"psend of f32\[2\].*never received"),
-    "never sent": (lambda x: lax.precv(lax.create_token(), x, "i", SELF), ValueError, "no psend with the same"),
+    "never sent": (lambda x: lax.precv(lax.create_token(), x, "i", SELF), ValueError, "Call psend with the same axis_name and perm before it"),
     "received first": (
-        lambda x: lax.precv(lax.create_token(), x, "i", SELF) + halves(x, SELF), ValueError, "the psend comes first"
+        lambda x: lax.precv(lax.create_token(), x, "i", SELF) + halves(x, SELF), ValueError, "all shards run the same program"
     ),
     "another shape": (
         lambda x: lax.precv(lax.psend(x[:1], "i", SELF), x, "i", SELF), ValueError, r"expects f32\[2\].*sends f32\[1\]"
     ),
-    "no token": (lambda x: lax.precv(x, x, "i", SELF), TypeError, "precv takes a token first"),
+    "no token": (lambda x: lax.precv(x, x, "i", SELF), TypeError, "The first argument of precv must be a token"),
     "twice to one": (lambda x: lax.psend(x, "i", SELF * 2), ValueError, "psend sources and destinations"),
     "another axis": (lambda x: lax.psend(x, "j", SELF), NameError, "unbound axis name: j"),
     "derivative": (lambda x: jax.grad(lambda v: halves(v, SELF).sum())(x), NotImplementedError, "ppermute"),

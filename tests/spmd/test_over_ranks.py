@@ -366,7 +366,7 @@ def test_a_window_is_sent_and_not_the_array():
     assert bytes_of(WINDOWS["row written"], x, 3) == 0
 
 
-# ---------------------------------------------------------------- one turn for each row
+# ---------------------------------------------------------------- one iteration for each row
 
 
 @pytest.mark.parametrize("rows", [N, N - 1, SIZE])

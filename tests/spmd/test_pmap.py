@@ -111,9 +111,9 @@ def test_devices():
 
 
 REFUSED = {
-    "size": (lambda: jax.pmap(lambda x: x)(np.ones(SIZE + 1)), ValueError, "give every process the elements"),
+    "size": (lambda: jax.pmap(lambda x: x)(np.ones(SIZE + 1)), ValueError, "Pass the elements of its own devices on every process"),
     "no axis": (lambda: jax.pmap(lambda x: x, in_axes=None)(np.ones(1)), ValueError, "at least one argument"),
-    "rank": (lambda: jax.pmap(lambda x: x)(np.ones(())), ValueError, "asked to map axis 0"),
+    "rank": (lambda: jax.pmap(lambda x: x)(np.ones(())), ValueError, "axis 0 is out of bounds"),
     "axis_size": (lambda: jax.pmap(lambda x: x, axis_size=SIZE + 1)(np.ones(1)), ValueError, "axis_size"),
     "unhashable": (
         lambda: jax.pmap(lambda x, y: x, static_broadcasted_argnums=1)(np.ones(1), []), ValueError, "Non-hashable"),

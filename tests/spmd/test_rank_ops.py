@@ -155,7 +155,7 @@ def test_order_is_that_of_the_program():
     (lambda: mpi.allreduce("text", op=MPI.SUM), TypeError, "allreduce takes an array or a scalar, got str"),
     (lambda: mpi.allreduce(np.ones(2, np.float32), op=MPI.SUM, comm=1), TypeError, "comm must be a communicator"),
     (lambda: mpi.bcast(np.ones(2, np.float32), SIZE), ValueError, "root must be a rank of the communicator"),
-    (lambda: mpi.allreduce(np.ones(2, np.float32), op=MPI.BAND), TypeError, "does not reduce floating-point numbers"),
+    (lambda: mpi.allreduce(np.ones(2, np.float32), op=MPI.BAND), TypeError, "does not support floating-point numbers"),
 ])  # fmt: skip
 def test_wrong_calls(call, error, text):
     with pytest.raises(error, match=text):

@@ -19,7 +19,7 @@ XS = real((TURNS, SIZE, 4), 2)
 
 
 def over_ranks(w, x):
-    """Every turn sums over ranks, and hands a value on to the next rank."""
+    """Every iteration sums over ranks, and hands a value on to the next rank."""
 
     def step(carry, x):
         total, own = carry

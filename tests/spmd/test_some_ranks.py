@@ -73,7 +73,7 @@ def _explicit(mesh):
 
 
 def _grown(x: np.ndarray) -> np.ndarray:
-    """What three turns add: each adds the sum, which grows by a factor of the size and one."""
+    """What three iterations add: each adds the sum, which grows by a factor of the size and one."""
     n = x.size
     return x.sum() * (1 + (n + 1) + (n + 1) ** 2)
 
@@ -128,7 +128,7 @@ REFUSED = {
     "to one device": (lambda x, y: jax.device_put(y, DEVICES[0]), ValueError, "must be a fully addressable array or"),
     "gathered by all": (
         lambda x, y: multihost_utils.process_allgather(jax.device_put(np.ones(2), DEVICES[0])),
-        ValueError, r"processes \[1.*\] have nothing of an array that others have whole",
+        ValueError, r"processes \[1.*\] have no shard of an array that is whole on other processes",
     ),
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ def _sum(x):
 
 
 REDUCED = 2 * BYTES * (SIZE - 1) / SIZE
-# name: (function of a shard, bytes that it sends, whether all loops have known turns)
+# name: (function of a shard, bytes that it sends, whether all loops have known iterations)
 BODIES = {
     "psum": (_sum, REDUCED, True),
     "all_gather": (lambda x: lax.all_gather(x, "i").sum(0), BYTES * (SIZE - 1), True),

@@ -472,7 +472,7 @@ def test_what_is_kept_can_be_logged(caplog):
 
 
 def test_a_condition_points_to_static_arguments():
-    with pytest.raises(jax.errors.TracerBoolConversionError, match="name it in checkpoint's static_argnums"):
+    with pytest.raises(jax.errors.TracerBoolConversionError, match="name it in the static_argnums of checkpoint"):
         jax.checkpoint(lambda x: x if x > 0 else -x)(1.0)
 
 

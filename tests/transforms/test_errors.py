@@ -189,7 +189,8 @@ CALLS = {
     ),
     "sharding of a traced value": (
         jit(lambda x: x.sharding, 1.0),
-        "attribute is not available on traced array with shape float32[]. To query sharding information on tracers, use",
+        "attribute is not available on traced array with shape float32[]. To query sharding information on tracers, "
+        "use",
     ),
     "shards of a traced value": (
         jit(lambda x: x.addressable_shards, 1.0),
@@ -569,7 +570,7 @@ def test_checking_leaks_accepts_programs_without_leaks(make):
 
 
 def test_what_is_missing_says_what_to_use_instead():
-    with pytest.raises(AttributeError, match="'jax2tf_associative_scan_reductions': there is no XLA here"):
+    with pytest.raises(AttributeError, match="'jax2tf_associative_scan_reductions': it belongs to XLA"):
         __import__("mpijax").jax2tf_associative_scan_reductions  # noqa: B018
     assert not hasattr(__import__("mpijax"), "no_such_name")
 

@@ -86,7 +86,7 @@ def test_as_jax(program):
 
 def test_targets_that_do_not_fit():
     _, pull = mpijax.vjp(lambda x, y: x * y, mnp.ones(3), mnp.ones(3))
-    with pytest.raises(ValueError, match="an entry for each argument"):
+    with pytest.raises(ValueError, match="one entry for each argument"):
         pull.with_refs(mpijax.ad.GradValue())
     with pytest.raises(ValueError, match="zeros_like"):
         pull.with_refs(mpijax.new_ref(mnp.zeros(2)), mpijax.ad.GradValue())(mnp.ones(3))

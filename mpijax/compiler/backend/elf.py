@@ -40,7 +40,7 @@ class _Pages:
     def protect(self, allowed: int) -> None:
         # Never writable and executable at once, which hardened systems refuse.
         if _mprotect()(self.base, len(self.memory), allowed):
-            raise OSError(ctypes.get_errno(), "the system does not allow generated code (mprotect)")
+            raise OSError(ctypes.get_errno(), "the operating system forbids executing generated code (mprotect)")
 
 
 _free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)  # by size
@@ -76,7 +76,7 @@ class _Object:
 
     def __init__(self, code: bytes):
         if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", code, 16)[0] != 1:
-            raise UnsupportedObject("not a little-endian 64-bit relocatable ELF object")
+            raise UnsupportedObject("expected a little-endian 64-bit relocatable ELF object")
         self.code = code
         self.machine = struct.unpack_from("<H", code, 18)[0]
         offset, = struct.unpack_from("<Q", code, 40)
@@ -104,7 +104,7 @@ def load_elf(code: bytes) -> Code:
     """Load an object into executable memory."""
     o = _Object(code)
     if o.machine != _MACHINE_X86_64 or sys.platform != "linux":
-        raise UnsupportedObject("not an x86-64 Linux object")
+        raise UnsupportedObject("expected an object for x86-64 Linux")
     externals = [name for name, kind, index, _ in o.symbols if index == 0 and name]
     offsets, end = {}, 0
     for number, section in enumerate(o.sections):
@@ -149,7 +149,7 @@ def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
         elif index in offsets:
             place = offsets[index] + value
         else:
-            raise UnsupportedObject(f"symbol {name} in a section that is not loaded")
+            raise UnsupportedObject(f"symbol {name} is in a section that is not loaded")
         if kind in (_R_PC32, _R_PLT32) or index == 0 and kind in _R_GOT:
             struct.pack_into("<i", memory, target + where, place + addend - (target + where))
         elif kind == _R_PC64:
@@ -157,7 +157,7 @@ def _relocate(o: _Object, section, offsets, places, memory, base: int) -> None:
         elif kind == _R_64:
             struct.pack_into("<Q", memory, target + where, base + place + addend)
         else:
-            raise UnsupportedObject(f"relocation type {kind}")
+            raise UnsupportedObject(f"unsupported relocation type {kind}")
 
 
 @cache
@@ -173,7 +173,7 @@ def _library_function(name: str) -> int:
         except AttributeError:
             continue
     # LLVM's linker searches the same libraries, and would use address 0.
-    raise LLVMError(f"compiled code calls {name}, and there is no function {name} in the C library")
+    raise LLVMError(f"compiled code calls {name}, but the C library does not have this function")
 
 
 @cache

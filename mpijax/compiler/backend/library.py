@@ -70,7 +70,7 @@ def library() -> ctypes.CDLL:
 def _loaded() -> ctypes.CDLL:
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
-        raise LLVMError("llvmlite is not installed, and kernels are compiled with it: pip install 'llvmlite>=0.46'")
+        raise LLVMError("llvmlite is not installed, but mpijax needs it to compile. Run: pip install 'llvmlite>=0.46'")
     path = Path(spec.origin).parent / "binding" / _NAME
     library = ctypes.CDLL(str(path))
     for name, (result, *arguments) in _FUNCTIONS.items():
@@ -78,8 +78,8 @@ def _loaded() -> ctypes.CDLL:
             function = getattr(library, name)
         except AttributeError:
             raise LLVMError(
-                f"{path} has no function {name}: this version of llvmlite is not one that mpijax knows. "
-                "pip install 'llvmlite>=0.46,<=0.50'"
+                f"{path} does not have the function {name}: mpijax does not support this version of llvmlite. "
+                "Run: pip install 'llvmlite>=0.46,<=0.50'"
             ) from None
         function.restype, function.argtypes = result, arguments
     library.LLVMPY_InitializeNativeTarget()

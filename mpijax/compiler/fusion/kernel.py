@@ -274,48 +274,50 @@ def verify(kernel: Kernel) -> None:
 def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     """The rules of a kernel, and whether they hold; each rule relies on the ones before it."""
     axes, variables = kernel.axes, [*kernel.variables, *([] if kernel.chunks is None else [kernel.chunks])]
-    yield len(set(variables)) == len(variables), "a loop variable is declared once"
-    yield list(axes) == sorted(set(axes) & set(range(len(kernel.variables)))), "reduced axes are loops, in their order"
-    yield bool(kernel.stores), "a kernel stores something"
+    yield len(set(variables)) == len(variables), "each loop variable is declared once"
+    in_order = list(axes) == sorted(set(axes) & set(range(len(kernel.variables))))
+    yield in_order, "reduced axes are loops of the kernel, in the same order"
+    yield bool(kernel.stores), "a kernel has at least one store"
     reached = set(kernel.expressions) | set(reachable(kernel.computed.values()))
     positions = [p for p in map(position_of, reached) if p is not None] + [s.position for s in kernel.stores]
     used = {v for p in positions for v in loop_vars(p)}
-    yield used <= set(variables), f"positions use loop variables of the kernel: not {used - set(variables)}"
+    yield used <= set(variables), f"positions use loop variables of the kernel only, but use {used - set(variables)}"
     empty = any(v.size == 0 for v in variables)
     choices = empty or any(e.has_parts for e in reached)
     members = {r.member for r in kernel.reduces}
-    yield len(members) == len(kernel.reduces), "a member is reduced once"
+    yield len(members) == len(kernel.reduces), "each member is reduced once"
     for e in reached:
         if e.op == "acc":
             yield e.attr in members, "an `acc` is the result of a reduction of the kernel"
         elif e.op == "load":
             value, position = e.attr
-            yield value.scalar is None, "what is loaded has memory: a literal has none"
-            yield value.element == e.dtype, f"a load has the type of its array: {e.dtype}, not {value.element}"
+            yield value.scalar is None, "loads read arrays, not literals"
+            yield value.element == e.dtype, f"a load has the dtype of its array, {value.element}, but has {e.dtype}"
             # An alternative that is not chosen at an element may be out of bounds.
-            yield choices or _is_inside(position, value), f"loads are inside of {value}, not at {position.bounds()}"
+            yield choices or _is_inside(position, value), f"loads stay within {value}, but reach {position.bounds()}"
     for r in kernel.reduces:
-        yield r.dtype == r.expr.dtype, f"what is reduced has the type of the result: {r.expr.dtype}, not {r.dtype}"
+        has = r.expr.dtype
+        yield r.dtype == has, f"a reduced expression has the dtype of the result, {r.dtype}, but has {has}"
     phases = {r.member: r.phase for r in kernel.reduces}
     running = None if kernel.cumulate is None else kernel.cumulate.running
     for r in kernel.reduces:
         earlier = all(phases[e.attr] < r.phase for e in reachable([r.expr]) if e.op == "acc")
-        yield earlier, "a reduction reads results of passes before its own"
+        yield earlier, "a reduction reads results of earlier passes only"
     for s in kernel.inner:
         earlier = all(phases[e.attr] < s.phase for e in reachable([s.expr]) if e.op == "acc" and e is not running)
-        yield earlier, "a store for every element reads results of passes before its own"
+        yield earlier, "a store for every element reads results of earlier passes only"
     reduced = set(kernel.reduced)
     for s in kernel.outer:
         inside = mentions_inner(s.expr, reduced) or bool(loop_vars(s.position) & reduced)
-        yield not inside, "what is stored after the reductions does not depend on reduced loops"
+        yield not inside, "a store after the reductions does not depend on reduced loops"
     for s in kernel.stores:
-        yield s.value.element == s.expr.dtype, f"a store to {s.value} has its type, not {s.expr.dtype}"
+        yield s.value.element == s.expr.dtype, f"a store to {s.value} has its dtype, but has {s.expr.dtype}"
         inside = kernel.ordered or empty or _is_inside(s.position, s.value)
-        yield inside, f"stores are inside of {s.value}, not at {s.position.bounds()}"
-        yield kernel.ordered or (s.guard is None and s.combine is None), "only ordered kernels have guards, or combine"
+        yield inside, f"stores stay within {s.value}, but reach {s.position.bounds()}"
+        yield kernel.ordered or (s.guard is None and s.combine is None), "only ordered kernels have guards or combine"
     for s in () if kernel.ordered or empty else kernel.stores:
         loops = kernel.kept if s in kernel.outer else kernel.variables
-        yield _is_injective(s.position, loops), f"stores to {s.value} do not overlap"
+        yield _is_injective(s.position, loops), f"iterations store to distinct elements of {s.value}"
     for s, t in combinations(kernel.stores, 2):
         yield s.value is not t.value or _are_apart(s.position, t.position), f"two stores to {s.value} do not overlap"
 

@@ -114,17 +114,19 @@ def verify(program: Program) -> None:
     known: set[Any] = {*jaxpr.constvars, *jaxpr.invars}
     for eqn in jaxpr.eqns:
         if _called(eqn) is not None:
-            raise BrokenForm(f"a program has no calls, but {eqn.primitive.name} at {eqn.source}")
+            raise BrokenForm(f"An inlined program has no calls, but this one has {eqn.primitive.name} at {eqn.source}.")
         _check_known(eqn.invars, known, eqn)
         if known.intersection(new := [v for v in eqn.outvars if type(v) is not DropVar]):
-            raise BrokenForm(f"a variable is bound once: not {new}, by {eqn.primitive.name} at {eqn.source}")
+            raise BrokenForm(
+                f"Each variable is assigned once, but {eqn.primitive.name} at {eqn.source} assigns {new} again."
+            )
         known.update(new)
     _check_known(jaxpr.outvars, known, "the results")
     if len(program.closed.consts) != len(jaxpr.constvars):
-        raise BrokenForm("each constant has a value")
+        raise BrokenForm(f"{len(jaxpr.constvars)} constants have {len(program.closed.consts)} values.")
 
 
 def _check_known(atoms: list[Atom], known: set[Any], where: Any) -> None:
     unknown = [v for v in atoms if type(v) is not Literal and v not in known]
     if unknown:
-        raise BrokenForm(f"a variable is bound before it is read: not {unknown}, in {where}")
+        raise BrokenForm(f"Variables are assigned before they are read, but {unknown} are not, in {where}.")

@@ -181,12 +181,12 @@ def verify(graph: Graph) -> None:
             verify(region.graph)
     for v in graph.outputs:
         if not _is_known(v, known):
-            raise BrokenForm(f"a result of the graph is computed in it: {v} is not")
+            raise BrokenForm(f"A graph computes its results, but not {v}.")
     own = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
     counted = Counter((id(v), id(u)) for v in (*own, *graph.const_values) for u in v.users)
     ids = set(map(id, own))
     if counted != Counter((id(v), id(node)) for node in graph.nodes for v in node.inputs if id(v) in ids):
-        raise BrokenForm("`users` of a value are the operations that read it, once for each operand")
+        raise BrokenForm("`users` of a value must list each operation that reads it, once for each operand.")
 
 
 def _is_known(v: Value, known: set[int]) -> bool:
@@ -196,24 +196,24 @@ def _is_known(v: Value, known: set[int]) -> bool:
 
 def _rules(node: Node, known: set[int]) -> Iterator[tuple[bool, str]]:
     missing = [v for v in node.inputs if not _is_known(v, known)]
-    yield not missing, f"an operand comes from outside or from an operation before: not {missing}"
+    yield not missing, f"operands are arguments or results of earlier operations, but {missing} are not"
     for i, v in enumerate(node.outputs):
         own = v.kind == "node" and v.producer is node and v.position == i
-        yield own and id(v) not in known, f"a result is made once, by the operation that it names: not {v}"
+        yield own and id(v) not in known, f"a result is computed once, by its producer, but {v} is not"
     for region in node.regions:
         captured = len(region.graph.inputs) - region.arguments
         yield captured == len(region.captures), "a body has an input for each argument and each capture"
-        yield all(v in node.inputs for v in region.captures), "what bodies capture is among the operands of the loop"
+        yield all(v in node.inputs for v in region.captures), "captures of a body are operands of the loop"
     lower = node.primitive.lower
     if isinstance(lower, Elementwise):
         for out in node.outputs:
             fit = all(_repeats(v.aval.shape, out.aval.shape) for v in node.inputs)
-            yield fit, f"operands of an elementwise operation have the result's shape, or repeat: {node} -> {out}"
+            yield fit, f"operands of an elementwise operation have the result's shape or are broadcast: {node} -> {out}"
     elif isinstance(lower, Reduction):
         [x], [out] = node.inputs, node.outputs
         kept = tuple(n for i, n in enumerate(x.aval.shape) if i not in node.params["axes"])
         yield kept == out.aval.shape, f"a reduction keeps the other axes: {node} -> {out}"
-        yield x.element == out.element, f"a reduction keeps the type: {node} -> {out}"
+        yield x.element == out.element, f"a reduction keeps the dtype: {node} -> {out}"
 
 
 def _repeats(shape: tuple[int, ...], out: tuple[int, ...]) -> bool:

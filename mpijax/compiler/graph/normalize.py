@@ -40,17 +40,19 @@ def _static_update_element(r: Elements, index: Index, avals: Sequence[Any], para
 
 static_update_p = Primitive(
     "static_update",
-    type_rule=Unsupported("made by the compiler"),
-    reference=Unsupported("made by the compiler"),
+    type_rule=Unsupported("only the compiler makes this primitive"),
+    reference=Unsupported("only the compiler makes this primitive"),
     lower=Structural(_static_update_element, writes=Writes.WINDOW),
-    jvp=Unsupported("made by the compiler"),
-    transpose=Unsupported("made by the compiler"),
-    batch=Unsupported("made by the compiler"),
+    jvp=Unsupported("only the compiler makes this primitive"),
+    transpose=Unsupported("only the compiler makes this primitive"),
+    batch=Unsupported("only the compiler makes this primitive"),
     sharding=shape_rules.static_update,
     register=False,
 )
-"""`operand` with `window`, of as many axes, put at `start` (all of it is inside), or combined with what is there by the
-primitive named `combine`."""
+"""`operand` with `window` written at `start`, or combined with the old elements by the primitive named `combine`.
+
+`window` has as many axes as `operand` and lies within it.
+"""
 
 
 def known(v: Value) -> np.ndarray | None:

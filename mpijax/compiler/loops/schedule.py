@@ -27,7 +27,7 @@ VECTOR_BYTES = 32
 ROW_BYTES = 1 << 17
 # Cheaper values are computed again instead.
 ROW_ABOVE = 6
-# Serial loops of at most this many turns are written out, if their bodies are small.
+# Serial loops of at most this many iterations are written out, if their bodies are small.
 UNROLL_UP_TO = 16
 UNROLL_EXPRESSIONS = 12
 # Rows of at most so many elements that several passes read are turned (see `compiler.loops.turned`), their loops
@@ -55,12 +55,12 @@ class Schedule:
     source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
     strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.loops.emit`). loops: all loops.
     outer: those around everything; inner: the reduced ones; vector_loop: the kept one that is vectorized, or gone
-    through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` turns; tile_loop: the
+    through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` iterations; tile_loop: the
     other one of tiles, in which the operands `staged` are transposed. written: the loops written out inside of the
     vectorized one. apart: the variables along which parts of loops are emitted one by one. columns: whether the
     vectorized loop is across short rows, of which whole ones are read. lanes: elements per turn; turn: those whose
     reductions run side by side, of which what follows is done `lanes` at a time. chunked: which of the reduced loops is
-    divided into chunks of `chunk_length` turns; the loop over the chunks is then the outermost one.
+    divided into chunks of `chunk_length` iterations; the loop over the chunks is then the outermost one.
     """
 
     source: Kernel
@@ -94,7 +94,7 @@ class Schedule:
 
     @property
     def widths(self) -> list[int]:
-        """Elements per turn of the loops that run through the vectorized one."""
+        """Elements per iteration of the loops that run through the vectorized one."""
         return list(dict.fromkeys([self.turn, self.lanes, 1]))
 
     @property
@@ -110,13 +110,13 @@ class Schedule:
         return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions) <= UNROLL_EXPRESSIONS)
 
     def written_out(self, part: Kernel, size: int) -> bool:
-        """Whether the part of a split loop is so short that its turns are written out one by one."""
+        """Whether the part of a split loop is so short that its iterations are written out one by one."""
         if self.whole or size > UNROLL_UP_TO // 2:
             return False
         return size == 1 or size * len(part.expressions) <= 2 * UNROLL_EXPRESSIONS
 
     def widths_of(self, size: int, *, row: bool) -> list[int]:
-        """Elements per turn of the loops that run through `size` elements, or through less of them.
+        """Elements per iteration of the loops that run through `size` elements, or through less of them.
 
         row: whether they run once for each row: then what is left at the end of each is worth vectors of its own.
         """
@@ -130,7 +130,7 @@ class Schedule:
         return [w for w in dict.fromkeys([wide, min(wide, self.lanes), 1]) if w >= 4 or w == 1]
 
     def unrolled(self, depth: int) -> bool:
-        """Whether to write the body of the innermost serial loop out, turn by turn."""
+        """Whether to write the body of the innermost serial loop out, iteration by iteration."""
         most = TURN_UP_TO if self.columns else UNROLL_UP_TO
         short = depth == len(self.inner) - 1 and depth != self.chunked and turns_of(self.inner[depth]) <= most
         return short and len(self.kernel.expressions) <= UNROLL_EXPRESSIONS
@@ -184,29 +184,30 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     wanted = {v for v in source.variables if v.size != 1} | set(chunks)
     yield Counter(chain(*s.loops)) == Counter(wanted), "each variable of the kernel is in one loop"
     others = [loop for loop in (s.vector_loop, s.tile_loop) if loop is not None]
-    yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop has one place"
-    yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced ones"
-    yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "the others are kept ones"
-    yield s.strategy in STRATEGIES, f"there is no strategy {s.strategy}"
-    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a loop to reduce"
+    yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop appears once"
+    yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced loops"
+    yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "all other loops are kept loops"
+    yield s.strategy in STRATEGIES, f"{s.strategy} is not a strategy"
+    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a reduced loop"
     yield s.strategy != "rows" or s.vector_loop is not None, "`rows` has a loop over rows"
-    yield (s.strategy == "blocked") == (s.tile_loop is not None), "tiles of two loops are those of `blocked`"
-    yield set(s.staged) <= set(s.kernel.expressions), "what is staged is read by the kernel"
+    yield (s.strategy == "blocked") == (s.tile_loop is not None), "`blocked`, and no other strategy, has a tile loop"
+    yield set(s.staged) <= set(s.kernel.expressions), "the kernel reads each staged array"
     vectorized = s.inner[-1] if along else s.vector_loop
     yield s.vector is (vectorized[-1] if vectorized else None), "lanes are along the innermost variable of their loop"
-    yield s.vector_size == turns_of(vectorized or ()), "the vectorized loop has its size"
-    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "there are powers of two of lanes"
-    yield s.turn >= s.lanes, "a turn has all lanes"
-    yield s.lanes == 1 or s.vector is not None, "several lanes are along a loop"
+    yield s.vector_size == turns_of(vectorized or ()), "vector_size is the size of the vectorized loop"
+    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "numbers of lanes are powers of two"
+    yield s.turn >= s.lanes, "an iteration has all lanes"
+    yield s.lanes == 1 or s.vector is not None, "several lanes need a vectorized loop"
     steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
     in_order = s.lanes == 1 or steps == [1] * len(source.inner)
-    yield not source.ordered or (s.strategy == "across" and in_order), "elements in order are neighbours, or one by one"
-    yield (s.chunked is not None) == bool(chunks), "a kernel with chunks has a loop that is divided"
+    keeps_order = not source.ordered or (s.strategy == "across" and in_order)
+    yield keeps_order, "ordered kernels use lanes along consecutive elements, or one lane"
+    yield (s.chunked is not None) == bool(chunks), "a kernel with chunks, and no other, has a divided loop"
     if s.chunked is not None:
         yield s.outer[0] == tuple(chunks), "the loop over chunks is the outermost one"
-        yield 0 <= s.chunked < len(s.inner), "the loop that is divided is reduced"
+        yield 0 <= s.chunked < len(s.inner), "the divided loop is reduced"
         turns, covered = turns_of(s.inner[s.chunked]), turns_of(chunks) * s.chunk_length
-        yield turns <= covered, f"chunks cover the loop: {covered} turns of {turns}"
+        yield turns <= covered, f"chunks cover the loop, but cover {covered} of {turns} iterations"
 
 
 def turns_of(loop: Iterable[LoopVar]) -> int:

@@ -32,23 +32,23 @@ SHORT_ROW = 512
 # Short loops are written out inside of the vectorized one up to so many times, if that is not too much to compile.
 WRITTEN_UP_TO = 9
 WRITTEN_EXPRESSIONS = 160
-# Of the reduced loops the outermost of at least so many turns is divided into chunks.
+# Of the reduced loops the outermost of at least so many iterations is divided into chunks.
 DIVIDED = 64
 # Chunks of the vectorized loop are whole vectors: multiples of this many elements.
 CHUNK_UNIT = 64
 # Reductions shorter than this run serially inside the vectorized kept axis.
 SERIAL_BELOW = 96
-# Loops of at most this many turns, and reductions over at most so many that are no whole vectors, are vectorized
+# Loops of at most this many iterations, and reductions over at most so many that are no whole vectors, are vectorized
 # only if there is no longer loop.
 TOO_SHORT = 3
 TOO_SHORT_SUM = 24
 # What a position that is visited once a row counts beside those visited for every element.
 ONCE_A_ROW = 1 / 16
-# What an operand of fewer axes counts beside one that has all: it is read anew in few of the turns.
+# What an operand of fewer axes counts beside one that has all: it is read anew in few of the iterations.
 SHARED = 0.25
 # Rows of whole vectors are turned only if there are many in the loop that is vectorized then.
 MANY_ROWS = 64
-# Loops of so many turns are long enough to be vectorized.
+# Loops of so many iterations are long enough to be vectorized.
 ENOUGH = 8
 
 
@@ -216,7 +216,7 @@ def _reading_columns(s: Schedule) -> Schedule:
 def _writing_out(s: Schedule) -> Schedule:
     """Write short loops inside of the vectorized one in memory out, such as the coordinates of points.
 
-    Written out in each of its turns they share what is read, and all of a point is written at once.
+    Written out in each of its iterations they share what is read, and all of a point is written at once.
     """
     kernel = s.kernel
     if s.strategy != "across" or s.lanes == 1 or kernel.ordered or (kernel.reduces and kernel.inner):

@@ -36,7 +36,9 @@ def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
     if kind in ("constraint", "move"):
         return _constrained(p, v, layout, source)
     if p.in_body:
-        raise NotImplementedError("pmap and arrays of one host within the body of a shard_map: call them outside of it")
+        raise NotImplementedError(
+            "The body of a shard_map cannot use pmap or host-local arrays. Use them outside of the shard_map."
+        )
     if kind == "from_local":
         whole_here = gathered(p, v, source)
         return p.marked(whole_here, layout, False, source)

@@ -20,20 +20,20 @@ from mpijax.core.source import UNKNOWN
 
 # The reason for a message that the compiler adds, by the kind of message.
 _WHY = {
-    Exchange.ALLGATHER: "{} needs all of an array that is split",
-    Exchange.PERMUTE: "{} reads elements that other ranks have",
-    Exchange.ALLTOALL: "{} needs the array split along another axis",
+    Exchange.ALLGATHER: "{} needs the whole of a sharded array",
+    Exchange.PERMUTE: "{} reads elements of other ranks",
+    Exchange.ALLTOALL: "{} needs the array sharded along another axis",
 }
-_WHY_COMBINED = "{} combines what the ranks have"
+_WHY_COMBINED = "{} combines values of the ranks"
 
 rank_index_p = Primitive(
     "rank_index",
-    type_rule=Unsupported("made by the compiler"),
+    type_rule=Unsupported("only the compiler makes this primitive"),
     reference=lambda *, position: np.int32(position),
     lower=Structural(lambda r, index, avals, params: r.convert(r.index(Lin(params["position"])), np.dtype(np.int32))),
-    jvp=Unsupported("made by the compiler"),
-    transpose=Unsupported("made by the compiler"),
-    batch=Unsupported("made by the compiler"),
+    jvp=Unsupported("only the compiler makes this primitive"),
+    transpose=Unsupported("only the compiler makes this primitive"),
+    batch=Unsupported("only the compiler makes this primitive"),
     register=False,
 )
 
@@ -45,7 +45,7 @@ def reduction_p(op: str) -> Primitive:
     if op == "sum":
         return registry["psum"]
     if op not in _made:
-        reason = Unsupported("made by the compiler")
+        reason = Unsupported("only the compiler makes this primitive")
         _made[op] = Primitive(
             f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x,
             lower=Communication(Exchange.ALLREDUCE, op), jvp=reason, transpose=reason, batch=reason, register=False,
@@ -83,7 +83,7 @@ def give_reason(nodes, why: str) -> None:
 def _reason(p: Partitioner, exchange: Exchange, source) -> str:
     """The reason for a message of the current operation, or of the final layout of results."""
     if source is UNKNOWN:
-        return "results are returned in equal parts"
+        return "results are returned in equal shards"
     while p.graph.frame is None and p.outer is not None:  # in a body without a frame, use the loop or branch around it
         p = p.outer
     assert p.graph.frame is not None and p.graph.frame.at is not None

@@ -72,7 +72,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     for v, layout in zip(outs, results_in, strict=True):
         if p.in_body and not layout.keeps_whole:
             raise NotImplementedError(
-                "a shard_map inside another must return replicated results: use one shard_map over both axes"
+                "A shard_map inside another one must return replicated results. Use one shard_map over both axes."
             )
         results.append(p.marked(v, layout, v in made, source))
     return results
@@ -262,7 +262,7 @@ def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source)
             with named_axes(dict(mesh.processes_along)), sources_from(source):
                 closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
             outs = p.graph.inline(closed, operands, source)
-            messages.give_reason(p.nodes[first:], f"the ranks do {eqn.primitive.name} together")
+            messages.give_reason(p.nodes[first:], f"the ranks compute {eqn.primitive.name} together")
             return [p.graph.local(v) for v in outs]
         local = [a.update(shape=b.local_shape, split=None) for a, b in zip(avals, results, strict=True)]
         outvars = [type(v)(a) for v, a in zip(eqn.outvars, local, strict=True)]

@@ -2,7 +2,7 @@
 
 A carry lives in the memory of its result. A body that reads a carry for the last time where the new one is made
 overwrites it in place; otherwise the new carry has memory of its own and is copied back, or, if it is large, the
-two memories are exchanged after each turn. Slices of scanned arrays are never copied: a pointer moves along.
+two memories are exchanged after each iteration. Slices of scanned arrays are never copied: a pointer moves along.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Bound:
 
 
 class Body:
-    """One body of a loop or branch. `carries` results are the next turn's first `carries` arguments.
+    """One body of a loop or branch. `carries` results are the next iteration's first `carries` arguments.
 
     keeps: results stay in memory of the body's own. how: for each result `same` (an unchanged carry), `in place`,
-    `own` (in memory of its own until the turn ends), or `bound` (where the loop or branch says).
+    `own` (in memory of its own until the iteration ends), or `bound` (where the loop or branch says).
     """
 
     def __init__(self, region: Region, carries: int, *, keeps: bool):
@@ -130,11 +130,11 @@ class Placed:
         return self.place(self.graph.outputs[k])
 
     def written(self) -> list[Any]:
-        """The instructions of one turn."""
+        """The instructions of one iteration."""
         return self.writer().written()
 
     def writer(self) -> Writer:
-        """The writer of one turn's instructions."""
+        """The writer of one iteration's instructions."""
         captured = self.graph.inputs[self.region.arguments :]
         self.bind(captured, [self.around.ref_or_const(v) for v in self.region.captures])
         return Writer(self.body.memory, self, self.around.plan, write_control)
@@ -177,7 +177,7 @@ def _write_cond(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
 
 
 class _Carries:
-    """Where the carries of a loop are at the beginning of a turn, and the steps that move them."""
+    """Where the carries of a loop are at the beginning of an iteration, and the steps that move them."""
 
     def __init__(self, writer: Writer, step: ControlStep, body: Placed, turns: int | None):
         """turns: how many there will be, if that is known."""

@@ -1,7 +1,7 @@
 """How a loop that is one function leaves for better code, and how that code goes on: parts of the function's IR.
 
-Baseline code asks at each turn of its outermost loops whether there is optimised code. If so it writes its state to
-memory of the run, the frame, and returns; optimised code begins by reading it. The first word of the frame is the
+Baseline code asks at each iteration of its outermost loops whether there is optimised code. If so it writes its state
+to memory of the run, the frame, and returns; optimised code begins by reading it. The first word of the frame is the
 number of the loop that goes on, or 0 at the beginning and after the end. The words behind it are the counters of these
 loops, the pointers that the function moves, and its small values.
 """
@@ -32,7 +32,7 @@ class Frame:
         return 1 + sum(-(-nbytes // 8) for _, nbytes in self._state) if self._heads else 0
 
     def body(self, lines: list[str]) -> list[str]:
-        """The lines of the function, which ask for better code where turns begin."""
+        """The lines of the function, which ask for better code where iterations begin."""
         numbers = {f"{head}:": k for k, head in enumerate(self._heads, 1)}
         return [text for line in lines for text in (line, *(_asks(numbers[line]) if line in numbers else ()))]
 

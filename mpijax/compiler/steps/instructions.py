@@ -117,7 +117,7 @@ class KernelCall:
     code: the name of the kernel, or the address of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
     foreign: it is the user's, called once for all, and sees denormals as the rest of the process does. frame: of a loop
     that is one function (`steps/native.py`), words in which it leaves its state when there is better code, or 0.
-    touched: bytes that the kernels in it are given in all turns, or None if it does not say how many there are.
+    touched: bytes that the kernels in it are given in all iterations, or None if it does not say how many there are.
     """
 
     code: str | int
@@ -259,10 +259,10 @@ class TimeTiles:
     """How to run several iterations of a loop tile by tile, so that a tile stays in cache from one to the next.
 
     The body of the loop is kernels, then `Swap` and `Advance`. Its arrays have `rows` rows. `depth` iterations form a
-    group; a tile has `height` rows. units: for each kernel, the turns of its outermost loop per row. above, below: for
-    each kernel of a group, in order, the number of rows that it leaves out at the upper and at the lower end of a range
-    whose neighbour is not computed yet. wraps: the first row is a neighbour of the last one. starts: pointers of the
-    first iteration, which reads the array that the loop starts from.
+    group; a tile has `height` rows. units: for each kernel, the iterations of its outermost loop per row. above, below:
+    for each kernel of a group, in order, the number of rows that it leaves out at the upper and at the lower end of a
+    range whose neighbour is not computed yet. wraps: the first row is a neighbour of the last one. starts: pointers of
+    the first iteration, which reads the array that the loop starts from.
     """
 
     rows: int
@@ -336,7 +336,7 @@ def bodies(instruction: Any) -> tuple[tuple[Any, ...], ...]:
 class Visit:
     """An instruction, and how often a run of the program does it.
 
-    times: at most, a turn of a `while` loop counting once. counted: whether no such loop is around it, nor a branch.
+    times: at most, an iteration of a `while` loop counting once. counted: whether no such loop or branch is around it.
     certain: whether each run does it.
     """
 

@@ -80,5 +80,5 @@ def verify(steps: list[Step]) -> None:
     for step in steps:
         late = [v for v in step.reads if id(v) in made and v not in step.writes]
         if late:
-            raise BrokenForm(f"a step reads what is made before it: {step} reads {late}")
+            raise BrokenForm(f"A step reads results of earlier steps only, but {step} reads {late}.")
         made -= set(map(id, step.writes))

@@ -205,7 +205,7 @@ class _Function:
         self.depth -= 1
 
     def _turns(self, head: str) -> None:
-        """The beginning of a loop's turns, at which the function may be left if no loop or branch is around it."""
+        """The beginning of a loop's iterations, at which the function may be left if no loop or branch is around it."""
         self._start(head)
         if self.depth == 0:
             self.frame.loop(head)

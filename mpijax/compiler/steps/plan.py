@@ -153,40 +153,41 @@ def verify(plan: Plan) -> None:
 
 def _buffer_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
     donors = [b.donor for b in plan.buffers if isinstance(b, Output) and b.donor >= 0]
-    yield len(set(donors)) == len(donors), "an argument gives its memory to one result"
-    yield all(d < len(plan.in_avals) for d in donors), "memory is taken from arguments of the program"
+    yield len(set(donors)) == len(donors), "an argument donates its memory to one result"
+    yield all(d < len(plan.in_avals) for d in donors), "donated memory is that of arguments of the program"
     for i, b in enumerate(plan.buffers):
         if isinstance(b, Temp):
-            yield 0 <= b.offset and b.offset + b.nbytes <= plan.arena, f"temporaries lie in the arena: not b{i}"
-            yield b.offset % ALIGN == 0, f"temporaries begin at multiples of {ALIGN} bytes: not b{i}"
+            inside = 0 <= b.offset and b.offset + b.nbytes <= plan.arena
+            yield inside, f"temporaries lie in the arena, but b{i} does not"
+            yield b.offset % ALIGN == 0, f"temporaries begin at multiples of {ALIGN} bytes, but b{i} does not"
     kinds = {"buffer": Output, "const": Const}
     for r in plan.results:
         fits = r.index < len(plan.in_avals) if r.kind == "input" else type(plan.buffers[r.index]) is kinds[r.kind]
-        yield fits, f"a result is an argument, or in a buffer of its kind: not {r.kind} {r.index}"
+        yield fits, f"a result is an argument, a result buffer or a constant, but {r.kind} {r.index} is not"
     returned = {r.index for r in plan.results if r.kind == "buffer"}
     outputs = {i for i, b in enumerate(plan.buffers) if isinstance(b, Output)}
-    yield returned == outputs, f"each buffer of a result is returned: not {outputs - returned}"
+    yield returned == outputs, f"each result buffer is returned, but {outputs - returned} are not"
 
 
 def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
     pointers: set[int] = set()
     for x in walk(plan.instructions):
         if isinstance(x, KernelCall):
-            yield x.code in plan.kernels, f"the plan has the kernels that it calls: not {x.code}"
-            yield x.extent >= 0 and x.grain >= 1, f"extents are counts: {line_of(x)}"
+            yield x.code in plan.kernels, f"the plan contains the kernels that it calls, but not {x.code}"
+            yield x.extent >= 0 and x.grain >= 1, f"an extent is at least 0 and a grain at least 1: {line_of(x)}"
         elif isinstance(x, Point):
             pointers.add(x.pointer)
             yield isinstance(plan.buffers[x.pointer], Pointer), f"only pointers move: {line_of(x)}"
         elif isinstance(x, Advance):
-            yield x.pointer in pointers, f"a pointer points to a place before it moves: {line_of(x)}"
+            yield x.pointer in pointers, f"a pointer is set before it moves: {line_of(x)}"
         elif isinstance(x, Swap):
-            yield {x.first, x.second} <= pointers, f"a pointer points to a place before it moves: {line_of(x)}"
+            yield {x.first, x.second} <= pointers, f"a pointer is set before it moves: {line_of(x)}"
         for place, nbytes in accesses(x):
             b = plan.buffers[place.buffer] if place.buffer < len(plan.buffers) else None
-            yield b is not None, f"places are in buffers of the plan: {line_of(x)}"
+            yield b is not None, f"places lie in buffers of the plan: {line_of(x)}"
             if nbytes and not isinstance(b, (Pointer, Input)) and b is not None:
                 inside = 0 <= place.offset and place.offset + nbytes <= max(b.nbytes, 0)
-                yield inside, f"places are inside of their buffers: {place} in {line_of(x)}"
+                yield inside, f"places lie within their buffers: {place} in {line_of(x)}"
 
 
 def _memory_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
@@ -211,7 +212,7 @@ def _memory_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
         live = [(end, j) for end, j in live if end > offset]
         for _, j in live:
             apart = last[i] <= first[j] or last[j] <= first[i]
-            yield apart, f"memory that is still read is not written: b{i} and b{j} share bytes at once"
+            yield apart, f"buffers in use at the same time do not overlap, but b{i} and b{j} do"
         live.append((offset + b.nbytes, i))
 
 

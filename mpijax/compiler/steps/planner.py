@@ -129,8 +129,9 @@ def plan_program(
     for aval in (*closed.in_avals, *closed.out_avals):
         if any(isinstance(d, DimExpr) for d in aval.shape):
             raise ValueError(
-                f"A program is compiled for sizes that are numbers, and it has a value of type {aval.str_short()}. "
-                "Export it (mpijax.export.export): calls of the exported program give names their sizes."
+                f"A value of type {aval.str_short()} has a symbolic size, and compiling needs numbers. Export the "
+                "program (mpijax.export.export): a call of the exported program compiles it for the sizes of its "
+                "arguments."
             )
     exact = same_bits.rewritten(closed) if config.values.mpijax_same_bits else None
     if exact is None:

@@ -6,7 +6,7 @@ does not wait, so sending it before a receive cannot block. All edges are then o
 
 Receives keep their order, and so do sends. A send passes receives from the rank that it goes to, kernels and messages
 of this rank to itself: no receive from another rank, since who gets what is sent after it may go by that ("it is my
-turn"), no exchange, no collective, and nothing that may fail or call Python.
+iteration"), no exchange, no collective, and nothing that may fail or call Python.
 """
 
 from __future__ import annotations

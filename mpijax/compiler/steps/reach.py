@@ -45,7 +45,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Reach:
-    """The windows of a kernel, by array. unit: turns of its outermost loop per row. rows: how many it computes."""
+    """The windows of a kernel, by array. unit: iterations of its outermost loop per row. rows: how many it computes."""
 
     unit: int
     rows: int
@@ -54,7 +54,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class _Access:
-    """An element read or written in the turns `[begin, end)` of the outermost loop.
+    """An element read or written in the iterations `[begin, end)` of the outermost loop.
 
     step: elements from turn to turn. low, high: bounds of the element in turn 0.
     """
@@ -113,7 +113,7 @@ def _accesses(kernel: Kernel, loop: Loop) -> Iterator[_Access | None]:
 
 
 def _step(position: Lin, loop: Loop) -> int | None:
-    """Elements from one turn of a loop to the next; None if they differ from turn to turn."""
+    """Elements from one iteration of a loop to the next; None if they differ from iteration to iteration."""
     steps = {atom: c for atom, c in position.terms if type(atom) is LoopVar}
     if any(loop_vars(Lin(0, [(atom, 1)])) & set(loop) for atom, _ in position.terms if type(atom) is not LoopVar):
         return None
@@ -127,7 +127,7 @@ def _step(position: Lin, loop: Loop) -> int | None:
 
 
 def _window(a: _Access, unit: int) -> Window:
-    """The rows of one access. unit: turns per row."""
+    """The rows of one access. unit: iterations per row."""
     row, rows = _row(a.value), a.value.shape[0] if a.value.shape else 0
     row_bytes = row * a.value.element.itemsize
     first, last = a.begin // unit, -(-a.end // unit) - 1

@@ -89,7 +89,8 @@ class AbstractMesh:
         self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
         if len(self.axis_sizes) != len(self.axis_names):
             raise ValueError(
-                f"AbstractMesh: one size for each name, got axis_sizes={self.axis_sizes}, axis_names={self.axis_names}"
+                f"AbstractMesh needs one size for each name, got axis_sizes={self.axis_sizes}, "
+                f"axis_names={self.axis_names}"
             )
         self.axis_types = types_of_axes(axis_types, self.axis_names, "AbstractMesh")
 

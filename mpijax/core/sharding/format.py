@@ -35,8 +35,8 @@ class Layout:
         object.__setattr__(self, "major_to_minor", tuple(self.major_to_minor))
         if self.major_to_minor != tuple(range(len(self.major_to_minor))) or self.tiling:
             raise NotImplementedError(
-                f"arrays lie row by row in memory, without tiles; got major_to_minor={self.major_to_minor}, "
-                f"tiling={self.tiling}. Transpose the array instead."
+                "mpijax stores arrays in row-major order, without tiles. Got "
+                f"major_to_minor={self.major_to_minor}, tiling={self.tiling}. Transpose the array instead."
             )
 
 

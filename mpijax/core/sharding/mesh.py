@@ -231,8 +231,8 @@ class Mesh(ContextDecorator):
         absent = [i for i in ids if i not in known]
         if absent:
             raise ValueError(
-                f"the program was made for a mesh over devices {list(ids)}, and this job has {len(known)}: "
-                f"start it on {max(ids) + 1} ranks (mpirun -n {max(ids) + 1} python ...)"
+                f"The program needs a mesh over devices {list(ids)}, but this job has {len(known)}. "
+                f"Start it on {max(ids) + 1} ranks: mpijax run -n {max(ids) + 1} ..."
             )
         return Mesh(np.array([known[i] for i in ids], dtype=object).reshape(shape), axis_names, axis_types)
 
@@ -292,9 +292,14 @@ class set_mesh:
 
     def __init__(self, mesh: Mesh | None):
         if not (mesh is None or isinstance(mesh, Mesh)):
-            raise ValueError(f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}")
+            raise ValueError(
+                f"set_mesh takes a Mesh, got {mesh!r} of type {type(mesh).__name__}. Make one with jax.make_mesh."
+            )
         if mesh is not None and AxisType.Manual in mesh.axis_types:
-            raise ValueError(f"mesh {mesh} contains manual axes, which are those of a shard_map: set_mesh takes none")
+            raise ValueError(
+                f"mesh {mesh} contains manual axes. set_mesh takes a mesh without them: only shard_map makes axes "
+                "manual."
+            )
         self._mesh, self._previous = mesh, (current_mesh(), config.placing_mesh.value)
         self._set(mesh, mesh if mesh is not None and mesh.is_local else None)
 

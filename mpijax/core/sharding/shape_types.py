@@ -15,7 +15,7 @@ def concatenate(s: TypedOperation) -> Sequence[Axes]:
     if len(set(s.all_axes())) > 1:
         given = ", ".join(str(entries(a)) for a in s.all_axes())
         raise ShardingTypeError(
-            f"All operands should have the same sharding. Got shardings {given}. Bring them into one layout by "
+            f"All operands should have the same sharding. Got shardings {given}. Reshard them with "
             "jax.sharding.reshard."
         )
     return [s.axes()]

@@ -164,7 +164,10 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None):
         if not isinstance(spec, PartitionSpec):
-            raise TypeError(f"NamedSharding's spec is a PartitionSpec, got {spec!r} of type {type(spec).__name__}")
+            raise TypeError(
+                f"The spec of a NamedSharding must be a PartitionSpec, got {spec!r} of type {type(spec).__name__}. Use "
+                "jax.sharding.PartitionSpec(...)."
+            )
         unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
         if unknown:
             raise ValueError(f"Resource axis: {unknown[0]} of {spec} is not found in mesh: {mesh.axis_names}.")
@@ -289,7 +292,8 @@ class NamedSharding(Sharding):
                 raise ValueError(
                     f"Sharding {self} implies that array axis {dim} is partitioned {cut} times, but the dimension "
                     f"size is {size} (full shape: {tuple(global_shape)}, per-dimension tiling factors: {parts} should "
-                    "evenly divide the shape). Pad the array, or leave that axis whole: None in the PartitionSpec."
+                    "evenly divide the shape). Pad the array, or do not shard that axis: use None in the "
+                    "PartitionSpec."
                 )
         return block
 

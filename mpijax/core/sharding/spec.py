@@ -78,8 +78,9 @@ class PartitionSpec:
             raise ValueError(f"`unreduced_kind` should be `None` when `unreduced` is an empty set. Got {kind}")
         if kind is not UnreducedKind.sum:
             raise NotImplementedError(
-                f"mpijax has no unreduced_kind={kind}: values over unreduced axes are sums. Take the extremum where it "
-                "arises, jax.lax.pmax or jnp.max."
+                f"mpijax does not support unreduced_kind={kind}: values over unreduced axes are sums. Compute the "
+                "maximum "
+                "or minimum directly, with jax.lax.pmax, jax.lax.pmin, jnp.max or jnp.min."
             )
 
     @property

@@ -29,7 +29,7 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
     if isinstance(s.primitive.lower, Elementwise) and not any(map(unreduced_axes, s.types)):
         return NO_AXES, _reduced(s)
     raise NotImplementedError(
-        f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Take the sum first, by "
+        f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Reduce the operand first, with "
         "jax.sharding.reshard."
     )
 

@@ -142,7 +142,7 @@ def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
             raise ValueError(
                 f"For primitive {name}, context mesh {context} should match the aval mesh {mesh} for shape "
                 f"{split.str_short()}. A value from outside of `auto_axes`, `explicit_axes` or `use_abstract_mesh` "
-                "must come in as an argument, or by jax.sharding.reshard."
+                "must be passed as an argument or resharded with jax.sharding.reshard."
             )
         return mesh
     return context
@@ -171,17 +171,17 @@ def placed(s: TypedOperation) -> Sequence[Axes]:
     plan = None if rule is None else rule(_as_sharded(s))
     if plan is None:
         raise ShardingTypeError(
-            f"sharding rule for {s.name} is not implemented, for operands of types {_given(s)}. Work around it by "
-            "`jax.sharding.auto_axes(fun, out_sharding=...)`, which leaves the layout inside of the function to the "
-            "compiler."
+            f"sharding rule for {s.name} is not implemented, for operands of types {_given(s)}. Use "
+            "`jax.sharding.auto_axes(fun, out_sharding=...)`, which lets the compiler choose shardings inside of the "
+            "function."
         )
     if plan.whole is not None:
         return [axes_of(a) for a in _by_parts(s, plan.whole)]
     if plan.program is not None or any(map(_moves, s.all_axes(), plan.operands)):
         raise ShardingTypeError(
-            f"{s.name} with inputs: {_given(s)} must move data between devices before it can be done, and it is "
-            "ambiguous how the result should be sharded. Use jax.sharding.reshard on the inputs, or "
-            "`jax.sharding.auto_axes(fun, out_sharding=...)`."
+            f"{s.name} with inputs: {_given(s)} needs to move data between devices first, and it is ambiguous how the "
+            "result should be sharded. Use jax.sharding.reshard on the inputs, or `jax.sharding.auto_axes(fun, "
+            "out_sharding=...)`."
         )
     return [tuple(() if c is None else c.axes for c in cuts) for cuts in plan.results]
 
@@ -223,8 +223,8 @@ def elementwise(s: TypedOperation) -> Sequence[Axes]:
     if any(len(names) > 1 for names in said):
         given = ", ".join(str(entries(axes)) for axes in ranked)
         raise ShardingTypeError(
-            f"{s.name} got incompatible shardings for broadcasting: {given}. Bring one of the operands into the layout "
-            "of the other by jax.sharding.reshard."
+            f"{s.name} got incompatible shardings for broadcasting: {given}. Reshard one of the operands like the "
+            "other with jax.sharding.reshard."
         )
     return [tuple(next(iter(names), ()) for names in said)] * len(s.results)
 
@@ -261,7 +261,8 @@ def whole_along(axis_of: Callable[[TypedOperation], int], what: str) -> TypeRule
         for aval, axes in zip(s.types, s.all_axes(), strict=True):
             if axes and axes[axis]:
                 raise ShardingTypeError(
-                    f"{what}. Got input type={aval} and axis={axis}. Make it whole there by jax.sharding.reshard first."
+                    f"{what}. Got input type={aval} and axis={axis}. Unshard that axis first, with "
+                    "jax.sharding.reshard."
                 )
         if len(set(s.all_axes())) > 1:
             given = " ".join(str(entries(a)) for a in s.all_axes())
@@ -313,7 +314,7 @@ def check_divides(s: TypedOperation, what: str, axes: Axes, shape: Sequence[int]
             raise ShardingTypeError(
                 f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
                 f"({entry(names)}) is not implemented. Got input type={aval.str_short()} and output "
-                f"shape={tuple(shape)}. Make that axis whole by jax.sharding.reshard first."
+                f"shape={tuple(shape)}. Unshard that axis first, with jax.sharding.reshard."
             )
 
 

@@ -22,7 +22,9 @@ def _check(directory: str | os.PathLike, overwrite: bool, ts_specs: Any) -> None
     """Raise an error on every rank for options that mpijax does not support, and for a checkpoint that must not be
     replaced."""
     if ts_specs is not None:
-        raise NotImplementedError("ts_specs: mpijax stores every array as plain Zarr 3 chunks; leave it out")
+        raise NotImplementedError(
+            "ts_specs is not supported: mpijax stores every array as plain Zarr 3 chunks. Leave it out."
+        )
 
     def refuse() -> None:
         if not overwrite and mpi_start.rank() == 0 and folders.is_checkpoint(folders.found(Path(directory))):
@@ -83,7 +85,9 @@ def load(directory: str | os.PathLike, shardings: Any, *, mask: Any = None, ts_s
     [Array([1., 1., 1.], dtype=float32), None]
     """
     if ts_specs is not None:
-        raise NotImplementedError("ts_specs: mpijax reads what it wrote as plain Zarr 3 chunks; leave it out")
+        raise NotImplementedError(
+            "ts_specs is not supported: mpijax stores every array as plain Zarr 3 chunks. Leave it out."
+        )
     types = load_pytreedef(directory)
     layouts = tree.tree_leaves(tree.tree_broadcast(shardings, types))
     leaves, treedef = tree.tree_flatten(types)

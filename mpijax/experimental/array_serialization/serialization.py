@@ -166,7 +166,7 @@ class AsyncManager:
         error, self._error = self._error, None
         if isinstance(error, JaxRuntimeError) and "Barrier timed out" in str(error):
             raise BarrierTimeoutError(
-                f"{error}. See in the logs whether a rank failed, or increase timeout_secs of the manager."
+                f"{error}. Check in the logs whether a rank failed, or increase timeout_secs of the manager."
             ) from error
         if error is not None:
             raise error

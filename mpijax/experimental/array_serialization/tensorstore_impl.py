@@ -108,7 +108,7 @@ def _store_of(path: str) -> dict[str, Any]:
 def metadata_of(arr: Any, driver: str) -> dict[str, Any]:
     """Zarr's metadata of an array: each rank's shard consists of whole chunks."""
     if not isinstance(arr.dtype, np.dtype):
-        raise TypeError(f"an array of {arr.dtype} cannot be saved: save the words of PRNG keys, random.key_data(keys)")
+        raise TypeError(f"An array of {arr.dtype} cannot be saved. Save the data of PRNG keys: random.key_data(keys)")
     shape = tuple(arr.shape)
     shard = arr.sharding.shard_shape(shape) if isinstance(arr, ArrayBase) else shape
     if driver == "zarr":  # this driver has the dtype outside of the metadata
@@ -178,7 +178,7 @@ async def async_serialize(
     if isinstance(arr_inp, ArrayBase) and mpi_start.size() > 1 and arr_inp.is_fully_addressable:
         raise ValueError(
             "Passing fully addressable arrays to a multiprocess serialization is not allowed, as this may lead to a "
-            f"race condition between processes: {tensorstore_spec['kvstore']}. Lay the array out over all ranks, "
+            f"race condition between processes: {tensorstore_spec['kvstore']}. Put the array on all ranks: "
             "jax.device_put(x, NamedSharding(mesh, P()))."
         )
     if not _has_metadata(tensorstore_spec):

@@ -139,8 +139,8 @@ call_hi_primitive_p.impl = _expand
 
 def _no_forward_mode(*_args: Any, _prim: Any, **_params: Any) -> Any:
     raise TypeError(
-        f"can't apply forward-mode autodiff to {type(_prim).__name__}, which has a rule for gradients (vjp_fwd) and "
-        "none for this: define jvp, or lin and linearized."
+        f"can't apply forward-mode autodiff to {type(_prim).__name__}, which defines vjp_fwd only. Define jvp, or lin "
+        "and linearized."
     )
 
 

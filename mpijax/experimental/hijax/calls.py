@@ -17,8 +17,7 @@ def lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) ->
     rule = CALLS.get(primitive.key)
     if rule is None:
         raise NotImplementedError(
-            f"{primitive} with values of types that libraries define is not implemented. Take such values apart "
-            "before it."
+            f"{primitive} does not support values of types that libraries define. Pass the arrays that they contain."
         )
     return rule(primitive, args, params)
 
@@ -46,8 +45,8 @@ def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
     for other in others:
         if [_normal(c.known) for c in other.changes] != [_normal(c.known) for c in first.changes]:
             raise TypeError(
-                "cond: the branches leave values that change with different types: "
-                f"{[c.known for c in first.changes]} and {[c.known for c in other.changes]}. Let each branch set "
+                "cond: after the branches, the mutable values have different types: "
+                "{[c.known for c in first.changes]} and {[c.known for c in other.changes]}. Each branch must set "
                 "values of the same types."
             )
     changed = {**params, "branches": tuple(b.jaxpr for b in branches)}
@@ -79,13 +78,13 @@ def _flat(groups: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _check_unchanged(low: Lowered, states: Sequence[Any]) -> None:
-    """Raise TypeError if a turn of a loop leaves a value that changes with another type."""
+    """Raise TypeError if an iteration of a loop leaves a value that changes with another type."""
     for c in low.changes:
         before = states[c.argument]
         if not c.aval.is_writer and _normal(c.known) != _normal(before):
             raise TypeError(
-                f"type-changing mutations not allowed in loops: a turn leaves a value of type {c.aval} with "
-                f"{c.known}, before it was {before}. Set values of the same types in each turn."
+                f"type-changing mutations not allowed in loops: an iteration changes a value of type {c.aval} from "
+                f"{before} to {c.known}. Set values of the same types in each iteration."
             )
 
 
@@ -148,7 +147,7 @@ def _stacked(aval: Any, length: int) -> Any:
 def _while(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
     if any(typeof(x).has_qdd for x in args[:cond_count]):
-        raise NotImplementedError("while_loop: the condition reads a value that changes. Carry what it needs along.")
+        raise NotImplementedError("while_loop: cond_fun reads a mutable value. Put what it needs into the carry.")
     cond_args, body_args = args[:cond_count], args[cond_count:]
     cond_parts, parts = Parts.of(cond_args), Parts.of(body_args)
     low = lowered(params["body_jaxpr"], parts.states)

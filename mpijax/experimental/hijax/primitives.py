@@ -54,7 +54,7 @@ class HiPrimitive(Primitive):
     def _rule(self, name: str, method: str, purpose: str, table: str) -> Any:
         """A rule of the subclass, or that there is none yet: it can be set, in the table or as an attribute."""
         rule = getattr(self, method, None)
-        return rule or Unsupported(f"{name} has no rule for {purpose}: define the method {method}, or set {table}")
+        return rule or Unsupported(f"{name} has no rule for {purpose}. Define the method {method}, or set {table}")
 
     def _run(self, *args: Any, **params: Any) -> Any:
         return self.to_lojax(*args, **params)
@@ -146,9 +146,9 @@ def _check_parts(aval: Any, parts: Sequence[Any]) -> None:
     """Raise NotImplementedError unless a type of tangents consists of the types of tangents of its parts."""
     if not (aval.is_high and agree(aval.lo_ty(), parts)):
         raise NotImplementedError(
-            f"a derivative by the parts of a value needs tangents that consist of {[a.str_short() for a in parts]}; "
-            f"they are of type {aval.str_short()}. Take the value apart, or put it together, by an operation with a "
-            "derivative."
+            "The derivative with respect to the arrays in a value needs tangents that contain "
+            f"{[a.str_short() for a in parts]}, but they are of type {aval.str_short()}. Make and unpack the value "
+            "with operations that have a derivative."
         )
 
 

@@ -81,7 +81,7 @@ def lower_traced(traced: Any) -> Any:
     moved, jaxpr = len(traced.moved), traced.jaxpr
     if any(a.has_qdd for a in jaxpr.in_avals[:moved]):
         raise NotImplementedError(
-            f"{traced.name} closes over a value that changes: pass it as an argument, or call the function under jit."
+            f"{traced.name} closes over a mutable value. Pass it as an argument, or call the function under jit."
         )
     states = tuple(a.initial() if a.has_qdd else None for a in jaxpr.in_avals)
     avals = [a.aval if a.has_qdd else a for a in jaxpr.in_avals]

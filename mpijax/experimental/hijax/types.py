@@ -21,7 +21,7 @@ _OF_ARRAYS = ("dtype", "ndim", "shape", "size")
 def to_override(owner: Any, method: str, purpose: str) -> NoReturn:
     """Raise NotImplementedError for a method that a subclass of the user's needs."""
     name = owner.__name__ if isinstance(owner, type) else type(owner).__name__
-    raise NotImplementedError(f"{name}.{method} is not defined: {purpose} needs it")
+    raise NotImplementedError(f"{name} must define {method}: {purpose} needs it")
 
 
 class UserType(AbstractValue):
@@ -30,16 +30,18 @@ class UserType(AbstractValue):
     is_high = True
 
     def __hash__(self) -> int:  # noqa: PLE0309 (it raises)
-        to_override(self, "__hash__", "a type that is compared with others")
+        to_override(self, "__hash__", "comparing types")
 
     def __eq__(self, other: object) -> bool:
-        to_override(self, "__eq__", "a type that is compared with others")
+        to_override(self, "__eq__", "comparing types")
 
     def __getattr__(self, name: str) -> Any:
         try:
             return _UNSAID[name]
         except KeyError:
-            hint = " (values of this type are no arrays: use its library's operations)" if name in _OF_ARRAYS else ""
+            hint = (
+                " (values of this type are not arrays: use the operations of its library)" if name in _OF_ARRAYS else ""
+            )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}") from None
 
     def __repr__(self) -> str:
@@ -97,7 +99,7 @@ class HiType(UserType):
 
     def vspace_add(self, x: Any, y: Any) -> Any:
         """The sum of two values, where this is a type of tangents."""
-        to_override(self, "vspace_add", "a gradient that comes from several places")
+        to_override(self, "vspace_add", "a gradient with several terms")
 
     # ------------------------------------------------------------ batches and loops
 

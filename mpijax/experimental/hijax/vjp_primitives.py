@@ -48,7 +48,7 @@ class VJPHiPrimitive:
             if not hasattr(self, name):
                 raise AttributeError(f"{type(self).__name__}.__init__ must set self.{name} before super().__init__()")
         if self.overrides("vjp_bwd") and self.overrides("vjp_bwd_retval"):
-            raise AttributeError(f"{type(self).__name__} defines both vjp_bwd and vjp_bwd_retval: define one of them")
+            raise AttributeError(f"{type(self).__name__} defines both vjp_bwd and vjp_bwd_retval. Define one of them.")
         self.in_avals_flat, self.in_tree = tree.tree_flatten(self.in_avals)
         self.out_avals_flat, self.out_tree = tree.tree_flatten(self.out_aval)
         self.__dict__.update(self.params)

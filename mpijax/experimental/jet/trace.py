@@ -127,8 +127,8 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
     lengths = set(map(len, series))
     if len(lengths) != 1:
         raise ValueError(
-            f"jet terms have inconsistent lengths for different arguments: {list(map(len, series))}. Give each "
-            "argument a list of the same number of derivatives, zeros where it is constant"
+            f"jet terms have inconsistent lengths for different arguments: {list(map(len, series))}. Pass the same "
+            "number of derivatives for each argument. The derivatives of a constant are zeros"
         )
     [order] = lengths
     scale = [float(math.factorial(k)) if factorial_scaled else 1.0 for k in range(order + 1)]
@@ -149,7 +149,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
 def _operand(i: int, x: Any, terms: Sequence[Any], scale: Sequence[float]) -> Polynomial:
     """An argument as a polynomial."""
     if not tree.treedef_is_leaf(tree.tree_structure(x)):
-        raise ValueError(f"primal value at position {i} is not an array, but {type(x)}: jet takes no pytrees")
+        raise ValueError(f"primal value at position {i} is not an array, but {type(x)}: jet does not support pytrees")
     x = asarray(x)
     coefficients = [x]
     for j, term in enumerate(terms):

@@ -23,9 +23,9 @@ class ZeroSeries:
 
 zero_series = ZeroSeries()
 jet_rules: dict[Any, Callable] = {}
-"""Rules that users add: primitive -> `(primals_in, series_in, **params) -> (primal_out, series_out)`.
+"""Rules of users: primitive -> `(primals_in, series_in, **params) -> (primal_out, series_out)`.
 
-Coefficients are those of powers, without factorials; there is one list of them for each operand, zeros included.
+A series has the coefficients of powers, without factorials. Each operand has one series, also if it is zero.
 """
 
 

@@ -73,14 +73,14 @@ dslice = ds
 enable_debug_checks = _config.pallas_enable_debug_checks
 enable_poison_buffers = _config.pallas_poison_buffers  # type: ignore[attr-defined]
 
-_CORES = "it is for devices with several cores; use pallas_call, with an axis of its grid for each"
+_CORES = "it is for devices with several cores; use pallas_call with one grid axis for the cores"
 core_map = _missing.missing("pallas.core_map", _CORES)
 kernel = _missing.missing("pallas.kernel", _CORES)
 get_global = _missing.missing(
-    "pallas.get_global", "it is for memory that cores share; use scratch_shapes of pallas_call"
+    "pallas.get_global", "it is for memory that several cores share; use scratch_shapes of pallas_call"
 )
-select_ref = _missing.missing("pallas.select_ref", "read each reference, and choose by jnp.where or jax.lax.cond")
-lower_as_mlir = _missing.missing("pallas.lower_as_mlir", "see the loop nests by jax.jit(f).lower(x).as_text()")
+select_ref = _missing.missing("pallas.select_ref", "read each reference, and choose with jnp.where or jax.lax.cond")
+lower_as_mlir = _missing.missing("pallas.lower_as_mlir", "print the loop nests with jax.jit(f).lower(x).as_text()")
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def pallas_export_experimental(dynamic_shapes: bool) -> Iterator[None]:
     """
     if dynamic_shapes:
         raise NotImplementedError(
-            "pallas: blocks have known sizes. Export the function for each shape, or write it in jax.numpy."
+            "pallas does not support symbolic sizes. Export the function for each shape, or write it in jax.numpy."
         )
     yield
 

@@ -45,8 +45,8 @@ def _positions(index: tuple, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     sliced = [isinstance(x, (slice, Slice)) for x in full]
     if any(sliced) and not all(s or is_position(x) for s, x in zip(sliced, full, strict=True)):
         raise NotImplementedError(
-            f"pallas: an index with arrays of positions beside slices is not supported here, got {index}. Give arrays "
-            "for all axes: they broadcast."
+            f"pallas does not support index arrays together with slices here, got {index}. Use index arrays for all "
+            "axes: they broadcast."
         )
     found: list[Any] = []
     axis, rank = 0, sum(sliced)

@@ -154,8 +154,8 @@ def _dim(dim: Any, origin: str) -> BlockDim:
         return Blocked(int(dim))
     if isinstance(dim, BlockDim):
         raise NotImplementedError(
-            f"pallas: {dim} in the block shape of {origin} is not supported: its index map returns more than a number. "
-            "Use an int or pl.Element(size), or pass the whole array and read a part of it by pl.ds in the kernel."
+            f"pallas: {dim} in the block shape of {origin} is not supported. Use an int or pl.Element(size), or pass "
+            "the whole array and read a part of it with pl.ds in the kernel."
         )
     raise ValueError(
         f"Unsupported block dimension type: {type(dim)}. Allowed types: `pl.Squeezed`, `pl.Blocked`, `pl.Element`, "

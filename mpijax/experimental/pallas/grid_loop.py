@@ -1,7 +1,7 @@
 """A grid as a loop: programs run one after the other; the last axis of the grid changes fastest.
 
-The loop carries the results, and each turn writes its blocks into them in place. Operands that no program writes are
-read in place, too. So the loop needs memory only for the blocks of one program. Programs write in the order of the
+The loop carries the results, and each iteration writes its blocks into them in place. Operands that no program writes
+are read in place, too. So the loop needs memory only for the blocks of one program. Programs write in the order of the
 grid.
 """
 
@@ -32,7 +32,7 @@ def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Se
         i for i, (r, w) in enumerate(zip(kernel.reads, kernel.writes, strict=True)) if w and (r or i < len(arrays))
     ]
 
-    def turn(step, values):
+    def iteration(step, values):
         now = list(whole)
         for i, value in zip(carried, values, strict=True):
             now[i] = value
@@ -53,7 +53,7 @@ def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Se
 
     final = list(whole)
     count = math.prod(sizes) if not computed else lax.convert_element_type(math.prod(sizes), np.int32)
-    for i, value in zip(carried, lax.fori_loop(0, count, turn, [whole[i] for i in carried]), strict=True):
+    for i, value in zip(carried, lax.fori_loop(0, count, iteration, [whole[i] for i in carried]), strict=True):
         final[i] = value
     return final[len(kernel.inputs) : len(arrays)]
 

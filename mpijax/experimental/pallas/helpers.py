@@ -59,11 +59,11 @@ def loop(
     """
 
     def run(body: Callable[..., Any]) -> Any:
-        def turn(i, carry):
+        def iteration(i, carry):
             number = lower + i * step
             return body(number) if init_carry is None else body(number, carry)
 
-        return lax.fori_loop(0, cdiv(upper - lower, step), turn, init_carry, unroll=unroll)
+        return lax.fori_loop(0, cdiv(upper - lower, step), iteration, init_carry, unroll=unroll)
 
     return run
 
@@ -201,7 +201,7 @@ def empty_ref_like(x: Any) -> Ref:
     (2,)
     """
     if not isinstance(x, MemoryRef) and not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        raise ValueError(f"empty_ref_like does not support {type(x)}: it takes a ShapeDtypeStruct or a pl.MemoryRef")
+        raise ValueError(f"empty_ref_like does not support {type(x)}. Pass a ShapeDtypeStruct or a pl.MemoryRef.")
     return new_ref(uninitialized(x.shape, x.dtype))
 
 
@@ -222,7 +222,7 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     """
     if collective_axes not in ((), None):
         raise NotImplementedError(
-            f"run_scoped: buffers common to the cores of a device are not supported, got {collective_axes=}. Programs "
+            f"run_scoped: buffers that cores share are not supported, got {collective_axes=}. Programs "
             "run one after the other: use scratch_shapes of pallas_call."
         )
     args, kwargs = tree.tree_map(lambda t: new_buffer(t, "run_scoped"), (types, kw_types))

@@ -166,8 +166,8 @@ def buffer_of(type: Any, what: str) -> Any:
         return uninitialized(type.shape, type.dtype)
     if not isinstance(type, (MemoryRef, SemaphoreType)):
         raise TypeError(
-            f"{what}: the type of a buffer is made by a memory space, such as pltpu.VMEM((8, 128), jnp.float32) or "
-            f"pl.ANY((8,), jnp.int32); got {type!r} of type {type.__class__.__name__}"
+            f"{what}: expected a buffer such as pltpu.VMEM((8, 128), jnp.float32) or pl.ANY((8,), jnp.int32), got "
+            f"{type!r} of type {type.__class__.__name__}"
         )
     return type.initial()
 

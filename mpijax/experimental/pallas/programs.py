@@ -35,7 +35,7 @@ def at(ids: Sequence[Any], sizes: Sequence[Any]) -> Iterator[None]:
 
 def _here(axis: int, caller: str) -> Position:
     if not _positions.stack:
-        raise ValueError(f"pl.{caller}({axis}) is for the kernel of a pallas_call: there is no grid here")
+        raise ValueError(f"pl.{caller}({axis}) may only be called in the kernel of a pallas_call")
     position = _positions.stack[-1]
     if not -len(position.sizes) <= axis < len(position.sizes):
         raise ValueError(f"Axis {axis} is out of bounds for grid {tuple(position.sizes)}")

@@ -30,7 +30,7 @@ class DeviceIdType(enum.Enum):
 def _check_local(what: str, device: Any) -> None:
     if device is not None:
         raise NotImplementedError(
-            f"pallas: {what} on another device is not supported. Exchange between ranks outside of the kernel, by "
+            f"pallas does not support {what} on another device. Communicate outside of the kernel, with "
             "jax.lax.ppermute and jax.lax.psum in a shard_map."
         )
 

@@ -228,7 +228,7 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
     if stride < 0:
         raise ValueError(f"stride must be non-negative, got {stride}")
     if not 0 <= stride_axis < x.ndim or stride_axis == axis:
-        raise ValueError(f"stride_axis must be another axis of shape {x.shape} than {axis}, got {stride_axis}")
+        raise ValueError(f"stride_axis must be an axis of shape {x.shape} other than {axis}, got {stride_axis}")
     shifts = shift + stride * lax.broadcasted_iota(jnp.int32, x.shape, stride_axis)
     places = (lax.broadcasted_iota(jnp.int32, x.shape, axis) - shifts) % x.shape[axis]
     return jnp.take_along_axis(x, places, axis)
@@ -246,7 +246,7 @@ def bitcast(x: Any, ty: Any) -> Any:
     if _dtypes.canonicalize_dtype(ty).itemsize != x.dtype.itemsize:
         raise NotImplementedError(
             f"pltpu.bitcast from {x.dtype} to {ty}: only dtypes of the same size are supported. Use "
-            "jax.lax.bitcast_convert_type, which has the parts of an element along a last axis."
+            "jax.lax.bitcast_convert_type, which adds a last axis for the parts of an element."
         )
     return lax.bitcast_convert_type(x, ty)
 
@@ -288,17 +288,17 @@ def _needs_tpu(names: str, instead: str) -> None:
 
 _needs_tpu(
     "emit_pipeline emit_pipeline_with_allocations BufferedRef BufferedRefBase BufferType",
-    "blocks are read where they are; add an axis to the grid of pallas_call, or write a pl.loop over ref[pl.ds(...)]",
+    "mpijax does not copy blocks; add an axis to the grid of pallas_call, or write a pl.loop over ref[pl.ds(...)]",
 )
 _needs_tpu(
     """async_remote_copy make_async_remote_copy get_barrier_semaphore core_barrier create_tensorcore_mesh
     run_on_first_core""",
-    "kernels do not send to other devices; use jax.lax.ppermute and jax.lax.psum in a shard_map around the kernel",
+    "kernels cannot send to other devices; use jax.lax.ppermute and jax.lax.psum in a shard_map around the kernel",
 )
 _needs_tpu(
     """prng_seed prng_random_bits stateful_bernoulli stateful_bits stateful_normal stateful_uniform sample_block
     to_pallas_key stochastic_round""",
-    "it is the generator of a TPU; pass random numbers of jax.random to the kernel, or the data of a key",
+    "it is the random number generator of a TPU; pass random numbers of jax.random to the kernel, or the data of a key",
 )
 _needs_tpu(
     "matmul_push_rhs matmul_acc_lhs matmul_pop pack_elementwise unpack_elementwise einshape",
@@ -306,5 +306,5 @@ _needs_tpu(
 )
 _needs_tpu(
     "get_tpu_info get_tpu_info_for_chip TpuInfo ChipVersion Tiling core LoweringException",
-    "there is no TPU to ask",
+    "it describes a TPU, and mpijax runs on CPUs",
 )

@@ -114,5 +114,5 @@ def max_contiguous(x: Any, values: Any) -> Any:
 
 
 elementwise_inline_asm = _missing.missing(
-    "pallas.triton.elementwise_inline_asm", "its instructions are a GPU's; write the operation in jax.numpy"
+    "pallas.triton.elementwise_inline_asm", "it is an instruction of a GPU; write the operation in jax.numpy"
 )

@@ -69,7 +69,8 @@ class JAXSparse(abc.ABC):
 def _refusal(name: str) -> Callable:
     def refuse(self: Any, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"{type(self).__name__}.{name}: only BCOO has it. Convert by to_bcoo(), or by todense() to a dense array."
+            f"{type(self).__name__} does not support {name}. Convert it with to_bcoo(), or to a dense array with "
+            "todense()."
         )
 
     refuse.__name__ = name

@@ -92,7 +92,9 @@ class BCOO(JAXSparse):
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """The sparse array of a matrix of scipy.sparse."""
         if n_dense or n_batch:
-            raise NotImplementedError("BCOO.from_scipy_sparse with n_dense or n_batch; matrices of SciPy have neither.")
+            raise NotImplementedError(
+                "BCOO.from_scipy_sparse does not support n_dense or n_batch, which matrices of SciPy do not have."
+            )
         found = mat.tocoo()
         indices = jnp.stack([jnp.asarray(found.row), jnp.asarray(found.col)], axis=1)
         return cls((found.data, indices.astype(index_dtype or "int32")), shape=mat.shape)

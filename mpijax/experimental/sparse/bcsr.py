@@ -45,8 +45,8 @@ class BCSR(JAXSparse):
         batch = self.n_batch
         if self.n_dense < 0 or self.data.shape[batch:] != (self.nse, *self.shape[batch + 2 :]):
             raise ValueError(
-                f"BCSR: data of shape {self.data.shape} and indices of shape {self.indices.shape} are not of an array "
-                f"of shape {self.shape}: data is (*batch, nse, *dense), indices (*batch, nse)."
+                f"BCSR: data of shape {self.data.shape} and indices of shape {self.indices.shape} do not match an "
+                f"array of shape {self.shape}: data must have shape (*batch, nse, *dense), and indices (*batch, nse)."
             )
         if self.indptr.shape[batch:] != (self.shape[batch] + 1,):
             raise ValueError("indptr shape must match the matrix shape plus 1.")
@@ -113,7 +113,7 @@ class BCSR(JAXSparse):
         return self.to_bcoo().todense()
 
     def transpose(self, axes: Any = None) -> Any:
-        raise NotImplementedError("BCSR.transpose: use to_bcoo().transpose()")
+        raise NotImplementedError("BCSR does not support transpose. Use to_bcoo().transpose()")
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
         """The array with sorted and distinct coordinates. `nse` is required under `jit`."""

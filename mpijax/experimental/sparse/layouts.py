@@ -288,13 +288,13 @@ def bcoo_gather(
     """
     mode = lax.GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
     if mode is not lax.GatherScatterMode.PROMISE_IN_BOUNDS:
-        raise NotImplementedError(f"bcoo_gather: mode={mode!r} not yet supported: use mode='promise_in_bounds'.")
+        raise NotImplementedError(f"bcoo_gather: mode={mode!r} not yet supported. Use mode='promise_in_bounds'.")
     start_indices = jnp.asarray(start_indices)
     options = {"dimension_numbers": dimension_numbers, "slice_sizes": tuple(slice_sizes), "mode": mode}
     types = ShapeDtypeStruct(operand.shape, operand.dtype), ShapeDtypeStruct(start_indices.shape, start_indices.dtype)
     out = eval_shape(lambda x, i: lax.gather(x, i, **options), *types)
     if getattr(dimension_numbers, "operand_batching_dims", ()):
-        raise NotImplementedError("bcoo_gather with operand_batching_dims: use vmap over the batch.")
+        raise NotImplementedError("bcoo_gather does not support operand_batching_dims. Use vmap over the batch.")
     sizes, mapped = list(operand.shape), dimension_numbers.start_index_map
     for axis in mapped:
         sizes[axis] = slice_sizes[axis]

@@ -25,9 +25,9 @@ _times = partial(lax.dot, precision=lax.Precision.HIGHEST)
 
 
 class _Search(NamedTuple):
-    """One turn of LOBPCG: eigenvalues and vectors so far, what they moved by, A V - lambda V, how many are found."""
+    """One iteration of LOBPCG: eigenvalues and vectors so far, their last changes, A V - lambda V, the number found."""
 
-    turn: Any
+    iteration: Any
     values: Any
     vectors: Any
     moves: Any
@@ -71,7 +71,7 @@ def _check_search(multiply: Callable, X: Any) -> None:
         raise ValueError(f"must have search dim > 0, got {k}")
     if 5 * k >= n:
         raise ValueError(
-            f"expected search dim * 5 < matrix dim (got {5 * k}, {n}): search for fewer vectors, or use jnp.linalg.eigh"
+            f"expected search dim * 5 < matrix dim (got {5 * k}, {n}). Use fewer vectors, or jnp.linalg.eigh"
         )
     product = eval_shape(multiply, ShapedArray((n, 1), X.dtype))
     if product.dtype != X.dtype:
@@ -90,24 +90,24 @@ def _search(multiply: Callable, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any
         allowed = 10 * n * tol * (jnp.linalg.norm(product, axis=0) + values)
         return residuals, jnp.sum(jnp.linalg.norm(residuals, axis=0) < allowed)
 
-    def turn(now: _Search) -> _Search:
+    def iteration(now: _Search) -> _Search:
         basis, _ = jnp.linalg.qr(jnp.concatenate([now.vectors, now.moves, now.residuals], axis=1))
         values, weights = jnp.linalg.eigh(_times(basis.conj().T, multiply(basis)))
         values, weights = values[: -k - 1 : -1], weights[:, : -k - 1 : -1]
         # Columns k and on of the basis are orthogonal to the vectors so far.
         moves = _times(basis[:, k:], weights[k:])
         vectors = _times(basis, weights)
-        return _Search(now.turn + 1, values, vectors, moves, *residuals_of(values, vectors))
+        return _Search(now.iteration + 1, values, vectors, moves, *residuals_of(values, vectors))
 
     def goes_on(now: _Search):
-        return (now.turn < m) & (now.found < k)
+        return (now.iteration < m) & (now.found < k)
 
     vectors, _ = jnp.linalg.qr(X)
     values = jnp.sum(vectors.conj() * multiply(vectors), axis=0).real
     residuals, _ = residuals_of(values, vectors)
     start = _Search(0, values, vectors, jnp.zeros_like(vectors), residuals, 0)
-    end = lax.while_loop(goes_on, turn, start)
-    return end.values, end.vectors, end.turn
+    end = lax.while_loop(goes_on, iteration, start)
+    return end.values, end.vectors, end.iteration
 
 
 def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reorder: int = 1) -> Any:
@@ -166,7 +166,9 @@ def _check_rows(data: Any, indices: Any, indptr: Any, b: Any, reorder: int) -> N
     if not data.ndim == indices.ndim == indptr.ndim == b.ndim == 1:
         raise ValueError(f"Arrays must be one-dimensional. Got {shapes}")
     if indptr.size != b.size + 1 or data.shape != indices.shape:
-        raise ValueError(f"Invalid CSR buffer sizes: {shapes}: indptr has one more than b, indices as many as data")
+        raise ValueError(
+            f"Invalid CSR buffer sizes: {shapes}: indptr must have one more element than b, and indices as many as data"
+        )
     if reorder not in range(4):
         raise ValueError(f"reorder={reorder!r} not valid, must be one of [0, 1, 2, 3]")
 

@@ -218,8 +218,9 @@ def _permutations(mat: Any, permutation: Sequence[int]) -> tuple[list[int], list
     parts = permutation[:batch], permutation[batch:last], permutation[last:]
     if sorted(parts[0]) != list(range(batch)) or sorted(parts[1]) != list(range(batch, last)):
         raise NotImplementedError(
-            f"transposing a BCOO of shape {mat.shape} by {permutation}: batch axes ({batch}), sparse axes "
-            f"({mat.n_sparse}) and dense axes must stay among themselves; update_layout changes which are which."
+            f"transposing a BCOO of shape {mat.shape} by {permutation} is not supported: the permutation must not mix "
+            f"batch axes ({batch}), sparse axes ({mat.n_sparse}) and dense axes. Call update_layout first to change "
+            "which axes are which."
         )
     return list(parts[0]), [a - batch for a in parts[1]], [a - last for a in parts[2]]
 
@@ -287,7 +288,8 @@ def _split_sizes(mat: Any, sizes: tuple[int, ...]) -> tuple[int, int]:
         if size != 1 and both not in so_far:
             raise ValueError(
                 f"bcoo_reshape: new shape cannot mix {what} dimensions; got shape={mat.shape} new_shape={sizes} with "
-                f"n_batch={mat.n_batch}, n_dense={mat.n_dense}: update_layout changes which axes are which."
+                f"n_batch={mat.n_batch}, n_dense={mat.n_dense}. Call update_layout first to change which axes are "
+                "which."
             )
     first, last = (int(np.searchsorted(so_far, n, side="right")) for n in (batch, batch * sparse))
     if not mat.n_batch:
@@ -336,15 +338,19 @@ def bcoo_concatenate(operands: Sequence[Any], *, dimension: int) -> Any:
     shape, n = list(first.shape), first.n_batch
     for mat in operands:
         if mat.ndim != len(shape) or any(a != b for i, (a, b) in enumerate(zip(mat.shape, shape)) if i != dimension):
-            raise ValueError(f"bcoo_concatenate along {dimension}: shapes {[m.shape for m in operands]} do not fit.")
+            raise ValueError(
+                f"bcoo_concatenate along {dimension}: shapes {[m.shape for m in operands]} are incompatible."
+            )
     shape[dimension] = sum(mat.shape[dimension] for mat in operands)
     if len({(mat.n_batch, mat.n_dense) for mat in operands}) > 1:
         raise ValueError(
             "bcoo_concatenate requires inputs to have matching batch and dense dimensions, got n_batch "
-            f"{[m.n_batch for m in operands]} and n_dense {[m.n_dense for m in operands]}: call update_layout before."
+            f"{[m.n_batch for m in operands]} and n_dense {[m.n_dense for m in operands]}. Call update_layout first."
         )
     if dimension >= n + first.n_sparse:
-        raise NotImplementedError("Concatenation along dense dimensions: call update_layout(n_dense=0) before.")
+        raise NotImplementedError(
+            "Concatenation along dense dimensions is not supported. Call update_layout(n_dense=0) first."
+        )
     if dimension < n:
         nse = max(mat.nse for mat in operands)
         parts = [full_batches(set_nse(mat, nse)) for mat in operands]

@@ -117,7 +117,8 @@ def add(x: Any, y: Any) -> Any:
         return x._with(x.data + y.data)
     if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
         raise NotImplementedError(
-            "Addition between sparse matrices with different batch/dense dimensions: call update_layout before."
+            "Addition between sparse matrices with different batch/dense dimensions is not supported. Call "
+            "update_layout first."
         )
     dtype = jnp.result_type(x.data, y.data)
     (data, indices), (others, places) = full_batches(x), full_batches(y)
@@ -184,7 +185,9 @@ def _dense_product(mat: Any, other: Any, contract: Sequence, batch: Sequence, dt
 def _sparse_product(x: Any, y: Any, contract: Sequence, batch: Sequence, dtype: Any) -> Any:
     """A BCOO with the batch axes of the product, those of x, then of y; equal coordinates are summed."""
     if x.n_dense or y.n_dense:
-        raise NotImplementedError("bcoo_spdot_general with dense dimensions: call update_layout(n_dense=0) before.")
+        raise NotImplementedError(
+            "bcoo_spdot_general does not support dense dimensions. Call update_layout(n_dense=0) first."
+        )
     for mat, axes, shared in ((x, contract[0], batch[0]), (y, contract[1], batch[1])):
         if any(a >= mat.n_batch for a in shared):
             raise NotImplementedError(
@@ -281,11 +284,11 @@ def bcoo_conv_general_dilated(lhs: Any, rhs: Any, **options: Any) -> Any:
     params = eqn.params
     for name in ("lhs_dilation", "rhs_dilation", "window_strides", "batch_group_count", "feature_group_count"):
         if any(n != 1 for n in np.ravel(params[name])):
-            raise NotImplementedError(f"bcoo convolution with {name}={params[name]}: call todense() before.")
+            raise NotImplementedError(f"bcoo convolution does not support {name}={params[name]}. Call todense() first.")
     if lhs.ndim != 3 or lhs.shape[:2] != (1, 1) or rhs.shape[:2] != (1, 1):
         raise NotImplementedError(
-            "bcoo convolution with leading dimensions other than (1, 1), or along more than one axis: got shapes "
-            f"{lhs.shape} and {rhs.shape}; call todense() before."
+            f"bcoo convolution needs leading dimensions (1, 1) and one spatial axis, got shapes {lhs.shape} and "
+            f"{rhs.shape}. Call todense() first."
         )
     ((low, high),) = params["padding"]
     (data, places), (weights, taps) = _elements(lhs), _elements(rhs)

@@ -86,8 +86,8 @@ def _apply(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
     rule = rules.get(eqn.primitive)
     if rule is None:
         raise NotImplementedError(
-            f"sparse rule for {eqn.primitive.name} is not implemented (at {eqn.source}): give todense() of its sparse "
-            f"operands to the function. There are rules for {', '.join(sorted(p.name for p in rules))}."
+            f"sparse rule for {eqn.primitive.name} is not implemented (at {eqn.source}). Call todense() on its sparse "
+            f"operands first. Rules exist for {', '.join(sorted(p.name for p in rules))}."
         )
     outs = rule(*values, **eqn.params)
     return outs if eqn.primitive.multiple_results else (outs,)
@@ -251,7 +251,9 @@ def _scan(*values: Any, jaxpr: Any, length: int, num_carry: int, num_consts: int
     split = num_consts + num_carry
     consts, carry, xs = values[:num_consts], values[num_consts:split], values[split:]
     if any(map(_is_sparse, xs)):
-        raise NotImplementedError("sparse rule for scan over the elements of a sparse array: call todense() before.")
+        raise NotImplementedError(
+            "sparse rule for scan over the elements of a sparse array is not implemented. Call todense() first."
+        )
 
     def body(carry: Any, x: Any) -> Any:
         outs = _run(jaxpr, *consts, *carry, *x)
@@ -308,7 +310,9 @@ def _binary(fun: Callable) -> tuple[Callable, Callable]:
 def _operands(fun: Callable, x: Any, y: Any) -> Any:
     for z in (x, y):
         if isinstance(z, JAXSparse) and not _is_sparse(z):
-            raise NotImplementedError(f"an operation of a {type(z).__name__} with another sparse array: use to_bcoo().")
+            raise NotImplementedError(
+                f"an operation of a {type(z).__name__} with another sparse array is not supported. Use to_bcoo()."
+            )
     return sparsify(fun)(*(z if _is_sparse(z) else jnp.asarray(z) for z in (x, y)))
 
 

@@ -106,8 +106,8 @@ def check_parts(data: tuple[int, ...], indices: Any, shape: tuple[int, ...]) -> 
     )
     if not fits:
         raise ValueError(
-            f"BCOO: data of shape {data} and indices of shape {indices.shape} are not of an array of shape {shape}: "
-            "data is (*batch, nse, *dense), indices (*batch, nse, n_sparse)."
+            f"BCOO: data of shape {data} and indices of shape {indices.shape} do not match an array of shape {shape}: "
+            "data must have shape (*batch, nse, *dense), and indices (*batch, nse, n_sparse)."
         )
 
 

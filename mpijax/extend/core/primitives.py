@@ -35,7 +35,9 @@ class CallPrimitive(Primitive):
         """The results of the function. Raises TypeError without one."""
         if subfuns is None:
             if not args or not isinstance(args[0], WrappedFun):
-                raise TypeError(f"{self.name}.bind: expected subfuns=(wrapped function,), or that as first argument")
+                raise TypeError(
+                    f"{self.name}.bind: expected subfuns=(wrapped function,), or a wrapped function as first argument"
+                )
             subfuns, args = args[:1], args[1:]
         [fun] = subfuns
         return call_impl(fun, *args, **params)
@@ -70,4 +72,4 @@ def __getattr__(name: str) -> Any:
                 return registry[spelling]
             except KeyError:
                 continue
-    raise AttributeError(f"mpijax has no primitive {name!r}")
+    raise AttributeError(f"mpijax does not have the primitive {name!r}")

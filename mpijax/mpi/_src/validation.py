@@ -27,7 +27,7 @@ def enforce_types(**types: Any) -> Callable:
         for name in allowed:
             if name not in signature.parameters:
                 raise ValueError(
-                    f'enforce_types of {fun.__name__} got unexpected argument "{name}": it takes {signature}'
+                    f'enforce_types of {fun.__name__} got unexpected argument "{name}". The signature is {signature}'
                 )
 
         @functools.wraps(fun)

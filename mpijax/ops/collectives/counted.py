@@ -8,7 +8,7 @@ from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.ops.collectives.scope import effects
 
-_INNER = Unsupported("made where a program is compiled; transformations see the operation that sends rows this way")
+_INNER = Unsupported("only the compiler makes this primitive, after all transformations")
 
 
 def counted_all_to_all(x: Any, sendcounts: Any, recvcounts: Any, names: tuple[Any, ...], rows: int) -> Any:

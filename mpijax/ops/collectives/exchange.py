@@ -56,8 +56,9 @@ def all_to_all(x, axis_name, split_axis, concat_axis, *, axis_index_groups=None,
         if not tiled:
             if length != size:
                 raise ValueError(
-                    "all_to_all requires the size of the mapped axis axis_name to equal x.shape[split_axis], but they "
-                    f"are {size} and {length} respectively. With tiled=True it may be a multiple."
+                    "all_to_all requires the size of the mapped axis axis_name to equal x.shape[split_axis], but "
+                    f"they are {size} and {length} respectively. With tiled=True, x.shape[split_axis] may be a "
+                    "multiple of the size."
                 )
             ndim = typeof(leaf).ndim
             split, concat = split % ndim, concat % ndim

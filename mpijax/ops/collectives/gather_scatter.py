@@ -57,7 +57,10 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
     check_bound(names, "all_gather")
     groups = groups_of(axis_index_groups, names, equal=True)
     if to == "invarying" and groups is not None:
-        raise NotImplementedError("all_gather(..., to='invarying') with axis_index_groups: the groups' results differ")
+        raise NotImplementedError(
+            "all_gather(..., to='invarying') does not support axis_index_groups, because the results of the groups "
+            "differ"
+        )
     size = group_size(names, groups)
     invariant = to == "invarying" and bool(state.manual_axes)
 
@@ -223,7 +226,7 @@ def _reduce_scatter_type(x, *, scatter_dimension, axis_name, axis_index_groups, 
         if size != axis_size:
             raise ValueError(
                 f"reduce_scatter operand scatter dimension size {size} must match shard count {axis_size}: axis "
-                f"{scatter_dimension} of {x.str_short()}; with tiled=True it may be a multiple"
+                f"{scatter_dimension} of {x.str_short()}. With tiled=True it may be a multiple"
             )
         del shape[scatter_dimension]
     return x.update(shape=tuple(shape))

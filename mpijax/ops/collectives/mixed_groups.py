@@ -28,8 +28,8 @@ def over_mixed_groups(axis, x: Any, d: int | None, names: tuple, groups: Groups,
     """
     if len({len(g) for g in groups}) > 1:
         raise NotImplementedError(
-            f"groups of different sizes, {groups}, over a batch axis together with others, {names}: communicate over "
-            "one axis at a time, or give the groups an axis of their own in the mesh"
+            f"Groups of different sizes, {groups}, are not supported over a batch axis together with other axes, "
+            f"{names}. Communicate over one axis at a time, or make the groups an axis of the mesh."
         )
     count = named_axis_size(names)
     place = np.empty((2, count), np.int32)  # for each position its group, and its position in the group

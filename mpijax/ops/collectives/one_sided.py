@@ -22,10 +22,10 @@ from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
 from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with
 from mpijax.ops.tokens import AbstractToken, abstract_token, create_token
 
-_NO_DERIVATIVE = Unsupported("psend and precv have no derivative; that of ppermute, which is both in one, is known")
-_WITHIN = Unsupported("psend and precv run within shard_map")
+_NO_DERIVATIVE = Unsupported("psend and precv have no derivative. Use ppermute")
+_WITHIN = Unsupported("psend and precv need shard_map")
 _NOT_MAPPED = Unsupported(
-    "psend and precv are messages between shards, of whole shards: over the examples of a vmap use ppermute"
+    "psend and precv do not support vmap. Use ppermute"
 )
 
 
@@ -82,7 +82,8 @@ def _precv_type(token, *, out_shape, axis_name, perm):
     check_bound(axis_name)
     if not isinstance(token, AbstractToken):
         raise TypeError(
-            f"precv takes a token first, from psend or lax.create_token(); got an array of type {token.str_short()}"
+            "The first argument of precv must be a token from psend or lax.create_token(), got an array of type "
+            f"{token.str_short()}"
         )
     return out_shape
 
@@ -131,8 +132,8 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
     for (axis_name, perm), messages in body.sent.items():
         for message in messages:
             raise ValueError(
-                f"psend of {typeof(message).str_short()} over {axis_name} with perm={perm} is never received: write "
-                "precv with the same axis_name and perm behind it, in the same body of a loop, branch or function."
+                f"psend of {typeof(message).str_short()} over {axis_name} with perm={perm} is never received. Call "
+                "precv with the same axis_name and perm after it, in the same body of a loop, branch or function."
             )
     return result
 
@@ -164,16 +165,16 @@ class _Body:
         messages = self.sent.get((axis_name, perm))
         if not messages:
             raise ValueError(
-                f"precv of {out_shape.str_short()} over {axis_name} with perm={perm} receives nothing: no psend with "
-                "the same axis_name and perm stands before it in the same body of a loop, branch or function. As all "
-                "shards run one program, the psend comes first."
+                f"precv of {out_shape.str_short()} over {axis_name} with perm={perm} receives nothing. Call psend "
+                "with the same axis_name and perm before it, in the same body of a loop, branch or function: all "
+                "shards run the same program."
             )
         message = messages.pop(0)
         found = typeof(message)
         if (found.shape, found.dtype) != (out_shape.shape, out_shape.dtype):
             raise ValueError(
-                f"precv expects {out_shape.str_short()}, and the psend over {axis_name} with perm={perm} whose message "
-                f"is next sends {found.str_short()}: messages are received in the order in which they are sent."
+                f"precv expects {out_shape.str_short()}, but the next psend over {axis_name} with perm={perm} sends "
+                f"{found.str_short()}. Messages arrive in the order in which they are sent."
             )
         return message
 

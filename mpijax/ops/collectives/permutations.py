@@ -50,7 +50,7 @@ def check_pairs(what: str, axis_name, perm) -> tuple[tuple[int, int], ...]:
     if len(set(sources)) != len(perm) or len(set(targets)) != len(perm):
         raise ValueError(f"{what} sources and destinations must be unique, got {perm}.")
     if any(not 0 <= i < size for i in sources + targets):
-        raise ValueError(f"{what}: perm {perm} names a position outside of axis {axis_name!r} of size {size}.")
+        raise ValueError(f"{what}: perm {perm} contains an index outside [0, {size}), the range of axis {axis_name!r}.")
     return perm
 
 
@@ -65,7 +65,7 @@ def pshuffle(x, axis_name, perm):
     perm = [int(i) for i in perm]
     size = named_axis_size(names_of(axis_name))
     if sorted(perm) != list(range(size)):
-        raise ValueError(f"`perm` does not represent a permutation: {perm}, of the {size} positions of {axis_name!r}")
+        raise ValueError(f"`perm` does not represent a permutation: got {perm} for axis {axis_name!r} of size {size}")
     return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
 
 
@@ -80,7 +80,7 @@ def pbroadcast(x, axis_name, source: int):
     size = named_axis_size(names)
     source = int(source)
     if not 0 <= source < size:
-        raise ValueError(f"pbroadcast: source {source} is not a position along axis {axis_name!r} of size {size}")
+        raise ValueError(f"pbroadcast: source {source} is outside [0, {size}), the range of axis {axis_name!r}")
     return tree.tree_map(lambda leaf: pbroadcast_p.bind(varying(leaf, names), axis_name=axis_name, source=source), x)
 
 
@@ -97,7 +97,7 @@ def _permute_type(x, *, axis_name, perm):
 
 def _broadcast_type(x, *, axis_name, source):
     if source not in range(named_axis_size(names_of(axis_name))):
-        raise ValueError(f"pbroadcast: there is no position {source} along {axis_name}")
+        raise ValueError(f"pbroadcast: source {source} is out of range for axis {axis_name}")
     return x
 
 

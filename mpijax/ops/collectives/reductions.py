@@ -271,7 +271,7 @@ def _extremum_primitive(name: str, ufunc) -> Primitive:
         reference=lambda x, *, axes, **_: ufunc.reduce(x, axis=tuple(a for a in axes if isinstance(a, int))),
         lower=Communication(Exchange.ALLREDUCE, name[1:]),
         jvp=_extremum_jvp(name),
-        transpose=Unsupported(f"{name} is not linear; it is differentiated by its jvp rule"),
+        transpose=Unsupported(f"{name} is not linear, so it has no transpose. Its jvp rule differentiates it"),
         batch=_batch(name),
         effects=effects("axes"),
         vma=vma_without("axes"),

@@ -119,9 +119,9 @@ def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | 
         raise ValueError(f"axis_index_groups {groups} of an axis of size {whole}")
     if not -x.ndim <= axis < x.ndim:
         has = f"{x.str_short()} has {x.ndim} axes"
-        raise ValueError(f"an exchange over {names_of(names)} needs array axis {axis}, and {has}")
+        raise ValueError(f"An exchange over {names_of(names)} needs array axis {axis}, but {has}")
     if size not in (None, found):
-        raise ValueError(f"an exchange over {names_of(names)} is between {found} shards, and axis_size says {size}")
+        raise ValueError(f"An exchange over {names_of(names)} has {found} shards, but axis_size={size}")
     return found
 
 

@@ -30,7 +30,7 @@ def pvary(x, axis_name):
     """
     if not state.axis_env:
         raise ValueError(
-            f"pvary should be called under jax.shard_map: there is no axis {axis_name!r} that a value could vary over."
+            f"pvary should be called under jax.shard_map: axis {axis_name!r} is not in scope."
         )
     check_bound(names_of(axis_name), "pvary")
     names = tuple(n for n in names_of(axis_name) if n in state.manual_axes)
@@ -56,8 +56,8 @@ def pcast(x, axis_name, *, to: str):
     """
     if to not in ("varying", "reduced", "unreduced"):
         raise ValueError(
-            f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying, reduced, unreduced. To make a value "
-            "the same on all shards, reduce it with psum, or gather it with all_gather(..., to='invarying')."
+            f"Got unexpected `to` value {to!r}. Allowed `to` values are: varying, reduced, unreduced. For a value "
+            "that is equal on all shards, use psum or all_gather(..., to='invarying')."
         )
     if not isinstance(axis_name, (str, tuple)):
         raise TypeError(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name!r}")
@@ -67,10 +67,12 @@ def pcast(x, axis_name, *, to: str):
         already = [n for n in names if n in typeof(leaf).vma]
         if to == "unreduced":
             if len(already) < len(names):
-                raise ValueError(f"pcast to unreduced: the value must vary over {names}, its type is {typeof(leaf)}")
+                raise ValueError(
+                    f"pcast to unreduced: the value must vary over {names}, but its type is {typeof(leaf)}"
+                )
             return registry["psum_invariant"].bind(leaf, axes=names)
         if already:
-            raise ValueError(f"pcast to {to}: the value varies over {already} already, its type is {typeof(leaf)}")
+            raise ValueError(f"pcast to {to}: the value already varies over {already}: its type is {typeof(leaf)}")
         return pvary(leaf, names) if to == "varying" else leaf
 
     return tree.tree_map(one, x)

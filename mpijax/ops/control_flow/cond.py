@@ -186,9 +186,9 @@ def _broadcast(choose, which, *cases):
 def _refuse_effects(branch: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(branch.effects):
         raise NotImplementedError(
-            f"vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
-            f"({', '.join(named)}), which would happen for examples that did not choose it. Take the communication or "
-            "callback out of the branches, or make the predicate the same for all examples (in_axes=None)."
+            "vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
+            f"({', '.join(named)}), which would also happen for elements that take another branch. Move the "
+            "communication or callback out of the branches, or do not map the predicate (in_axes=None)."
         )
 
 

@@ -24,7 +24,7 @@ def of_cond(eqn: Eqn) -> Signature:
 def _refuse(eqn: Eqn, what: str, why: str) -> KeyReuseError:
     return KeyReuseError(
         f"{what} leads to key reuse when repeatedly executed, {why} (the loop at {eqn.source}). Split the key in each "
-        "turn, and carry one half on: key, subkey = jax.random.split(key)."
+        "iteration and carry one of the new keys: key, subkey = jax.random.split(key)."
     )
 
 

@@ -19,7 +19,7 @@ def _index(*, platforms) -> np.int32:
             return np.int32(i)
     raise NotImplementedError(
         f"translation rule of platform_dependent not found for platform {PLATFORM}: it has branches for "
-        f"{sorted(n for names in platforms for n in names)}; add {PLATFORM}=function or default=function."
+        f"{sorted(n for names in platforms for n in names)}. Add {PLATFORM}=function or default=function."
     )
 
 

@@ -62,7 +62,7 @@ def _transpose_linear(cts: Sequence[Any], args: Sequence[Any], params: dict[str,
     n = len(ct_consts)
 
     def run(*operands):
-        changing = sum(typeof(x).has_qdd for x in refs)  # consts, as all that a turn does not hand on
+        changing = sum(typeof(x).has_qdd for x in refs)  # consts, as all that an iteration does not hand on
         count = len(refs) - changing + n + num_carry
         return bind([*fixed, *operands], params, body, len(fixed) + changing, count, reverse=not params["reverse"])
 

@@ -70,9 +70,8 @@ def refuse_communication(decision: str, part: str, axes: frozenset, jaxprs: Iter
         over = sorted(str(e.name) for e in eqn.effects if isinstance(e, fx.NamedAxisEffect) and e.name in axes)
         names = ", ".join(map(repr, over))
         raise ValueError(
-            f"{decision} varies over the mesh axis {names}, while {part} communicates over it "
-            f"({eqn.primitive} at {eqn.source}): ranks that decide differently would wait for each other "
-            f"forever. Let all ranks decide alike, by reducing the predicate over {names} "
-            "(lax.pmax(predicate.astype(int), axis) > 0, say), or communicate before or after and choose "
-            "between the results with jnp.where."
+            f"{decision} varies over the mesh axis {names}, but {part} communicates over it ({eqn.primitive} at "
+            f"{eqn.source}): ranks that decide differently would deadlock. Reduce the predicate over {names}, so that "
+            "all ranks decide alike (for example lax.pmax(predicate.astype(int), axis) > 0). Or communicate outside, "
+            "and choose between the results with jnp.where."
         )

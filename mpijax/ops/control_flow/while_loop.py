@@ -124,13 +124,13 @@ def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> t
     def any_going(going, *_):
         return [registry["reduce_or"].bind(going, axes=axes)]
 
-    def turn(*args):
+    def iteration(*args):
         cond_consts, body_consts, [going], old = split(args, cond_nconsts, body_nconsts, 1)
         new = eval_jaxpr(body.jaxpr, body.consts, *body_consts, *old)
         new = [registry["select_n"].bind(_broadcast(going, x), x, y) for x, y in zip(old, new, strict=True)]
         return eval_jaxpr(cond.jaxpr, cond.consts, *cond_consts, *new) + new
 
-    return trace_to_closed_jaxpr(turn, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
+    return trace_to_closed_jaxpr(iteration, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
 
 
 def _broadcast(flags, x):
@@ -203,7 +203,7 @@ def _transpose(cts, *args, **params):
         return [None] * len(args)
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop "
-        "values: the number of turns, each of which must be remembered, is not known. Try using lax.scan, or "
+        "values: the number of iterations, whose values must be saved, is unknown. Try using lax.scan, or using "
         "fori_loop with static start/stop (Python integers). Forward mode (jvp, jacfwd) works."
     )
 
@@ -254,9 +254,9 @@ def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_bat
 def _refuse_effects(closed: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(closed.effects):
         raise NotImplementedError(
-            f"vmap of while_loop with a condition that differs between examples runs until the last one is done, "
-            f"but the loop has effects ({', '.join(named)}), which would happen for examples that are done. Take the "
-            "communication or callback out of the loop, or make the condition the same for all examples."
+            "vmap of while_loop with a mapped condition runs until all elements are done, but the loop has effects "
+            f"({', '.join(named)}), which would also happen for elements that are done. Move the communication or "
+            "callback out of the loop, or do not map the condition."
         )
 
 

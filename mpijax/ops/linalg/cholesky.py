@@ -131,7 +131,7 @@ def _update_by_scan(r, w):
     """The rotations as a loop over the rows that carries w."""
     n = len(w)
 
-    def turn(w, k, row):
+    def iteration(w, k, row):
         a, b = (dynamic_slice(v, (k,), (1,)) for v in (row, w))
         size = max(abs(a), abs(b))
         nothing = eq(b, const_like(b, 0))
@@ -142,7 +142,9 @@ def _update_by_scan(r, w):
         return [c * w - s * row, c * row + s * w]
 
     rows = iota(np.int32, n)
-    body = trace_to_closed_jaxpr(turn, [typeof(w), *(ShapedArray(typeof(x).shape[1:], x.dtype) for x in (rows, r))])
+    body = trace_to_closed_jaxpr(
+        iteration, [typeof(w), *(ShapedArray(typeof(x).shape[1:], x.dtype) for x in (rows, r))]
+    )
     outs = registry["scan"].bind(
         w, rows, r, jaxpr=body, length=n, num_carry=1, num_consts=0, reverse=False, unroll=1,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from mpijax.core.sharding import types as sharding_types
 from mpijax.ops.families import INEXACT, check_dtype, check_same_dtypes
 from mpijax.transforms.batching import batch_at
 
-NOT_LINEAR = Unsupported("factorizations are not linear; their derivatives are made of operations with a transpose")
+NOT_LINEAR = Unsupported("factorizations are not linear; their derivatives use linear operations")
 
 Shape = tuple[int, ...]
 
@@ -172,8 +172,8 @@ def letter(dtype: Any, name: str) -> str:
     found = _LETTERS.get(np.dtype(dtype).name)
     if found is None:
         raise NotImplementedError(
-            f"{name}: unsupported dtype {np.dtype(dtype).name}. LAPACK computes in float32, float64, complex64 and "
-            "complex128: convert the matrix, x.astype(jnp.float32)."
+            f"{name}: unsupported dtype {np.dtype(dtype).name}. LAPACK supports float32, float64, complex64 and "
+            "complex128. Convert the matrix: x.astype(jnp.float32)."
         )
     return found
 

@@ -173,8 +173,8 @@ def _check_lu_solve(lu, b) -> bool:
     if b.shape[-1 if vector else -2] != lu.shape[-1]:
         axis = "last axis" if vector else "second to last axis"
         raise ValueError(
-            f"lu_solve: the LU decomposition (shape {lu.shape}) is of matrices with {lu.shape[-1]} rows, and b "
-            f"(shape {b.shape}) must have as many along its {axis}."
+            f"lu_solve: the LU decomposition (shape {lu.shape}) is of matrices with {lu.shape[-1]} rows, so b (shape "
+            f"{b.shape}) must have {lu.shape[-1]} elements along its {axis}."
         )
     return vector
 

@@ -38,7 +38,7 @@ def qdwh(
     if m < n:
         raise ValueError(f"The input matrix of shape M x N must have M >= N, got {np.shape(x)}.")
     if dynamic_shape is not None:
-        raise NotImplementedError("qdwh: dynamic_shape is not supported: slice the matrix instead")
+        raise NotImplementedError("qdwh does not support dynamic_shape. Slice the matrix instead.")
     u, _, vh = svd(x, full_matrices=False)
     u = exact_product(u, vh)
     h = exact_product(adjoint(u), x)

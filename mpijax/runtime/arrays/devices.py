@@ -176,7 +176,7 @@ _parse_count = config.num_cpu_devices.parse
 def _too_late(value: Any) -> Any:
     raise RuntimeError(
         "jax_num_cpu_devices config should be updated before backends are initialized, that is before the first "
-        f"computation or question for devices: it cannot become {_parse_count(value)} any more"
+        f"computation or call of jax.devices(). It can no longer become {_parse_count(value)}"
     )
 
 

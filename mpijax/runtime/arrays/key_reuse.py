@@ -62,7 +62,7 @@ def watched(signature: Signature, name: str, args: Sequence[Any], run: Callable[
             state = _state(args[i])
             if overlap(state.mask, resized(mask, state.shape)):
                 raise KeyReuseError(
-                    f"Previously-consumed key passed to {name} at index {i}: it was used before, at {state.where}."
+                    f"Previously-consumed key passed to {name} at index {i}: it was already used at {state.where}."
                 )
     outs = run()
     for i, mask in signature.sinks.items():

@@ -93,10 +93,10 @@ def _put(x: Any, layout: Any) -> Any:
         return _laid_out(x, sharding or SingleDeviceSharding(local_devices()[0]))
     if x.committed and x.is_fully_addressable and sharding is not None and not sharding.is_fully_addressable:
         raise ValueError(
-            "device_put's second argument must be a Device or a Sharding which represents addressable devices, but got "
-            f"{sharding}. Please pass device or Sharding which represents addressable devices. The array was put on "
-            f"devices of this process on purpose, {x.sharding}: give np.asarray(x), or lay out the parts of all "
-            "processes by jax.make_array_from_process_local_data."
+            "device_put's second argument must be a Device or a Sharding which represents addressable devices, but "
+            f"got {sharding}. Please pass device or Sharding which represents addressable devices. The array is on "
+            f"devices of this process only, {x.sharding}. Pass np.asarray(x), or make a sharded array from the parts "
+            "of all processes with jax.make_array_from_process_local_data."
         )
     return _placed(x._physical, aval, sharding)
 
@@ -129,8 +129,8 @@ def carried_sharding(layout: Any) -> Any:
         mesh = context_mesh()
         if mesh is None:
             raise ValueError(
-                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put; got "
-                f"{layout}. Or give a NamedSharding."
+                f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put. Got {layout}. Or "
+                "pass a NamedSharding."
             )
         return NamedSharding(mesh, layout)
     if not isinstance(layout, SingleDeviceSharding):
@@ -164,15 +164,15 @@ def _laid_out(x: Any, layout: Any) -> Any:
     held, wanted = x._sharding.device_set, layout.device_set
     if wanted != held and not hasattr(layout, "mesh"):
         raise ValueError(
-            "When the second argument to `device_put` is a Device, the first argument must be a fully addressable array"
-            f" or a non-addressable array with a single device sharding. Got value with devices {held}. Gather it by "
-            "jax.experimental.multihost_utils.process_allgather, and put what that returns."
+            "When the second argument to `device_put` is a Device, the first argument must be a fully addressable "
+            f"array or a non-addressable array with a single device sharding. Got value with devices {held}. Gather "
+            "it with jax.experimental.multihost_utils.process_allgather first."
         )
     if wanted != held:
         raise ValueError(
-            "device_put over processes: input and target sharding should have the same set of devices, got those with "
-            f"ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array by "
-            "jax.experimental.multihost_utils.process_allgather, and put what that returns."
+            "device_put over processes: input and target sharding should have the same set of devices, got those "
+            f"with ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array with "
+            "jax.experimental.multihost_utils.process_allgather first."
         )
     provided.check_fits(layout, typeof(x), "One of device_put arguments")
     return provided.move_to(x, layout)

@@ -82,11 +82,14 @@ def _module() -> ModuleType:
         return sys.modules[_MODULE]
     package = importlib.machinery.PathFinder.find_spec("scipy")
     if package is None or not package.submodule_search_locations:
-        raise ImportError("matrix products need SciPy, whose BLAS they call: pip install scipy")
+        raise ImportError("Matrix products need the BLAS of SciPy. Run: pip install scipy")
     folder = os.path.join(package.submodule_search_locations[0], "linalg")
     spec = importlib.machinery.PathFinder.find_spec(_MODULE, [folder])
     if spec is None or spec.loader is None:
-        raise ImportError(f"matrix products need SciPy's BLAS, and {folder} has no {_MODULE}: reinstall scipy")
+        raise ImportError(
+            f"Matrix products need the BLAS of SciPy, but {folder} does not contain {_MODULE}. Run: pip install "
+            "--force-reinstall scipy"
+        )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

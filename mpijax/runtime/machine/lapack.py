@@ -58,11 +58,11 @@ def _capsules() -> dict:
         return sys.modules[_MODULE].__pyx_capi__
     package = importlib.machinery.PathFinder.find_spec("scipy")
     if package is None or not package.submodule_search_locations:
-        raise ImportError("linear algebra needs SciPy, whose LAPACK it calls: pip install scipy")
+        raise ImportError("Linear algebra needs the LAPACK of SciPy. Run: pip install scipy")
     folder = os.path.join(package.submodule_search_locations[0], "linalg")
     spec = importlib.machinery.PathFinder.find_spec(_MODULE, [folder])
     if spec is None or spec.loader is None:
-        raise ImportError(f"SciPy's {_MODULE} is not in {folder}")
+        raise ImportError(f"{folder} does not contain {_MODULE} of SciPy")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.__pyx_capi__

@@ -54,15 +54,17 @@ def check_memory(plan: Plan, name: str) -> None:
     lines = []
     for nbytes, value in plan.largest:
         if value is None:  # scratch memory of a step, which holds no value of the program
-            lines.append(f"  {nbytes / 2**30:8.3f} GiB  of memory that a step works in")
+            lines.append(f"  {nbytes / 2**30:8.3f} GiB  of working memory of a step")
             continue
         source = value.producer.source if value.producer is not None else None
         where = f" made at {source}" if source is not None and source.file else f" ({value.kind} {value.position})"
         lines.append(f"  {nbytes / 2**30:8.3f} GiB  {value.aval.str_short()}{where}")
     raise JaxRuntimeError(
-        f"RESOURCE_EXHAUSTED: program {name!r} needs {needed / 2**30:.2f} GiB ({needed} bytes), and this rank may use "
-        f"{limit / 2**30:.2f} GiB. Largest buffers:\n" + "\n".join(lines) + "\n"
-        "Use smaller or fewer arrays, float32 or bfloat16 instead of wider types, donate_argnums, or more ranks. "
+        f"RESOURCE_EXHAUSTED: program {name!r} needs {needed / 2**30:.2f} GiB ({needed} bytes), but this rank may use "
+        f"only {limit / 2**30:.2f} GiB. Largest buffers:\n"
+        + "\n".join(lines)
+        + "\n"
+        "Use smaller or fewer arrays, float32 or bfloat16 instead of wider dtypes, donate_argnums, or more ranks. "
         "MPIJAX_MEMORY_LIMIT=<bytes> sets another limit."
     )
 
@@ -80,9 +82,9 @@ def check_gathers(plan: Plan, name: str) -> None:
         return
     lines = "\n".join(f"  {g.nbytes / 2**30:.2f} GiB  {g.type} for {g.operation} at {g.source}" for g in large)
     message = (
-        f"program {name!r} makes whole arrays on every rank that are split over ranks:\n{lines}\n"
-        "Split the operands along another axis (jax.lax.with_sharding_constraint), or do that step in a shard_map. "
-        "mpijax_gather=allow (MPIJAX_GATHER) accepts it."
+        f"program {name!r} gathers sharded arrays on every rank:\n{lines}\n"
+        "Shard the operands along another axis (jax.lax.with_sharding_constraint), or compute that step in a "
+        "shard_map. mpijax_gather=allow (MPIJAX_GATHER=allow) turns this message off."
     )
     if how == "raise":
         raise JaxRuntimeError(f"RESOURCE_EXHAUSTED: {message}")

@@ -209,11 +209,11 @@ def message(wrong: Wrong, unless: str = "") -> str:
         lines.append(f"  rank {last.peer} sends {_shown(last.value)}: {last.text}")
     more = len(wrong) - 4
     return "\n".join([
-        f"{unless}rank {recorder.rank} received something else than what it expected:",
+        f"{unless}rank {recorder.rank} received a message of another type than it expected:",
         *lines[:8],
         *([f"  ... and {more} more"] if more > 0 else []),
-        "MPI moves bytes and converts nothing: give both ends the same dtype (x.astype), and `alltoallv` as recvcounts "
-        "what the others have as sendcounts. (MPIJAX_GUARD=0 turns this check off.)",
+        "MPI moves bytes and converts nothing. Use the same dtype on both ranks (x.astype). The recvcounts of "
+        "`alltoallv` must equal the sendcounts of the other ranks. (MPIJAX_GUARD=0 turns this check off.)",
     ])  # fmt: skip
 
 

@@ -40,8 +40,8 @@ def differences(comm: Any, group: Group, given: list[Call]) -> Generator[None, N
         while not request.Test():
             yield None
     return [
-        f"  {x.report.label} expects {x.recv.counts[place]} bytes from rank {rank}, which sends {bytes_}"
-        f"   at {x.report.line}"
+        f"  {x.report.label} expects {x.recv.counts[place]} bytes from rank {rank}, but it sends {bytes_} bytes   at "
+        f"{x.report.line}"
         for (place, rank), counts in zip(others, heard, strict=True)
         for x, bytes_ in zip(given, counts, strict=True)
         if bytes_ != x.recv.counts[place]

@@ -222,16 +222,16 @@ def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, st
     while not request.Test():
         if time.monotonic() - began > MEETING:
             return (
-                f"ranks do not use the same communicator of {group.name}: all of them are here, and do not meet. "
-                f"Rank {recorder.rank}: {describe()}\nMake communicators in the same order on all ranks, and use each "
-                "one first in the same order."
+                f"ranks do not use the same communicator of {group.name}: all ranks are in a collective, but on "
+                f"different communicators. Rank {recorder.rank}: {describe()}\nMake communicators in the same order "
+                "on all ranks, and use each one first in the same order."
             )
         yield None
     if largest[0] != -largest[1]:
         return (
-            f"ranks use the communicators of {group.name} in different orders: what rank {recorder.rank} runs here, "
-            f"other ranks run on another one. Rank {recorder.rank}: {describe()}\nMake communicators in the same order "
-            "on all ranks, and use each one first in the same order."
+            f"ranks use the communicators of {group.name} in different orders: the other ranks run the collective of "
+            f"rank {recorder.rank} on another communicator. Rank {recorder.rank}: {describe()}\nMake communicators in "
+            "the same order on all ranks, and use each one first in the same order."
         )
     return ""
 
@@ -333,7 +333,7 @@ def _wait(requests: list[Any]) -> Generator[None, None, None]:
 
 def _message(group: Group, schedules: dict[str, list[int]]) -> str:
     parts = [
-        f"ranks do not agree on what to communicate: on the communicator of {group.name} they would run",
+        f"ranks run different collectives: on the communicator of {group.name} they would run",
         *(f"rank{'s' if len(r) > 1 else ''} {ranges(r)}: {t}" for t, r in list(schedules.items())[:8]),
     ]
     if len(schedules) > 8:
@@ -361,14 +361,14 @@ def _check_for_absent(group: Group, name: str, suspicion: dict[int, int]) -> Non
         if region is None or rank == recorder.rank or recorder.count(region, group.id + GUARD) >= agreed:
             continue
         if recorder.is_gone(rank):
-            raise MismatchError(f"rank {rank} has ended; rank {recorder.rank} waits for it to run {name!r}")
+            raise MismatchError(f"rank {rank} has ended, but rank {recorder.rank} waits for it to run {name!r}")
         number, busy = recorder.progress(region)
         site = int(recorder.last(region)["site"])
         if busy and recorder.sequence_of(region, site) == group.id + COLLECTIVE:
             if suspicion.get(rank) == number:
                 raise MismatchError(
-                    f"ranks do not agree on what to communicate: rank {recorder.rank} is about to run {name!r} for the "
-                    f"first time on the communicator of {group.name}, while rank {rank} waits in "
-                    f"{recorder.text_of(region, site)}, which is no part of it"
+                    f"ranks run different collectives: rank {recorder.rank} is about to run {name!r} for the first "
+                    f"time on the communicator of {group.name}, but rank {rank} waits in "
+                    f"{recorder.text_of(region, site)}, which {name!r} does not contain"
                 )
             suspicion[rank] = number

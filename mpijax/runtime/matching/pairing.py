@@ -138,7 +138,7 @@ def differences(mine: Edge, theirs: list[list[Any]]) -> list[str]:
                 continue
             n = abs(here[item] - there[item])
             times = f", {n} times" if n > 1 else ""
-            out.append(f"  rank {more}: {what}{times}; no other end on rank {fewer}")
+            out.append(f"  rank {more}: {what}{times}; rank {fewer} does not differentiate the other end")
     return out
 
 
@@ -149,9 +149,9 @@ def message(peer: int, lines: list[str]) -> str:
         else f"rank {recorder.rank} and rank {peer} do not differentiate the same messages:",
         *lines[:8],
         *([f"  ... and {len(lines) - 8} more"] if len(lines) > 8 else []),
-        "A cotangent goes back along the edge of its message, and a tangent goes beside it, so both ends must be "
-        "differentiated: transform the functions of both ranks, and give a `send` and its `recv` the same tag, shape "
-        "and dtype. (MPIJAX_GUARD=0 turns this check off.)",
+        "Derivatives are messages too, so both ranks must differentiate both ends of a message. Transform the "
+        "functions of both ranks. A `send` and its `recv` need the same tag, shape and dtype. (MPIJAX_GUARD=0 turns "
+        "this check off.)",
     ])  # fmt: skip
 
 

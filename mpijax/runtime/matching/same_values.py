@@ -43,13 +43,14 @@ def check(values: Any, leaves: Sequence[Any], places: Sequence[Any]) -> None:
         first, ranks = _first_difference(sums)
     path = tree.keystr(tree.tree_flatten_with_path(values)[0][chosen[first]][0]) or "itself"
     raise MismatchError(
-        f"the value passed to device_put is not the same on each process: leaf {path} of type {kinds[first][1]} is one "
-        f"value on rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}, and another on the other ranks.\nat {line}\n"
-        f"Every rank must give the same whole value for {places[chosen[first]]}, and keeps its part. Likely causes: an "
-        "initialisation from a generator without a seed, or with one that depends on the rank; a value made from the "
-        "rank or from the time; data read in another order. Let rank 0 make the value and "
-        "mpijax.experimental.multihost_utils.broadcast_one_to_all hand it on, or use "
-        "mpijax.make_array_from_process_local_data for parts that differ. (MPIJAX_GUARD=0 turns this check off.)"
+        f"the value passed to device_put is not the same on each process: leaf {path} of type {kinds[first][1]} has "
+        f"one value on rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)} and another value on the other ranks.\nat "
+        f"{line}\n"
+        f"Every rank must pass the same whole value for {places[chosen[first]]}. Each rank keeps its shard. Likely "
+        "causes: a random generator without a seed, or with a seed that depends on the rank; a value computed from "
+        "the rank or the time; data read in another order. Make the value on rank 0 and broadcast it with "
+        "mpijax.experimental.multihost_utils.broadcast_one_to_all, or make the array from different parts with "
+        "mpijax.make_array_from_process_local_data. (MPIJAX_GUARD=0 turns this check off.)"
     )
 
 

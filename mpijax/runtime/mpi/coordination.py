@@ -96,7 +96,7 @@ class Client:
         except OSError as error:
             host, port = self._place
             raise JaxRuntimeError(
-                f"UNAVAILABLE: rank {self._rank} does not reach rank 0 at {host}:{port}: {error}"
+                f"UNAVAILABLE: rank {self._rank} cannot reach rank 0 at {host}:{port}: {error}"
             ) from error
         if "error" in answer:
             raise JaxRuntimeError(answer["error"])

@@ -76,6 +76,6 @@ def _tell(tied: _Tied) -> None:
 
 def _refuse(what: str, line: str, done: str) -> None:
     raise RuntimeError(
-        f"{what} on rank {mpi_start.rank()}: invalid communicator: it has been freed since the program was {done}"
+        f"{what} on rank {mpi_start.rank()}: invalid communicator: it was freed after the program was {done}"
         + (f"\nat {line}" if line else "")
     )

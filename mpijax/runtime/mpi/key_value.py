@@ -73,7 +73,9 @@ class Store:
         wanted = frozenset(ranks or range(self._size))
         barrier = self._barriers.setdefault(name, _Barrier(wanted))
         if barrier.wanted != wanted or rank not in wanted:
-            raise Failure(f"INVALID_ARGUMENT: rank {rank} names other participants of barrier {name}: {sorted(wanted)}")
+            raise Failure(
+                f"INVALID_ARGUMENT: rank {rank} passes different participants for barrier {name}: {sorted(wanted)}"
+            )
         barrier.here.add(rank)
         if barrier.here == wanted:
             barrier.passed.set()
@@ -84,7 +86,7 @@ class Store:
             absent = sorted(wanted - barrier.here)
             self._barriers.pop(name, None)
             raise Failure(
-                f"DEADLINE_EXCEEDED: Barrier timed out. Id: {name}. Ranks that did not come within {seconds:g} s: "
+                f"DEADLINE_EXCEEDED: Barrier timed out. Id: {name}. Ranks that did not arrive within {seconds:g} s: "
                 f"{', '.join(map(str, absent))}"
             ) from None
 

@@ -192,8 +192,8 @@ def _once() -> Start:
 def _check_finalized(MPI: Any) -> None:
     if MPI.Is_finalized():
         raise RuntimeError(
-            "MPI has been finalized, and mpijax cannot communicate any more: let MPI.Finalize() be the last that the "
-            "program does"
+            "MPI has been finalized, so mpijax can no longer communicate. Call MPI.Finalize() at the very end of the "
+            "program."
         )
 
 
@@ -240,9 +240,9 @@ def _import_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
-            f"no MPI library could be loaded: {error}\n"
-            "Install one (pip install mpich), or load your cluster's MPI module before starting Python; an "
-            "MPI in another place is named by MPI4PY_LIBMPI=/path/to/libmpi.so."
+            f"mpijax could not load an MPI library: {error}\n"
+            "Install one (pip install mpich), or load the MPI module of your cluster before you start Python, or set "
+            "MPI4PY_LIBMPI=/path/to/libmpi.so."
         ) from None
     return MPI
 
@@ -251,9 +251,9 @@ def _import_shims(MPI: Any) -> Any:
     """The compiled shims, checked to use the same MPI library as mpi4py: two libraries in one process corrupt both."""
     library = _name(MPI.Get_library_version())
     rebuild = (
-        "Rebuild mpijax for it: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (and pip "
-        "uninstall mpich if a system MPI is meant), or name the library it was built for with "
-        "MPI4PY_LIBMPI=/path/to/libmpi.so."
+        "Rebuild mpijax for this library: MPICC=/path/to/its/mpicc pip install --force-reinstall --no-deps . (for a "
+        "system MPI, run pip uninstall mpich first). Or set MPI4PY_LIBMPI=/path/to/libmpi.so to the library that "
+        "mpijax was built for."
     )
     try:
         from mpijax._ext import mpi as ext
@@ -263,7 +263,7 @@ def _import_shims(MPI: Any) -> Any:
                 "the extension mpijax._ext.mpi has not been built: run `make ext` or `pip install .`"
             ) from error
         raise RuntimeError(
-            f"the communication module does not fit the MPI library that mpi4py loaded ({library}): {error}\n"
+            f"mpijax was not built for the MPI library that mpi4py loaded ({library}): {error}\n"
             f"{rebuild}"
         ) from error
     if not ext.same_library(MPI.__file__):
@@ -280,10 +280,9 @@ def _check_launcher(size: int, library: str) -> None:
     # Set by mpijax.distributed while it starts MPI.
     if "MPIJAX_BOOTSTRAP" in os.environ and os.environ.get("PMI_SIZE") != "1":
         raise RuntimeError(
-            f"{os.environ.get('PMI_SIZE')} processes have been brought together without a launcher, but the MPI "
-            f"library ({_name(library)}) sees only one: it does not speak PMI-1, as MPICH does. Start the program "
-            f"by `mpijax run -n {os.environ.get('PMI_SIZE')} ...`, that library's mpirun, or srun; or use MPICH "
-            "(pip install mpich)."
+            f"{os.environ.get('PMI_SIZE')} processes started without a launcher, but the MPI library "
+            f"({_name(library)}) sees only one, because it does not support PMI-1. Start the program with `mpijax run "
+            f"-n {os.environ.get('PMI_SIZE')} ...`, mpirun of that library, or srun. Or use MPICH (pip install mpich)."
         )
     for variable, launcher in _LAUNCHER_SIZES:
         expected = os.environ.get(variable, "")
@@ -291,10 +290,9 @@ def _check_launcher(size: int, library: str) -> None:
             continue  # a leftover of a job that this process does not belong to
         if expected.isdigit() and int(expected) > 1:
             raise RuntimeError(
-                f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: "
-                f"the launcher and the MPI library ({_name(library)}) do not belong "
-                "together. Use the mpirun of that library (for the mpich wheel: the one beside this Python), "
-                "or, under srun, try srun --mpi=pmi2 or --mpi=pmix."
+                f"{launcher} started {expected} processes ({variable}={expected}), but MPI sees only one: the "
+                f"launcher and the MPI library ({_name(library)}) do not belong together. Use mpirun of that library "
+                "(for the mpich wheel, it is next to this Python). With srun, try srun --mpi=pmi2 or --mpi=pmix."
             )
 
 
@@ -324,7 +322,7 @@ def _look_back(mpi: Start) -> None:
         what = "the derivative of a message" if derivative else "a message"
         why = "only one of the two ranks differentiates it" if derivative else "a `send` without `recv`"
         text = (
-            f"mpijax: the program ends, and {what} of rank {status.source} with tag {tag} "
+            f"mpijax: the program ends, but {what} of rank {status.source} with tag {tag} "
             f"({status.Get_count(MPI.BYTE)} bytes) has not been received: {why}"
         )
         output.say(mpi.rank, text)

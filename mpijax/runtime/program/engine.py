@@ -48,7 +48,7 @@ _WITHOUT_VALUE = (ShapeDtypeStruct, ShapedArray)
 def _no_value(name: str, x: Any) -> str:
     return (
         f"Argument{name} of shape {typeof(x).str_short(False)} of type {type(x)} is not a valid JAX type: it has no "
-        "value. Give an array; eval_shape and jit(f).lower take shapes."
+        "value. Pass an array. eval_shape and jit(f).lower take shapes."
     )
 
 
@@ -161,8 +161,8 @@ def _check_execution(name: str) -> None:
     """Raise RuntimeError under `no_execution`. Called when no program is cached under the options' key."""
     if config.values.jax_no_execution:
         raise RuntimeError(
-            f"jit({name}) would be executed, but the no_execution config option is set; eval_shape, make_jaxpr and "
-            "lower(...).compile() execute nothing."
+            f"jit({name}) would be executed, but the no_execution config option is set. eval_shape, make_jaxpr and "
+            "lower(...).compile() work without execution."
         )
 
 

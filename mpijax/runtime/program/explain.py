@@ -45,12 +45,14 @@ def _whole(g: Gathered) -> dict[str, Any]:
 def _avoid(g: Gathered) -> str:
     """The annotation that keeps the array split."""
     if not g.instead:
-        return "no sharding of this operand is enough: do the step in a jax.shard_map, or on a smaller array"
+        return (
+            "compute this step in a jax.shard_map, or on a smaller array: no sharding of its operand avoids the message"
+        )
     if g.argument >= 0:
-        return f"split argument {g.argument} (leaves are counted from 0) by {g.instead}: in_shardings or jax.device_put"
+        return f"shard argument {g.argument} (leaves count from 0) as {g.instead}, with in_shardings or jax.device_put"
     return (
-        f"split operand {g.operand} of {g.operation} by {g.instead}: "
-        f"jax.lax.with_sharding_constraint(x, NamedSharding(mesh, {g.instead}))"
+        f"shard operand {g.operand} of {g.operation} as {g.instead}: jax.lax.with_sharding_constraint(x, "
+        f"NamedSharding(mesh, {g.instead}))"
     )
 
 
@@ -66,7 +68,7 @@ def text_of(found: dict[str, Any]) -> str:
     """
     rows = [("line", "operation", "times", "bytes each", "bytes", "memory", "why")]
     rows += [
-        (_at(x), x["operation"], str(x["times"]) + " a turn" * (not x["times_known"]), f"{x['bytes_each']:,.0f}",
+        (_at(x), x["operation"], str(x["times"]) + " per iteration" * (not x["times_known"]), f"{x['bytes_each']:,.0f}",
          f"{x['bytes']:,.0f}", f"{x['memory']:,}", x["why"])
         for x in found["lines"]
     ]  # fmt: skip
@@ -74,7 +76,7 @@ def text_of(found: dict[str, Any]) -> str:
     lines = ["  ".join(map(_put, r, widths, range(len(r)))).rstrip() for r in rows]
     text = "\n".join(lines) if found["lines"] else "sends nothing"
     for x in found["whole"]:
-        text += f"\nmade whole: {x['type']} ({amount(x['bytes'])} on every rank) for {x['operation']} at {_at(x)}"
+        text += f"\ngathered: {x['type']} ({amount(x['bytes'])} on every rank) for {x['operation']} at {_at(x)}"
         text += f"\n  to avoid it, {x['avoid']}"
     return f"{text}\nsent by this rank: {found['sent']:,.0f} bytes; memory: {found['memory']:,} bytes\n"
 

@@ -43,7 +43,7 @@ _TEMPLATE = """<title>TITLE</title>
 </style>
 <h1>TITLE</h1>
 <p>SUMMARY</p>
-<p><input id="filter" placeholder="show steps that contain ..." size="40"> Click a line to see what became of it.</p>
+<p><input id="filter" placeholder="show steps that contain ..." size="40"> Click a line to see its steps.</p>
 <h2>Lines</h2>
 <table>LINES</table>
 PLACEMENT
@@ -215,8 +215,8 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
             f"<td>{amount(volume[at])} sent</td>{cells}</tr>"
         )
     return (
-        "<h2>Where arrays lie</h2><p>One grid for each result of a line; the numbers are ranks of the mesh.</p>"
-        f"<table>{''.join(out)}</table>"
+        "<h2>Shards of arrays</h2><p>One grid for each result of a line. The numbers are ranks of the "
+        "mesh.</p><table>{''.join(out)}</table>"
     )
 
 

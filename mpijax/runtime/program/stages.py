@@ -81,7 +81,7 @@ class Lowered(_Later):
         if dialect == "llvm":
             return final(module_text(list(self._plan.kernels.values())))
         if dialect not in _DIALECTS:
-            raise ValueError(f"unknown dialect: {dialect}; there are 'jaxpr', 'llvm' and, by default, the loop nests")
+            raise ValueError(f"unknown dialect: {dialect}. Use 'jaxpr' or 'llvm', or none for the loop nests")
         text = "\n\n".join(nest_text(k) for k in self._plan.nests) + "\n"
         return f"{text}\n{self._plan.text()}\n" if debug_info else text
 

@@ -55,11 +55,11 @@ def _told(ring: list[_Wait]) -> str:
     if len(others) == 1:
         [other] = others
         return (
-            f"rank {first.rank} waits for rank {other.rank} in {first.text}, and rank {other.rank} for it in "
-            f"{other.text}: neither can go on"
+            f"rank {first.rank} waits for rank {other.rank} in {first.text}, and rank {other.rank} waits for rank "
+            f"{first.rank} in {other.text}: deadlock"
         )
     parts = [f"rank {a.rank} waits for rank {b.rank} in {a.text}" for a, b in zip(ring, [*others, first], strict=True)]
-    return f"{', '.join(parts[:-1])}, and {parts[-1]}: none can go on"
+    return f"{', '.join(parts[:-1])}, and {parts[-1]}: deadlock"
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,15 @@ def found() -> str:
             if _differs(group, other):
                 time.sleep(_AGAIN)
                 if number := _differs(group, other):
-                    return f"{_told(group, sorted((recorder.rank, other)), number)}. What they received is wrong"
+                    return f"{_told(group, sorted((recorder.rank, other)), number)}. They received wrong data"
     return ""
 
 
 def different_collectives(what: str) -> MismatchError:
     """The error for a rank about to run another collective than another rank of its node; it names both."""
     if found := _with_any():
-        return MismatchError(f"{found[0]}. Nothing has been sent")
-    return MismatchError(f"ranks run different collectives: another rank does not do {what}")
+        return MismatchError(f"{found[0]}. No data was sent")
+    return MismatchError(f"ranks run different collectives: another rank does not run {what}")
 
 
 def failed_communication(text: str) -> RuntimeError:
@@ -44,15 +44,15 @@ def failed_communication(text: str) -> RuntimeError:
     if found := _with_any():
         return MismatchError(f"{text}\n{found[0]}")
     if any(name in text for name in _DIED):
-        return RuntimeError(f"{text}\nA rank has died: mpijax.distributed.survivors() goes on with the others")
+        return RuntimeError(f"{text}\nA rank has died. mpijax.distributed.survivors() continues with the other ranks")
     return RuntimeError(text if len(recorder.ranks) == recorder.size else f"{text}\n{_OTHER_NODES}")
 
 
 # MPI's error names after the death of a rank, in libraries that survive it.
 _DIED = ("MPI_ERR_PROC_FAILED", "MPI_ERR_REVOKED")
 _OTHER_NODES = (
-    "Some ranks are on other nodes, of which nothing is known here: all must run the same collective, with the same "
-    "sizes, at this point"
+    "Some ranks are on other nodes, and their state is unknown here. All ranks must run the same collective, with the "
+    "same sizes, at this point"
 )
 
 
@@ -90,10 +90,10 @@ def _digests(group: Group, region: Any) -> dict[int, int]:
 def _told(group: Group, ranks: list[int], number: int) -> str:
     a, b = (_last(group, recorder.region(rank)) for rank in ranks)
     first = next((n for n in sorted(a.keys() & b.keys()) if _label(a[n]) != _label(b[n])), None)
-    what = f": rank {ranks[0]} did {a[first]}, and rank {ranks[1]} did {b[first]}" if first else ""
+    what = f": rank {ranks[0]} ran {a[first]}, but rank {ranks[1]} ran {b[first]}" if first else ""
     return (
-        f"ranks {ranks[0]} and {ranks[1]} have run different collectives on the communicator of {group.name}, by "
-        f"operation number {first or number} on it{what}"
+        f"ranks {ranks[0]} and {ranks[1]} ran different collectives on the communicator of {group.name}, at or before "
+        f"its operation number {first or number}{what}"
     )
 
 

@@ -52,7 +52,7 @@ _SAYING, _STARTING = 0.2, 20.0
 
 # Variables in which launchers give a process its rank.
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK", "PALS_RANKID")
-_ALL = "    all processes that the launcher started take part; one may have ended before, or not have come to it"
+_ALL = "    all processes that the launcher started must take part: one may have ended, or not have reached this line"
 
 
 def duplicate_of_all(MPI: Any) -> Any:
@@ -72,7 +72,7 @@ def duplicate_of_all(MPI: Any) -> Any:
             told += f" at {source}" if source.file else ""
             output.say(MPI.COMM_WORLD.rank, f"mpijax: {told}\nmpijax: {_WHY}")
             if abort:
-                raise RuntimeError(f"{told}, and MPIJAX_STALL_ABORT asks to end the job")
+                raise RuntimeError(f"{told}. MPIJAX_STALL_ABORT is set, so the job ends")
         if waited < 1e-3:
             os.sched_yield()
         else:
@@ -81,6 +81,6 @@ def duplicate_of_all(MPI: Any) -> Any:
 
 
 _WHY = (
-    "    all ranks take part in the first use of mpijax's devices or communication; one that has not come computes, "
-    "waits in a call of mpi4py, or has ended without it"
+    "    all ranks must take part in the first use of devices or communication of mpijax. A missing rank still "
+    "computes, waits in a call of mpi4py, or has ended"
 )

@@ -282,14 +282,14 @@ class Recorder:
         from mpi4py import MPI  # already running
 
         if self.forked:
-            why = f"this process has been forked from rank {self.rank}, which alone can communicate"
-            remedy = "Let the copy compute, and hand its result to the rank."
+            why = f"this process is a fork of rank {self.rank}, and only rank {self.rank} itself can communicate"
+            remedy = "Communicate in the original process only."
         elif MPI.Is_finalized():
-            why = f"rank {self.rank} has left MPI by MPI.Finalize() and cannot communicate any more"
-            remedy = "Let it be the last that the program does."
+            why = f"rank {self.rank} called MPI.Finalize() and can no longer communicate"
+            remedy = "Call MPI.Finalize() at the very end of the program."
         else:
-            why = "this rank communicates in another thread at this moment, and MPI allows one at a time"
-            remedy = "Let one thread communicate, or hold a lock around it."
+            why = "another thread of this rank communicates at the same time, and MPI allows one thread only"
+            remedy = "Communicate in one thread only, or use a lock."
         return RuntimeError(f"{why}: {what}. {remedy}")
 
     # ---- reading a region

@@ -87,7 +87,7 @@ class Watchdog:
             recorder.regions["dumps"] += 1
             self._write_if_asked()
             if self.abort:
-                _end(1, f"ended after {waited:.0f} s in {what}, as MPIJAX_STALL_ABORT asks")
+                _end(1, f"ended after {waited:.0f} s in {what}, because MPIJAX_STALL_ABORT is set")
 
     def _end_if_interrupted(self, now: float, number: int, busy: bool) -> None:
         """Ends the process after Ctrl-C: Python handles it only when its current call returns, which may be never."""
@@ -103,7 +103,7 @@ class Watchdog:
             if busy and now - when > INTERRUPT:
                 _end(130, f"interrupted by Ctrl-C in {_operation()}")
         elif now - when > INTERRUPT_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            _end(130, f"interrupted by Ctrl-C in a program that goes on communicating, in {_operation()}")
+            _end(130, f"interrupted by Ctrl-C in a program that still communicates, in {_operation()}")
 
     def _write_if_asked(self) -> None:
         signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
@@ -122,7 +122,7 @@ class Watchdog:
             who = f"rank {ended[0]} has" if len(ended) == 1 else f"ranks {ranges(ended)} have"
             it = "it" if len(ended) == 1 else "one of them" if anybody else "them"
             output.blame(recorder.rank, ended[0], status)
-            _end(status, f"{who} ended, and rank {recorder.rank} waits for {it} in {what}")
+            _end(status, f"{who} ended, but rank {recorder.rank} waits for {it} in {what}")
 
     def _end_if_stuck(self, now: float) -> None:
         found = self.suspicion.confirmed(now)
@@ -179,20 +179,20 @@ def report(what: Site, waited: float) -> str:
         f"rank {recorder.rank} has waited {waited:.0f} s in {what}",
         f"    its operation number {recorder.progress(recorder.mine)[0]}, {int(entry['nbytes'])} bytes",
     ]
-    verb = "is needed" if what.peers else "has not come"
+    verb = "is needed" if what.peers else "has not arrived"
     lines += [f"    rank {r} {verb}: {_whereabouts(r)}" for r in absent[:DESCRIBED]]
     if len(absent) > DESCRIBED:
-        lines.append(f"    nor have ranks {ranges(absent[DESCRIBED:])}")
+        lines.append(f"    the same holds for ranks {ranges(absent[DESCRIBED:])}")
     members = what.peers if what.peers is not None else what.group.ranks if what.group else ()
     elsewhere = [r for r in members if r not in recorder.ranks]
     if elsewhere:
-        lines.append(f"    ranks {ranges(elsewhere)} are on other nodes: where they are is told there")
+        lines.append(f"    ranks {ranges(elsewhere)} are on other nodes, which report their positions")
     if what.peers == ():
-        lines.append("    it takes a message from any rank")
+        lines.append("    it receives from any rank")
     elif ring := deadlock.ring():
         lines.append(f"    they wait for each other: {ring}")
     elif not absent and not elsewhere:
-        lines.append("    all of its ranks are in it: they may disagree on sizes, or on communicators")
+        lines.append("    all of its ranks are in it: their sizes or communicators may differ")
     return "\n".join(lines)
 
 
@@ -204,7 +204,7 @@ def _whereabouts(rank: int) -> str:
     elif int(region["state"]) == ENDED:
         state = "its program has ended"
     else:
-        state = "it computes, or waits outside of mpijax's communication"
+        state = "it computes, or waits outside of mpijax"
     if number == 0:
         return f"{state}; it has not communicated"
     entry = recorder.last(region)
@@ -243,8 +243,8 @@ def settings() -> tuple[float, bool]:
     abort = os.environ.get("MPIJAX_STALL_ABORT", "").lower()
     if abort not in (*_ON, *_OFF):
         raise ValueError(
-            f"MPIJAX_STALL_ABORT is 1 (a stall ends the job) or 0, got {abort!r}: "
-            "MPIJAX_STALL_SECONDS says after how long"
+            f"MPIJAX_STALL_ABORT must be 1 (a stall ends the job) or 0, got {abort!r}. MPIJAX_STALL_SECONDS sets the "
+            "time"
         )
     return seconds if seconds > 0 else float("inf"), abort in _ON
 

@@ -17,7 +17,7 @@ _METHODS = ("linear", "nearest")
 
 def _check_method(method: str) -> None:
     if method not in _METHODS:
-        raise ValueError(f"method {method!r} is not defined; methods are {', '.join(_METHODS)}")
+        raise ValueError(f"method {method!r} is not defined. The methods are {', '.join(_METHODS)}")
 
 
 @register_pytree_node_class
@@ -48,7 +48,7 @@ class RegularGridInterpolator:
     ):
         _check_method(method)
         if bounds_error:
-            raise NotImplementedError("`bounds_error` takes no effect under JIT: leave it False and use `fill_value`")
+            raise NotImplementedError("`bounds_error` takes no effect under JIT. Leave it False and use `fill_value`")
         check_arraylike("RegularGridInterpolator", values, *points)
         if len(points) > np.ndim(values):
             raise ValueError(f"there are {len(points)} point arrays, but values has {np.ndim(values)} dimensions")

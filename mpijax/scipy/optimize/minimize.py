@@ -69,7 +69,7 @@ def minimize(
     if not isinstance(args, tuple):
         raise TypeError(f"args argument to minimize must be a tuple, got {args}")
     if method.lower() not in _METHODS:
-        raise ValueError(f"Method {method} not recognized: methods are BFGS and {list(_METHODS)[1]}.")
+        raise ValueError(f"Method {method} not recognized. The methods are BFGS and {list(_METHODS)[1]}.")
     found = _METHODS[method.lower()](lambda x: fun(x, *args), x0, **(options or {}))
     return OptimizeResults(
         x=found.x,

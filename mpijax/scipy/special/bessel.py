@@ -61,7 +61,7 @@ def i1(x: Any) -> Any:
 
 
 def _no_derivative_by_order(*_args):
-    raise ValueError("Bessel functions and spherical harmonics have no derivative by their orders.")
+    raise ValueError("Bessel functions and spherical harmonics have no derivative with respect to their orders.")
 
 
 # ---------------------------------------------------------------- Bessel functions of the first kind
@@ -111,7 +111,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, 
     del n_max
     if diff_n is not None:
         raise NotImplementedError(
-            "The 'diff_n' argument to sph_harm_y is not supported: differentiate with grad, jvp or jacfwd."
+            "The 'diff_n' argument to sph_harm_y is not supported. Differentiate with grad, jvp or jacfwd."
         )
     theta, phi = inexact_args("sph_harm_y", theta, phi)
     theta = jnp.atleast_1d(theta)

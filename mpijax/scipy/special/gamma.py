@@ -110,7 +110,7 @@ complex_digamma_p = hosted(
     "complex_digamma",
     1,
     in_double(scipy_function("digamma")),
-    Unsupported("loggamma of complex numbers can be differentiated once"),
+    Unsupported("loggamma of complex numbers has a first derivative only"),
     COMPLEX,
 )
 complex_loggamma_p = hosted(
@@ -179,7 +179,9 @@ def factorial(n: Any, exact: bool = False) -> Any:
     Array([  1.,   6., 120.], dtype=float32)
     """
     if exact:
-        raise NotImplementedError("factorial with exact=True: arrays have no integers of any size; use math.factorial.")
+        raise NotImplementedError(
+            "factorial does not support exact=True: arrays do not have integers of arbitrary size. Use math.factorial."
+        )
     (n,) = inexact_args("factorial", n)
     return jnp.where(n < 0, 0, lax.exp(lax.lgamma(n + 1)))
 
@@ -301,7 +303,7 @@ def zeta(x: Any, q: Any = None) -> Any:
 def _zeta_args(x, q):
     if q is None:
         raise NotImplementedError(
-            "zeta needs its second argument: Riemann's zeta function is not there, but zeta(x, 1) is the same."
+            "zeta needs its second argument. zeta(x, 1) is Riemann's zeta function."
         )
     return inexact_args("zeta", x, q)
 

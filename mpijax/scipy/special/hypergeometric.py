@@ -64,7 +64,9 @@ def _by_parameter(upper: int, which: int):
 
 def _derivatives(name: str, upper: int, lower: int) -> list[Primitive]:
     """The primitives of the derivatives by each parameter."""
-    once = Unsupported(f"{name} can be differentiated once by its parameters, any number of times by x")
+    once = Unsupported(
+        f"{name} has first derivatives with respect to its parameters, and all derivatives with respect to x"
+    )
     count = upper + lower
     return [
         hosted(f"{name}_by_{'abc'[i]}", count + 1, in_double(_by_parameter(upper, i)), once) for i in range(count)

@@ -55,7 +55,7 @@ def _expn(n, x):
 
 
 def _no_derivative_by_order(*_args):
-    raise ValueError("expn has no derivative by its order n.")
+    raise ValueError("expn has no derivative with respect to its order n.")
 
 
 expi_p = compiled(

@@ -70,7 +70,7 @@ class gaussian_kde:
         raise ValueError(f"`bw_method` should be 'scott', 'silverman', a scalar, or a callable; got {method!r}.")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"gaussian_kde cannot be changed: cannot assign to {name!r}; make a new one.")
+        raise AttributeError(f"gaussian_kde is immutable: cannot assign to {name!r}. Make a new one.")
 
     def tree_flatten(self) -> tuple:
         return tuple(getattr(self, name) for name in _FIELDS), None
@@ -173,7 +173,7 @@ class gaussian_kde:
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
         """Not available: make a new estimate instead."""
-        raise NotImplementedError("the bandwidth cannot be changed; make gaussian_kde(dataset, bw_method) anew")
+        raise NotImplementedError("the bandwidth cannot be changed. Make a new gaussian_kde(dataset, bw_method).")
 
     # ------------------------------------------------------------ samples
 

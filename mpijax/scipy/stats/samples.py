@@ -26,11 +26,12 @@ def _check_nan_policy(name: str, policy: str) -> None:
         raise ValueError(f"Illegal nan_policy value {policy!r}; expected one of {_NAN_POLICIES}")
     if policy == "omit":
         raise NotImplementedError(
-            f"{name} with nan_policy 'omit': how many values it keeps is not known while tracing."
+            f"{name}: nan_policy 'omit' is not supported, because the number of values is unknown while tracing."
         )
     if policy == "raise":
         raise NotImplementedError(
-            f"{name} with nan_policy 'raise': values are not known while tracing; check for NaN before the call."
+            f"{name}: nan_policy 'raise' is not supported, because values are unknown while tracing. Check for NaN "
+            "before the call."
         )
 
 
@@ -141,4 +142,4 @@ def sem(
     if nan_policy == "omit":
         count = (~jnp.isnan(x)).sum(axis, keepdims=keepdims)
         return jnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / jnp.sqrt(count).astype(x.dtype)
-    raise ValueError(f"{nan_policy} is not supported: nan_policy is 'propagate' or 'omit'")
+    raise ValueError(f"nan_policy must be 'propagate' or 'omit', got {nan_policy!r}")
