@@ -116,6 +116,13 @@ def broadcast_in_dim(rng) -> Use:
     return Use([floats(rng, *s)], {"shape": tuple(out), "broadcast_dimensions": dims, "sharding": None})
 
 
+def tile(rng) -> Use:
+    s = shape(rng)
+    reps = [1] * len(s)
+    reps[axis_of(rng, s)] = int(rng.choice((1, 2, 3, 4, 7, 9)))
+    return Use([floats(rng, *s)], {"reps": tuple(reps)})
+
+
 def squeeze(rng) -> Use:
     s = list(shape(rng))
     gone = axis_of(rng, s)
@@ -364,6 +371,7 @@ TABLE: dict[str, Callable] = {
     "vary_as": lambda rng: Use([floats(rng, *shape(rng))], {"axes": frozenset()}),
     "squeeze": squeeze,
     "reshape": reshape,
+    "tile": tile,
     "slice": slice_,
     "pad": pad,
     "rev": rev,
