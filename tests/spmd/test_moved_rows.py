@@ -90,3 +90,84 @@ def test_a_whole_array_is_split_like_the_rows_written_into_it():
     assert bytes_of(f, split(X)) < X.nbytes / 2
     few = jax.jit(lambda x: jnp.zeros((4 * N, 3)).at[:N].set(x))(split(X))
     assert few.is_fully_replicated
+
+
+# ---------------------------------------------------------------- rows at any positions
+
+AT = np.random.default_rng(5).permutation(N)
+SOME = np.random.default_rng(6).integers(-N, N, N)  # with repeats
+BESIDE = np.random.default_rng(7).integers(-3 * N, 3 * N, (2 * SIZE, SIZE))
+
+
+@pytest.mark.parametrize("cut_off", [0, 1])
+def test_rows_in_another_order(cut_off):
+    order = np.argsort(np.argsort(AT[: N - cut_off]))
+    check(lambda x: x[order], X, cut_off=cut_off)
+    check(lambda x: x[SOME[: N - cut_off] % (N - 1)], X, cut_off=cut_off)
+    check(lambda x: x[SOME % (N - 1)].T[0], X, cut_off=cut_off)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "wrap"])
+@pytest.mark.parametrize("of_positions", [P(), P("i"), P(None, "i")], ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_beside_the_array(mode, of_positions, axis):
+    x, spec = (X, P("i")) if axis == 0 else (X.T.copy(), P(None, "i"))
+    f = lambda x, at: jnp.take(x, at, axis=axis, mode=mode)
+    assert_same(jax.jit(f)(split(x, spec), split(BESIDE, of_positions)), np.asarray(f(x, BESIDE)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64"])
+def test_positions_of_every_type(dtype):
+    at = (AT % 100).astype(dtype)
+    assert_same(jax.jit(lambda x, at: x[at])(split(X), split(at)), X[at])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "complex64", "uint8"])
+def test_rows_of_every_type(dtype):
+    x = X > 0 if dtype == "bool" else X.astype(jnp.dtype(dtype))
+    assert_same(jax.jit(lambda x, at: x[at])(split(x), split(AT)), x[AT])
+
+
+def test_unique_positions_some_of_which_are_beside_the_array():
+    at = np.where(AT % 3 == 0, AT + 5 * N, AT)
+    f = jax.jit(lambda x, at: x.at[at].get(mode="fill", unique_indices=True, fill_value=-7))
+    want = np.where((at < N)[:, None], X[at % N], np.float32(-7))
+    assert_same(f(split(X), split(at)), want)
+    assert_same(f(split(X), at), want)
+
+
+def test_positions_over_two_mesh_axes():
+    mesh = mesh_2d((SIZE // 2, 2) if SIZE % 2 == 0 else (SIZE, 1))
+    x = real((N, 4 * SIZE))
+    for spec, of_positions in ((P("i", "j"), P("i")), (P("j", "i"), P("i")), (P(("i", "j")), P("j")), (P("j"), P())):
+        got = jax.jit(lambda x, at: x[at])(split(x, spec, mesh), split(AT, of_positions, mesh))
+        assert_same(got, x[AT])
+
+
+def test_permutations_of_rows():
+    for cut_off in (0, 1):
+        f = lambda x: jax.random.permutation(jax.random.key(3), x[cut_off:])  # noqa: B023
+        assert_same(jax.jit(f)(split(X)), np.asarray(f(X)))
+        check(lambda x: jax.random.permutation(jax.random.key(3), x), X, cut_off=cut_off)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_unique_elements(dtype):
+    x = np.random.default_rng(8).integers(0, 9, N).astype(dtype)
+    f = lambda x: jnp.unique(x[1:], True, True, True, size=12, fill_value=-1)
+    for got, want in zip(jax.jit(f)(split(x)), f(x), strict=True):
+        assert_same(got, np.asarray(want))
+
+
+@many
+def test_only_the_requested_rows_are_sent():
+    x, row = split(X), X.nbytes / N
+    part = (N / SIZE) * (SIZE - 1) / SIZE
+    alone = {"at a permutation": (lambda x: jax.random.permutation(jax.random.key(0), x), part * (row + 4)),
+             "at split positions": (lambda x: x[jnp.argsort(x[:, 0])], None)}  # fmt: skip
+    for f, most in alone.values():
+        found = traffic(f, x)
+        assert not any("allgather" in s.kind and s.received >= X.nbytes for s in found)
+        assert most is None or sum(s.total for s in found) <= most + 8 * SIZE
+    assert not jax.jit(lambda x: x[AT])(x).is_fully_replicated
+    assert jax.jit(lambda x: x[AT[:2]])(x).is_fully_replicated
