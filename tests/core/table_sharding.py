@@ -277,6 +277,18 @@ def sort(rng) -> Use:
     return Use(x, {"dimension": axis_of(rng, s), "is_stable": True, "num_keys": 1})
 
 
+# ---------------------------------------------------------------- loops
+
+
+def scan(rng) -> Use:
+    n, m = int(rng.choice(SIZES)), int(rng.choice(SIZES))
+    x, carried, reverse = floats(rng, n, m), rng.random() < 0.3, bool(rng.random() < 0.5)
+    body = (lambda c, row: (c + row, c)) if carried else (lambda c, row: (c, 2 * row))
+    first = np.zeros(m, np.float32) if carried else None
+    fun = lambda x: lax.scan(body, first, x, reverse=reverse)
+    return Use([first, x] if carried else [x], params_of("scan", fun, x))
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -381,6 +393,7 @@ TABLE: dict[str, Callable] = {
     "gather": gather,
     **{name: scatter(name) for name in ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")},
     "sort": sort,
+    "scan": scan,
     "reduce_window_sum": reduce_window("sum"),
     "reduce_window_max": reduce_window("max"),
     "reduce_window_min": reduce_window("min"),
