@@ -216,7 +216,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
     if eqn.primitive is transpose_p and held[0] is not None:
         p.turned[outs[0]] = inputs[0], held[0], eqn.params["permutation"]
-    p.known.lost.update(zip(outs, _lost(p, rule, seen, plan, inputs), strict=False))
+    p.known.lost.update(zip(outs, _lost(p, rule, seen, plan.plain or plan, inputs), strict=False))
     return outs
 
 
