@@ -40,21 +40,27 @@ _COMBINE: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def gather(primitive_of: Callable[[], Any]) -> Rule:
-    """The rule of `gather`: by owner along an axis that indices address, if that sends less than the array."""
+def gather(primitive_of: Callable[[], Any], on_request: Rule) -> Rule:
+    """The rule of `gather`: by owner along an axis that indices address, if that sends less than the array.
+
+    on_request: the rule by which ranks request rows, for split positions or about as many rows as the array has.
+    """
 
     def rule(s: Operation) -> Plan | None:
         plain, asked = shape_rules.gather(s), s.cuts[1]
-        dim = _indexed(s, plain)
         if not s.numeric:
             return plain
+        requested = on_request(s)
+        if requested is not None and any(asked):
+            return requested
+        dim = _indexed(s, plain)
         if dim is None and any(c is not None for c in s.cuts[1]):
             # Send split indices to all ranks if the rows then need not be sent.
             known = replace(s, cuts=[s.cuts[0], uncut(s.shapes[1])])
             dim = _indexed(known, shape_rules.gather(known))
             s, plain = (s, plain) if dim is None else (known, shape_rules.gather(known))
         if dim is None:
-            return plain
+            return requested or plain
         cut = s.cuts[0][dim]
         assert cut is not None
         operand = (*plain.operands[0][:dim], cut, *plain.operands[0][dim + 1 :])

@@ -20,7 +20,7 @@ from mpijax.core.sharding import sum_types, types
 from mpijax.core.sharding.split import entries
 from mpijax.core.state import state
 from mpijax.core.typeof import typeof
-from mpijax.ops import same_bits
+from mpijax.ops import dot_over_ranks, same_bits
 from mpijax.ops.dot_algorithm import DotAlgorithm, DotAlgorithmPreset, algorithm_of
 from mpijax.ops.moves import index_tuple, shape_of
 from mpijax.ops.rules import is_linear
@@ -405,6 +405,7 @@ dot_general_p = Primitive(
     transpose=_dot_transpose,
     batch=_dot_batch,
     pretty=_dot_pretty,
+    sharding=dot_over_ranks.sharding,
     sharding_type=_sharding_type,
     sums=sum_types.contracted,
     same_bits=same_bits.dot_general,

@@ -17,7 +17,7 @@ from mpijax.core.lowering import Structural, Window
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_types
 from mpijax.core.typeof import typeof
-from mpijax.ops import by_owner
+from mpijax.ops import by_owner, rows_on_request
 from mpijax.ops.moves import canonical_shape, shape_of, shifted
 from mpijax.ops.shapes import expand_dims
 from mpijax.ops.slicing import concatenate
@@ -421,7 +421,7 @@ gather_p: Primitive = Primitive(
     jvp=_gather_jvp,
     transpose=_gather_transpose,
     batch=_gather_batch,
-    sharding=by_owner.gather(lambda: gather_p),
+    sharding=by_owner.gather(lambda: gather_p, rows_on_request.plan),
     sharding_type=shape_types.gather,
     bounds=_gather_bounds,
     keys=key_reuse.SAME,

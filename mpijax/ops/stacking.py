@@ -11,6 +11,8 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.axes import canonical_axis
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding import rules, types
+from mpijax.core.sharding.cuts import without as without_axes
 from mpijax.ops.convert import stage
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.moves import movement, shape_of, without
@@ -175,6 +177,40 @@ def _tile_transpose(ct, operand, *, reps):
     return [reduce_sum(copies, tuple(range(0, 2 * len(reps), 2)))]
 
 
+def _tile_sharding(s: rules.Operation) -> rules.Plan | None:
+    """Along a split axis, every rank gets an equal part of the result, and reads the rows that it repeats.
+
+    If a part has at least as many rows as the operand, the axis is gathered.
+    """
+    [shape], [cuts], reps = s.shapes, s.cuts, s.params["reps"]
+    repeated = [d for d, copies in enumerate(reps) if copies != 1]
+    if not any(cuts[d] is not None and shape[d] and reps[d] for d in repeated):
+        return None
+    if len(repeated) > 1:
+        return rules.Plan([], [], s.params, whole=lambda x: _along_one_by_one(x, reps))
+    [dim] = repeated
+    cut, copies = cuts[dim], reps[dim]
+    assert cut is not None
+    if copies < cut.parts:
+        return rules.Plan([], [], s.params, whole=lambda x: concatenate([x] * copies, dim))
+    target, gathered = s.even(copies * shape[dim], cut.axes), without_axes(cuts, {dim})
+    low, high = s.span(target)
+
+    def program(x: Any) -> Any:
+        first = low % shape[dim]
+        local = (*reps[:dim], -(-(first + high - low) // shape[dim]), *reps[dim + 1 :])
+        return slice_in_dim(tile(x, local), first, first + high - low, axis=dim)
+
+    return rules.Plan([gathered], [(*cuts[:dim], target, *cuts[dim + 1 :])], s.params, program=program)
+
+
+def _along_one_by_one(x: Any, reps: Sequence[int]) -> Any:
+    """An array tiled along one axis after the other."""
+    for d, copies in enumerate(reps):
+        x = tile(x, (*(1,) * d, copies, *(1,) * (len(reps) - d - 1)))
+    return x
+
+
 def _tile_batch(_axis, x, dim, *, reps):
     return tile(x, (*reps[:dim], 1, *reps[dim:])), dim
 
@@ -186,5 +222,7 @@ tile_p = movement(
     transpose=_tile_transpose,
     batch=_tile_batch,
     lower=Decompose(_tile_by_broadcast),
+    sharding=_tile_sharding,
+    sharding_type=types.decomposed,
     keys=None,
 )

@@ -118,3 +118,14 @@ def test_an_array_between_an_operand_and_its_place_gets_memory():
     np.testing.assert_array_equal(t, np.sort(x, 2).transpose(2, 0, 1))
     np.testing.assert_array_equal(again, np.sort(x, 2))
     np.testing.assert_array_equal(numbers, np.broadcast_to(np.arange(8), x.shape))
+
+
+def test_an_empty_temporary_has_memory():
+    """The kernel reads `y[0]` before its loop of no iterations, because every iteration would read it."""
+
+    @mpijax.jit
+    def f():
+        y = mpijax.pure_callback(lambda: np.zeros((2, 0, 3), np.float32), jnp.zeros((2, 0, 3)))
+        return jnp.sum(jnp.cos(y).reshape(0, 6), 0)
+
+    np.testing.assert_array_equal(f(), np.zeros(6, np.float32))

@@ -116,6 +116,13 @@ def broadcast_in_dim(rng) -> Use:
     return Use([floats(rng, *s)], {"shape": tuple(out), "broadcast_dimensions": dims, "sharding": None})
 
 
+def tile(rng) -> Use:
+    s = shape(rng)
+    reps = [1] * len(s)
+    reps[axis_of(rng, s)] = int(rng.choice((1, 2, 3, 4, 7, 9)))
+    return Use([floats(rng, *s)], {"reps": tuple(reps)})
+
+
 def squeeze(rng) -> Use:
     s = list(shape(rng))
     gone = axis_of(rng, s)
@@ -270,6 +277,18 @@ def sort(rng) -> Use:
     return Use(x, {"dimension": axis_of(rng, s), "is_stable": True, "num_keys": 1})
 
 
+# ---------------------------------------------------------------- loops
+
+
+def scan(rng) -> Use:
+    n, m = int(rng.choice(SIZES)), int(rng.choice(SIZES))
+    x, carried, reverse = floats(rng, n, m), rng.random() < 0.3, bool(rng.random() < 0.5)
+    body = (lambda c, row: (c + row, c)) if carried else (lambda c, row: (c, 2 * row))
+    first = np.zeros(m, np.float32) if carried else None
+    fun = lambda x: lax.scan(body, first, x, reverse=reverse)
+    return Use([first, x] if carried else [x], params_of("scan", fun, x))
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -364,6 +383,7 @@ TABLE: dict[str, Callable] = {
     "vary_as": lambda rng: Use([floats(rng, *shape(rng))], {"axes": frozenset()}),
     "squeeze": squeeze,
     "reshape": reshape,
+    "tile": tile,
     "slice": slice_,
     "pad": pad,
     "rev": rev,
@@ -373,6 +393,7 @@ TABLE: dict[str, Callable] = {
     "gather": gather,
     **{name: scatter(name) for name in ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")},
     "sort": sort,
+    "scan": scan,
     "reduce_window_sum": reduce_window("sum"),
     "reduce_window_max": reduce_window("max"),
     "reduce_window_min": reduce_window("min"),

@@ -32,7 +32,7 @@ UNARY = {
 }
 UNARY |= {
     key: getattr(lax, key)
-    for key in "abs cos cosh exp exp2 expm1 is_finite log log1p logistic neg sin sqrt stop_gradient tanh".split()
+    for key in "abs cos cosh exp exp2 expm1 is_finite log log1p logistic neg sin sqrt tanh".split()
 }
 BINARY = {key: getattr(lax, key) for key in "add eq ge gt le lt max min mul ne sub".split()}
 OTHERS = np.array([0, -0.0, 1.5, -2, np.inf, -np.inf, np.nan, 3e38], np.float32)

@@ -215,6 +215,19 @@ def test_layouts_follow_through_operations(name):
         assert str(a.sharding) == str(b.sharding)
 
 
+@pytest.mark.parametrize("f", [
+    lambda s, x: s.jnp.linalg.svd(x, full_matrices=False)[1],
+    lambda s, x: s.jnp.tile(x, (2, 1)),
+    lambda s, x: s.jnp.tile(x, (5, 1)),
+    lambda s, x: s.lax.scan(lambda c, row: (c + row, c), x[0], x),
+])  # fmt: skip
+def test_operations_whose_rule_is_a_program(f):
+    """Over ranks they become other operations. The devices of a process share the array, so they stay as they are."""
+    got, want = (real.tree.leaves(s.jax.jit(lambda x: f(s, x))(s.put(X, s.P("i")))) for s in (OURS, REAL))  # noqa: B023
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-5)
+
+
 PICKS = {
     "one position": lambda x: x[:, -1, :],
     "one position of one row": lambda x: x[-1, -1],

@@ -35,6 +35,11 @@ def scan_split(x):
     return lax.scan(lambda c, row: (0.9 * c + row, c), jnp.zeros(64), x)
 
 
+@program("control/reversed scan of 127 rows", rows(128, 64))
+def reversed_scan(x):
+    return lax.scan(lambda c, row: (0.9 * c + row, c), jnp.zeros(64), x[1:], reverse=True)
+
+
 @program("control/RNN, batch split", rows(64, 32, 16), whole(16, 32), whole(32, 32))
 def rnn(x, v, w):
     def step(h, row):

@@ -76,6 +76,14 @@ def hessian_product(x, w):
     return jax.jvp(jax.grad(f), (w,), (jnp.ones_like(w),))
 
 
+@program("grad/of scan over the split axis", rows(128, 64), whole(64))
+def of_scan_over_split_axis(x, w):
+    def f(x, w):
+        return jax.lax.scan(lambda c, row: (jnp.tanh(c * w + row), None), jnp.zeros(64), x)[0].sum()
+
+    return jax.grad(f, (0, 1))(x, w)
+
+
 @program("grad/through scan, batch split", rows(64, 16, 8), whole(8, 8))
 def through_scan(x, w):
     def f(w):

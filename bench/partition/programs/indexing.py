@@ -18,6 +18,11 @@ def rows_by_split_index(x, at):
     return x[at]
 
 
+@program("index/rows in another order", rows(1024, 16), rows(1024), least=lambda n: 1024 * 17 * 4 / n * (n - 1) / n)
+def rows_in_another_order(x, keys):
+    return x[jnp.argsort(keys)]
+
+
 @program("index/columns by index", rows(256, 32), whole(16, drawn=32))
 def columns_by_index(x, at):
     return x[:, at]

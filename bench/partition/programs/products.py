@@ -26,6 +26,11 @@ def rows_by_rows(x, y):
     return x @ y
 
 
+@program("matmul/rows by rows, large", rows(512, 512), rows(512, 512), least=lambda n: 512 * 512 * 4 * (n - 1) / n)
+def large_rows_by_rows(x, y):
+    return x @ y
+
+
 @program("matmul/2-D", grid(128, 128), grid(128, 128))
 def in_blocks(x, y):
     return x @ y

@@ -76,6 +76,11 @@ def tile(x):
     return jnp.tile(x, (2, 1))
 
 
+@program("shape/tile, 8 copies", rows(256, 64), least=lambda n: (n - 1) * SHARD(n))
+def tile_often(x):
+    return jnp.tile(x, (8, 1))
+
+
 @program("shape/roll by half", rows(256, 64), least=SHARD)
 def roll_by_half(x):
     return jnp.roll(x, 128, axis=0)

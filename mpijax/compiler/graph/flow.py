@@ -13,13 +13,10 @@ from typing import Any
 
 from mpijax.compiler.graph.regions import Body, opened
 from mpijax.compiler.sharding.blocks import Blocks
-from mpijax.compiler.sharding.partition import done_here
 from mpijax.compiler.sharding.redistribute import recut
-from mpijax.core import effects as fx
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.lowering import Flow
 from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
-from mpijax.core.sharding.rules import Plan
 from mpijax.ops.shapes import reshape_p
 
 # A carry whose cut still changes after this many attempts becomes whole.
@@ -155,27 +152,6 @@ def _while(s: _Loop, inputs, avals) -> list[Any]:
     return s.results(first, [cond, region], range(len(avals)), avals, cuts)
 
 
-def _mapped(s: _Loop, inputs, avals) -> list[Any] | None:
-    """A scan without carries along a split axis (`lax.map`): each rank runs its own iterations.
-
-    None for other scans, or if the body reads split values: a rank with fewer iterations would miss its messages.
-    """
-    p = s.eqn.params
-    n, eqn = p["num_consts"], s.eqn
-    if p["num_carry"] or fx.pins(eqn.effects) or not avals:
-        return None
-    cut = next((c for v in inputs[n:] if (c := s.cuts(v)[0]) is not None), None)
-    split = any(any(s.cuts(v)) for v in inputs[:n]) or any(any(s.cuts(v)[1:]) for v in inputs[n:])
-    if cut is None or split:
-        return None
-    cuts = [(cut, *uncut(a.shape[1:])) for a in avals]
-    blocks = [Blocks(s.mesh, a.shape, c) for a, c in zip(avals, cuts, strict=True)]
-    low, high = blocks[0].span(cut)
-    xs = [s.recut(v, (cut, *uncut(v.aval.shape[1:]))) for v in inputs[n:]]
-    plan = Plan([], cuts, {**p, "length": high - low})
-    return s.held(done_here(s.p, eqn, plan, [*inputs[:n], *xs], avals, blocks, s.source), blocks)
-
-
 def _scan(s: _Loop, inputs, avals) -> list[Any]:
     p = s.eqn.params
     n, m = p["num_consts"], p["num_carry"]
@@ -183,9 +159,6 @@ def _scan(s: _Loop, inputs, avals) -> list[Any]:
     slices = p["jaxpr"].in_avals[n + m :]
     if p["length"] == 1:
         return _one_turn(s, [*consts, *first], xs, slices, avals)
-    mapped = _mapped(s, inputs, avals)
-    if mapped is not None:
-        return mapped
     new = list(zip(slices, s.blocks(slices, [s.cuts(v)[1:] for v in xs]), strict=True))
     cuts, outs, body = s.carried(p["jaxpr"], consts, first, new)
     cuts = [*cuts, *outs[m:]]

@@ -84,7 +84,7 @@ class _Walk:
             if any(operands) and not isinstance(lower, Layout):
                 asked.operands[id(eqn)] = operands
             for v, cuts in zip(eqn.invars, operands, strict=True):
-                ask(v, cuts, rule_of(eqn.primitive) is None)
+                ask(v, cuts, rule_of(eqn.primitive) is None or isinstance(lower, ControlFlow))
         return asked
 
     def _operands(self, eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:

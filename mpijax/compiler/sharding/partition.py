@@ -179,7 +179,7 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
         return None
     if plan.whole is not None:
         with sources_from(source):
-            closed = trace_to_closed_jaxpr(plan.whole, [p.global_aval(v) for v in inputs])
+            closed = trace_to_closed_jaxpr(_listed(plan.whole), [p.global_aval(v) for v in inputs])
         return p.graph.inline(closed, inputs, source)
     # Merges whole operations, as every rank does. Work on shards is not merged: it may be equal on this rank only.
     do = partial(_done_on_parts, p, eqn, plan, inputs, avals, held, seen, source)
@@ -217,7 +217,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
     if eqn.primitive is transpose_p and held[0] is not None:
         p.turned[outs[0]] = inputs[0], held[0], eqn.params["permutation"]
-    p.known.lost.update(zip(outs, _lost(p, rule, seen, plan, inputs), strict=False))
+    p.known.lost.update(zip(outs, _lost(p, rule, seen, plan.plain or plan, inputs), strict=False))
     return outs
 
 
@@ -364,7 +364,7 @@ def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> l
     held = [None if x is None else blocks_by(x, shape) for x, shape in zip(over, shapes, strict=True)]
     first_device = dict.fromkeys(mesh.axis_names, 0)
     plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, devices, first_device)) if rule is not None else None
-    if plan is not None:
+    if plan is not None and plan.whole is None:
         results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
         names = _named_alike([b.whole_where_uneven() for b in results], held, over)
         return [x.update(mesh=mesh) for x in names]

@@ -77,7 +77,8 @@ class Memory:
                     self.buffer_of[id(v)] = self.buffer_of[shared]
                     continue
                 offset = room.place(v.nbytes, self._group_last(id(v)))
-                self.arena = max(self.arena, aligned(offset + v.nbytes))
+                # Empty values have memory, too: LLVM code may read a first element before it tests the loop's length.
+                self.arena = max(self.arena, aligned(offset + max(v.nbytes, 1)))
                 self.enter(v, Temp(offset, v.nbytes, v))
 
     def _group_last(self, key: int) -> int:

@@ -73,6 +73,7 @@ class Plan:
     params: the parameters of this rank's operation. over: mesh axes over which `op` then reduces its result.
     program: replaces the operation by a function of this rank's parts, which may communicate.
     whole: replaces all of the above by a function of whole arrays; each of its operations gets its own plan.
+    plain: the plan that `program` replaces: it gathers an operand that the program never has as a whole.
     """
 
     operands: Sequence[Cuts]
@@ -82,6 +83,7 @@ class Plan:
     op: str = "sum"
     program: Callable[..., Any] | None = field(default=None, compare=False)
     whole: Callable[..., Any] | None = field(default=None, compare=False)
+    plain: Plan | None = field(default=None, compare=False)
 
 
 Rule = Callable[[Operation], Plan | None]

@@ -202,8 +202,14 @@ def dynamic_update_slice(s: Operation) -> Plan:
 
 
 def static_update(s: Operation) -> Plan:
-    """Each rank writes the elements inside its part of the operand."""
-    (shape, window), [cuts] = s.shapes, s.cuts[:1]
+    """Each rank writes the elements inside its part of the operand.
+
+    A whole operand is cut like a window that has at least half of its elements.
+    """
+    (shape, window), (cuts, of_window) = s.shapes, s.cuts
+    if not any(cuts) and 2 * math.prod(window) >= math.prod(shape):
+        pairs = zip(shape, window, of_window, strict=True)
+        cuts = tuple(c if c is None or n == m else s.even(n, c.axes) for n, m, c in pairs)
     start, needed = list(s.params["start"]), []
     for d, (cut, first, n) in enumerate(zip(cuts, s.params["start"], window, strict=True)):
         if cut is None or n == shape[d]:

@@ -234,6 +234,11 @@ def by_type_rule(s: TypedOperation) -> Sequence[Axes]:
     return [axes_of(a) for a in s.results]
 
 
+def decomposed(s: TypedOperation) -> Sequence[Axes]:
+    """Results are split as the operations into which the primitive decomposes give it."""
+    return [axes_of(a) for a in _by_parts(s, s.primitive.lower.fun)]
+
+
 def whole(s: TypedOperation) -> Sequence[Axes]:
     """Results are replicated."""
     return [((),) * a.ndim for a in s.results]

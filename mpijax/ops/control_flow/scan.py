@@ -13,7 +13,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.lowering import ControlFlow, Flow
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.primitive import Primitive
-from mpijax.ops.control_flow import key_use, scan_rules, scan_transpose
+from mpijax.ops.control_flow import key_use, scan_over_ranks, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
 from mpijax.ops.stacking import stack, unstack
@@ -153,6 +153,7 @@ scan_p = Primitive(
     jvp=scan_rules.jvp,
     transpose=scan_transpose.transpose,
     batch=_batch,
+    sharding=scan_over_ranks.sharding,
     multiple_results=True,
     effects=lambda params: params["jaxpr"].effects,
     dce=_dce,

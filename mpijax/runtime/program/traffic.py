@@ -100,10 +100,13 @@ def _around(n: float, r: _Ranks, params: dict[str, Any]) -> float:
 
 
 def _exchanged(n: float, r: _Ranks, params: dict[str, Any]) -> float:
-    """Bytes of all blocks except this rank's own; counts known only at run time are taken as equal."""
+    """Bytes of all blocks except this rank's own; counts known only at run time are taken as equal.
+
+    Of these blocks, a rank sends the usual share.
+    """
     counts = params.get("sendcounts")
     if counts is None:
-        return _around(n, r, params)
+        return _around(n * params.get("share", 1.0), r, params)
     return n * (1 - counts[r.here] / sum(counts)) if sum(counts) else 0
 
 
