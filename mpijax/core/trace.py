@@ -131,6 +131,7 @@ class Tracer(Array):
     weak_type = property(lambda self: self.aval.weak_type)
     itemsize = property(lambda self: self.aval.dtype.itemsize)
     nbytes = property(lambda self: self.aval.nbytes)
+    mat = property(lambda self: self.aval.mat)
 
     def __len__(self) -> int:
         return len(self.aval)
@@ -903,5 +904,9 @@ def unify_varying(primitive, args):
 
 def varying_over(axes: frozenset, x: Any) -> Any:
     """x converted to vary also over these mesh axes."""
-    missing = axes - typeof(x).vma
-    return provided.pvary(x, tuple(n for n in state.axis_env if n in missing)) if missing else x
+    aval = typeof(x)
+    missing = axes - aval.vma
+    if not missing:
+        return x
+    cast = provided.reduced_vary_cast if aval.split is not None and aval.split.reduced == missing else provided.pvary
+    return cast(x, tuple(n for n in state.axis_env if n in missing))

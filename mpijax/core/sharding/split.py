@@ -48,6 +48,12 @@ class Split:
         """This split with one axis inserted, split over `names`."""
         return replace(self, axes=(*self.axes[:axis], names, *self.axes[axis:]))
 
+    @property
+    def outside(self) -> Split:
+        """This split without unreduced and reduced axes that the enclosing `shard_map` maps: these are no sharding."""
+        manual = frozenset(self.mesh.manual_axes)
+        return replace(self, unreduced=self.unreduced - manual, reduced=self.reduced - manual)
+
     def cotangent(self) -> Split:
         """The split of cotangents."""
         return replace(self, unreduced=self.reduced, reduced=self.unreduced)

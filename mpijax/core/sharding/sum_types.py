@@ -7,11 +7,14 @@ Operations that are linear in such a value may run before the sum. Others need `
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Elementwise, Reduction, Structural
+from mpijax.core.lowering import Communication, Elementwise, Reduction, Structural
+from mpijax.core.sharding.context import get_abstract_mesh
+from mpijax.core.sharding.split import Split
 
 
 def sums_of(s: Any) -> tuple[frozenset, frozenset]:
@@ -28,13 +31,16 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
         return rule(s)
     if isinstance(s.primitive.lower, Elementwise) and not any(map(unreduced_axes, s.types)):
         return NO_AXES, _reduced(s)
+    what = "unreduced" if isinstance(s.primitive.lower, Elementwise) else "unreduced/reduced"
     raise NotImplementedError(
-        f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Take the sum first, by "
+        f"{what} rule for {s.name} is not implemented, for {_given(s)}. Take the sum first, by "
         "jax.sharding.reshard."
     )
 
 
 def _by_lowering(lower: Any) -> Callable | None:
+    if isinstance(lower, Communication):
+        return over_other_axes
     if isinstance(lower, Structural) or (isinstance(lower, Reduction) and lower.op == "add"):
         return linear
     return added if isinstance(lower, Elementwise) and lower.additive else None
@@ -53,6 +59,41 @@ def linear(s: Any) -> tuple[frozenset, frozenset]:
 def as_operand(i: int) -> Callable[[Any], tuple[frozenset, frozenset]]:
     """Results are unreduced and reduced as operand i. The other operands are indices or fill values."""
     return lambda s: (unreduced_axes(s.types[i]), reduced_axes(s.types[i]))
+
+
+def over_other_axes(s: Any) -> tuple[frozenset, frozenset]:
+    """For collectives and `pvary`: operands may be unreduced and reduced over other axes than the operation's."""
+    named = s.params.get("axes", s.params.get("axis_name"))
+    names = frozenset(named if isinstance(named, (tuple, list)) else (named,))
+    for a in s.types:
+        for what, axes in (("unreduced", unreduced_axes(a)), ("reduced", reduced_axes(a))):
+            if axes & names:
+                raise ValueError(
+                    f"{s.name} cannot accept args which are {what}. Got {a.str_short()} and axes={set(names)}. Convert "
+                    "an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
+                )
+    return unreduced_axes(s.types[0]), reduced_axes(s.types[0])
+
+
+def with_sums(aval: ShapedArray, unreduced: frozenset, reduced: frozenset) -> ShapedArray:
+    """The type with other unreduced and reduced axes."""
+    split = aval.split or Split(get_abstract_mesh(), ((),) * aval.ndim)
+    return aval.update(split=replace(split, unreduced=unreduced, reduced=reduced))
+
+
+def kind_over(aval: ShapedArray, names: Any, caller: str) -> str:
+    """What a value is over named axes: varying, unreduced, reduced or invarying.
+
+    Raises ValueError if it is not the same over all of them.
+    """
+    kinds = {"varying": aval.vma, "unreduced": unreduced_axes(aval), "reduced": reduced_axes(aval)}
+    found = {next((kind for kind, axes in kinds.items() if n in axes), "invarying") for n in names}
+    if len(found) > 1:
+        raise ValueError(
+            f"{caller} can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
+            f"state of the input. Got input type: {aval}, axes: {names} and input state: {found}"
+        )
+    return found.pop()
 
 
 def unreduced_axes(aval: ShapedArray) -> frozenset:
@@ -74,7 +115,7 @@ def _reduced(s: Any) -> frozenset:
     reduced = next(iter(said), NO_AXES)
     for a in (a for a in s.types if a.shape) if reduced else ():
         split = NO_AXES if a.split is None else frozenset(n for names in a.split.axes for n in names)
-        if split & reduced:
+        if (split | a.vma) & reduced:
             raise ShardingTypeError(
                 "Inputs cannot be sharded/varying on the same axes that another input is reduced on. Reshard the input "
                 "which is reduced to be sharded on the mesh axes it is reduced on via `jax.sharding.reshard(inp, "

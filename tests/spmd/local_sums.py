@@ -1,0 +1,207 @@
+"""Bodies of `shard_map` whose values are unreduced or reduced, over four devices of one process, beside the real JAX.
+
+Run by test_local_devices.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from spmd.local_explicit import OURS, REAL, X
+
+from mpijax.core.errors import ShardingTypeError
+
+W = np.random.default_rng(5).normal(size=(2,)).astype(np.float32)
+T = np.random.default_rng(6).normal(size=(4, 4)).astype(np.float32)
+
+
+def seen_in(s, body, *in_specs, **specs):
+    """A shard_map that records the types of the arguments and results of its body."""
+    types = []
+
+    def recorded(*args):
+        outs = body(*args)
+        types.append([(str(v.mat), s.jax.typeof(v).str_short(True)) for v in (*args, *s.jax.tree.leaves(outs))])
+        return outs
+
+    given = {"in_specs": in_specs} if in_specs else {}
+    return s.jax.shard_map(recorded, mesh=s.mesh, **given, **specs), types
+
+
+def sums(s, x, spec):
+    """An array with an unreduced or reduced layout."""
+    return s.jax.reshard(s.put(x), spec)
+
+
+def product(s):
+    """Varying times reduced, returned unreduced."""
+    f, types = seen_in(s, lambda x, w: s.lax.pcast(x * w, "x", to="unreduced"), s.P("x"), s.P(reduced={"x"}),
+                       out_specs=s.P(None, None, unreduced={"x"}))  # fmt: skip
+    return f, (s.put(X, "x"), sums(s, W, s.P(reduced={"x"}))), types
+
+
+def declared(s):
+    """A varying result that out_specs call unreduced, over two axes."""
+    f, types = seen_in(s, lambda x: x.sum(0), s.P(("x", "y")), out_specs=s.P(unreduced={"x", "y"}))
+    return f, (s.put(X, ("x", "y")),), types
+
+
+def summed(s):
+    f, types = seen_in(s, lambda u: s.lax.psum(u + u, "x"), out_specs=s.P())
+    return f, (sums(s, T, s.P(unreduced={"x"})),), types
+
+
+def scattered(s):
+    f, types = seen_in(s, lambda u: s.lax.psum_scatter(u + u, "x", scatter_dimension=1, tiled=True), out_specs=s.P(None, "x"))
+    return f, (sums(s, T, s.P(unreduced={"x"})),), types
+
+
+def scattered_without_tiles(s):
+    f, types = seen_in(s, lambda u: s.lax.psum_scatter(u, "x")[None], out_specs=s.P("x"))
+    return f, (sums(s, T[:2], s.P(unreduced={"x"})),), types
+
+
+def gathered(s):
+    f, types = seen_in(s, lambda v: s.lax.all_gather(v, "x", axis=1, to="reduced"), s.P("x"), out_specs=s.P(reduced={"x"}))
+    return f, (s.put(T, "x"),), types
+
+
+def same_for_all(s):
+    f, types = seen_in(s, lambda v: s.lax.pcast(s.jnp.sin(v), "y", to="reduced"), s.P(), out_specs=s.P(reduced={"y"}))
+    return f, (s.put(T),), types
+
+
+def made_varying(s):
+    f, types = seen_in(s, lambda r: s.lax.pcast(s.jnp.sin(r), "x", to="varying"), out_specs=s.P("x"))
+    return f, (sums(s, T, s.P(reduced={"x"})),), types
+
+
+def beside_another_axis(s):
+    """Over the other axis the collectives are those of any value."""
+    f, types = seen_in(s, lambda x, u: s.lax.psum(x.sum(0), "y") + s.lax.pmean(s.lax.psum(u, "x"), "y"),
+                       s.P("y"), s.P("y", unreduced={"x"}), out_specs=s.P())  # fmt: skip
+    return f, (s.put(T, "y"), sums(s, T[:2, 0], s.P("y", unreduced={"x"}))), types
+
+
+PROGRAMS = [product, declared, summed, scattered, scattered_without_tiles, gathered, same_for_all, made_varying,
+            beside_another_axis]  # fmt: skip
+
+
+def text(jaxpr) -> str:
+    return re.sub(r"mesh=.*", "", str(jaxpr))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+def test_types_texts_and_values(program, jitted):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            f, args, types = program(s)
+            out = (s.jax.jit(f) if jitted else f)(*args)
+            said = types[-1], text(s.jax.make_jaxpr(f)(*args)) if jitted else "", out.sharding.spec
+            return [*map(str, said), s.jax.typeof(out).str_short(True)], np.asarray(s.jax.reshard(out, s.P()))
+
+    (mine, got), (theirs, want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_derivatives(program):
+    """The cotangents of reduced values are unreduced, and the other way round."""
+
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            f, args, _ = program(s)
+
+            def loss(*args):
+                whole = s.jax.reshard(f(*args), s.P())
+                return (whole * s.jnp.cos(whole)).sum()
+
+            derivative = s.jax.grad(loss, tuple(range(len(args))))
+            grads = s.jax.jit(derivative)(*args)
+            said = [s.jax.typeof(g).str_short(True) for g in grads], text(s.jax.make_jaxpr(derivative)(*args))
+            return said, [np.asarray(s.jax.reshard(g, s.P())) for g in grads]
+
+    ((mine, own_text), got), ((theirs, text_there), want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    casts = r"\b(unreduced_psum|preduced|reduced_vary_cast_p|vary_unreduced_cast_p|all_gather_reduced|unreduced_reduce_scatter)\b"
+    assert sorted(re.findall(casts, own_text)) == sorted(re.findall(casts, text_there))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_without_types_the_shards_are_the_summands(s):
+    with s.jax.set_mesh(s.mesh):
+        pending = s.jax.shard_map(lambda x: x, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}), check_vma=False)
+        taken = s.jax.shard_map(lambda u: s.lax.psum(u, "x"), in_specs=s.P(unreduced={"x"}), out_specs=s.P(), check_vma=False)
+
+        def f(x):
+            return taken(pending(x)).sum()
+
+        out = s.jax.jit(pending)(s.put(T, "x"))
+        assert str(out.sharding.spec) == "P(None, None, unreduced={'x'})"
+        np.testing.assert_allclose(np.asarray(s.jax.reshard(out, s.P())), T[:2] + T[2:], rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(s.jax.jit(f)(s.put(T, "x"))), T.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_layouts_are_as_given_outside_of_programs_and_complete_in_them(s):
+    with s.jax.set_mesh(s.mesh):
+        f = s.jax.shard_map(lambda x: s.lax.psum(x, "x"), in_specs=s.P("x"), out_specs=s.P())
+        assert [str(g(s.put(T, "x")).sharding.spec) for g in (f, s.jax.jit(f))] == ["P()", "P(None, None)"]
+
+
+def over(s, body, *args, in_specs=None, out_specs=None, **options):
+    given = {} if in_specs is None else {"in_specs": in_specs}
+    return s.jax.jit(s.jax.shard_map(body, mesh=options.pop("mesh", s.mesh), out_specs=out_specs, **given, **options))(*args)
+
+
+ERRORS = {
+    "unreduced sine": (lambda s: over(s, s.jnp.sin, sums(s, T, s.P(unreduced={"x"})), out_specs=s.P(unreduced={"x"})),
+                       NotImplementedError, "unreduced rule for sin is not implemented"),
+    "not varying": (lambda s: over(s, lambda x: x, s.put(T), in_specs=s.P(), out_specs=s.P(unreduced={"x"})),
+                    ValueError, r"vary_unreduced_cast"),
+    "unreduced as varying": (
+        lambda s: over(s, lambda u: s.lax.pcast(u, "x", to="varying"), sums(s, T, s.P(unreduced={"x"})), out_specs=s.P("x")),
+        ValueError, "Unsupported pcast from=unreduced"),
+    "two kinds": (
+        lambda s: over(s, lambda x: s.lax.pcast(x, ("x", "y"), to="varying"), s.put(T, "x"), out_specs=s.P()),
+        ValueError, "jax.lax.pcast can only accept axis_name which"),
+    "permuted": (
+        lambda s: over(s, lambda u: s.lax.ppermute(u, "x", [(0, 1)]), sums(s, T, s.P(reduced={"x"})), out_specs=s.P("x")),
+        ValueError, "cannot accept args which are reduced"),
+    "in_specs without it": (
+        lambda s: over(s, lambda u: u, sums(s, T, s.P(unreduced={"x"})), in_specs=s.P(), out_specs=s.P()), ValueError,
+        r"in_specs"),
+    "out_specs without it": (
+        lambda s: over(s, lambda u: u, sums(s, T, s.P(reduced={"x"})), out_specs=s.P()), ValueError,
+        "out_specs"),
+    "some axes": (
+        lambda s: over(s, lambda u: u, s.put(T, "x"), in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}), axis_names={"x"}),
+        NotImplementedError, "full manual mode"),
+    "not explicit": (
+        lambda s: over(s, lambda u: u, T, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}),
+                       mesh=s.jax.sharding.Mesh(s.mesh.devices, s.mesh.axis_names)),
+        ValueError, "unreduced in out_specs .* can only be used when the mesh passed to shard_map"),
+    "varying with unreduced": (
+        lambda s: over(s, lambda u, v: u + v, sums(s, T, s.P(unreduced={"x"})), s.put(T, "x"),
+                       in_specs=(s.P(unreduced={"x"}), s.P("x")), out_specs=s.P(unreduced={"x"})),
+        ValueError, "pvary cannot accept args which are unreduced"),
+    "replicated with reduced": (
+        lambda s: over(s, lambda u, v: u + v, sums(s, T, s.P(reduced={"x"})), s.put(T), out_specs=s.P(reduced={"x"})),
+        ShardingTypeError, "Inputs cannot be replicated on the same axes that another input is reduced on"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_errors(s, name):
+    program, kind, message = ERRORS[name]
+    expected = kind if s is OURS or kind is not ShardingTypeError else Exception
+    with (s.jax.set_mesh(s.mesh) if name != "not explicit" else s.jax.set_mesh(s.jax.sharding.Mesh(s.mesh.devices, s.mesh.axis_names))):
+        with pytest.raises(expected, match=message):
+            program(s)
