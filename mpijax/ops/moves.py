@@ -107,6 +107,7 @@ def movement(
     key: str | None = None,
     sharding: Callable | None = None,
     sharding_type: Callable | None = None,
+    sums: Callable | None = None,
     keys: Any = key_reuse.SAME,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, and keeps the dtype.
@@ -126,6 +127,7 @@ def movement(
         lower=lower,
         sharding=sharding,
         sharding_type=sharding_type,
+        sums=sums,
         keys=keys,
         jvp=ATTACHED,
         transpose=transpose,

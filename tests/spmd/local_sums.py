@@ -205,3 +205,40 @@ def test_errors(s, name):
     with (s.jax.set_mesh(s.mesh) if name != "not explicit" else s.jax.set_mesh(s.jax.sharding.Mesh(s.mesh.devices, s.mesh.axis_names))):
         with pytest.raises(expected, match=message):
             program(s)
+
+
+# Layouts that a caller requests, with sums that the operation leaves pending.
+REQUESTED = {
+    "product": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P("x", unreduced={"y"})),
+    "turned product": lambda s: s.jnp.einsum("ij,jk->ki", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P(None, "x", unreduced={"y"})),
+    "three operands": lambda s: s.jnp.einsum("ij,jk,kl->il", s.put(T, "x"), s.put(T), s.put(T), out_sharding=s.P("x")),
+    "batches": lambda s: s.jnp.matmul(s.put(T[:, None], "x", None, "y"), s.put(T[..., None], "x", "y"), out_sharding=s.P("x", unreduced={"y"})),
+    "vector": lambda s: s.jnp.matmul(s.put(T, "x", "y"), s.put(T[0], "y"), out_sharding=s.P("x")),
+    "sum": lambda s: s.lax.reduce_sum(s.put(T, "x", "y"), axes=(0,), out_sharding=s.P("y", unreduced={"x"})),
+    "sum over both": lambda s: s.lax.reduce_sum(s.put(T, "x", "y"), axes=(0, 1), out_sharding=s.P(unreduced={"x", "y"})),
+    "columns first": lambda s: s.jnp.reshape(s.put(T, "x"), (2, 8), order="F", out_sharding=s.P(None, "y")),
+    "kept": lambda s: s.jnp.reshape(sums(s, T, s.P(unreduced={"x"})), (2, 8), out_sharding=s.P(None, "y", unreduced={"x"})),
+    "other axes contracted": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x"), s.put(T), out_sharding=s.P("x", unreduced={"y"})),
+    "contracted unlike": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T), out_sharding=s.P("x", unreduced={"y"})),
+    "other axes summed": lambda s: s.lax.reduce_sum(s.put(T, "x"), axes=(0,), out_sharding=s.P(unreduced={"y"})),
+    "not unreduced": lambda s: s.jnp.reshape(s.put(T), (2, 8), out_sharding=s.P(unreduced={"x"})),
+    "not reduced": lambda s: s.jnp.reshape(s.put(T), (2, 8), out_sharding=s.P(reduced={"x"})),
+    "no longer unreduced": lambda s: s.jnp.reshape(sums(s, T, s.P(unreduced={"x"})), (2, 8), out_sharding=s.P()),
+    "no longer reduced": lambda s: s.jnp.reshape(sums(s, T, s.P(reduced={"x"})), (2, 8), out_sharding=s.P()),
+    "unreduced operand": lambda s: s.jnp.dot(sums(s, T, s.P(unreduced={"x"})), s.put(T), out_sharding=s.P()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUESTED)
+def test_requested_layouts(name):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            try:
+                out = REQUESTED[name](s)
+            except Exception as error:
+                return type(error).__name__, 0
+            return (s.jax.typeof(out).str_short(True), str(out.sharding.spec)), np.asarray(s.jax.reshard(out, s.P()))
+
+    (mine, got), (theirs, want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -38,6 +38,14 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
     )
 
 
+def check_asked_sums(s: Any) -> None:
+    """Raise an error if the requested layout is unreduced or reduced over axes that the operation does not leave so."""
+    spec = getattr(s.asked, "spec", None)
+    if spec is not None and s.primitive.sums is not None:
+        if spec.unreduced or spec.reduced or any(unreduced_axes(a) or reduced_axes(a) for a in s.types):
+            s.primitive.sums(s)
+
+
 def _by_lowering(lower: Any) -> Callable | None:
     if isinstance(lower, Communication):
         return over_other_axes
@@ -167,7 +175,54 @@ def bilinear(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def contracted(s: Any) -> tuple[frozenset, frozenset]:
-    """Matrix products accept no unreduced operand."""
+    """Matrix products accept no unreduced operand. On request, the result is unreduced over all mesh axes that split
+    the contracted axes."""
     if any(map(unreduced_axes, s.types)):
         raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got {_given(s)}")
-    return NO_AXES, NO_AXES
+    asked = s.asked.spec.unreduced if s.asked is not None else NO_AXES
+    if not asked:
+        return NO_AXES, NO_AXES
+    dims = s.params["dimension_numbers"][0]
+    left, right = (tuple(axes[d] for d in along) for axes, along in zip(s.all_axes(), dims, strict=True))
+    if left != right:
+        raise ShardingTypeError(
+            "lhs and rhs contracting dims should be sharded identically when out_sharding provided to dot_general "
+            f"mentions unreduced_axes. Got lhs_contracting_spec={left}, rhs_contracting_spec={right}"
+        )
+    if asked != {a for names in left for a in names}:
+        raise ShardingTypeError(
+            f"out_sharding's unreduced axes should be equal to the contracting specs. Got unreduced axes={set(asked)} "
+            f"and contracting spec={left}"
+        )
+    return asked, NO_AXES
+
+
+def summed(s: Any) -> tuple[frozenset, frozenset]:
+    """Sums along array axes. On request, the result is unreduced over mesh axes that split these axes."""
+    asked = s.asked.spec.unreduced if s.asked is not None else NO_AXES
+    if not asked:
+        return linear(s)
+    along = {a for d in s.params["axes"] for a in s.axes()[d]} | unreduced_axes(s.types[0])
+    if not asked <= along:
+        raise ShardingTypeError(
+            "out_sharding's unreduced axes should be in operand's specs that were summed over. Got "
+            f"operand={s.types[0]}, axes={s.params['axes']}, unreduced_spec={set(asked)}"
+        )
+    return asked, reduced_axes(s.types[0])
+
+
+def reshaped(s: Any) -> tuple[frozenset, frozenset]:
+    """A requested layout must be unreduced and reduced as the operand is."""
+    sums = unreduced_axes(s.types[0]), reduced_axes(s.types[0])
+    spec = s.asked.spec if s.asked is not None else None
+    for kind, given, asked in () if spec is None else zip(
+        ("unreduced", "reduced"), sums, (spec.unreduced, spec.reduced), strict=True
+    ):
+        if given and asked != given:
+            raise ValueError(
+                f"out_sharding passed to reshape must be {kind} over the same mesh axes as operand. Got out_sharding: "
+                f"{spec} and operand type: {s.types[0].str_short()}"
+            )
+        if asked != given:
+            raise ValueError(f"out_sharding passed to `reshape` cannot contain {kind} axes. Got {s.asked}")
+    return sums
