@@ -73,9 +73,9 @@ def place_in(mesh: Any) -> Mapping[Any, int]:
 
 @lru_cache(maxsize=4096)
 def sharding_over(mesh: Any, axes: tuple[tuple[Any, ...], ...]) -> NamedSharding:
-    """A sharding over the given mesh axes. Unless all are Explicit, the spec ends at the last split array axis."""
+    """A sharding over the given mesh axes. Without Explicit axes, the spec ends at the last split array axis."""
     parts = list(axes)
-    while parts and not parts[-1] and not mesh.are_all_axes_explicit:
+    while parts and not parts[-1] and not mesh.is_explicit:
         parts.pop()
     return NamedSharding(mesh, PartitionSpec(*parts))
 
