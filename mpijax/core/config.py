@@ -235,7 +235,7 @@ platform_name = object_option("jax_platform_name", "", "Platform; only 'cpu' exi
 auto_pcast = bool_option(
     "jax_auto_pcast",
     True,
-    "Accepted without effect: values are made to vary over mesh axes wherever an operation needs it.",
+    "Convert operands to vary over the mesh axes that an operation needs; if False, operands must vary over the same.",
     traced=True,
 )
 disable_bwd_checks = bool_option(

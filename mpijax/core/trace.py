@@ -892,13 +892,21 @@ def trace_to_closed_jaxpr(fun: Callable, avals, debug: DebugInfo | None = None) 
 # ---------------------------------------------------------------- varying axes
 
 def unify_varying(primitive, args):
-    """Convert all operands of an operation to vary over the union of their mesh axes."""
+    """Convert all operands of an operation to vary over the union of their mesh axes.
+
+    Raises ValueError for operands that vary over different axes if `jax_auto_pcast` is off.
+    """
     if primitive.vma is not None:
         return args
     avals = [typeof(a) for a in args]
     union = frozenset().union(*(a.vma for a in avals)) if avals else NO_AXES
     if not union or all(a.vma == union for a in avals):
         return args
+    if not config.values.jax_auto_pcast:
+        raise ValueError(
+            f"Primitive {primitive.name} requires varying manual axes to match, but got {[set(a.vma) for a in avals]}. "
+            "Use jax.lax.pcast(..., to='varying') on operands that vary over fewer axes, or turn jax_auto_pcast on."
+        )
     return tuple(varying_over(union, x) for x in args)
 
 

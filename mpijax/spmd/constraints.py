@@ -100,11 +100,21 @@ def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any, needs_de
 
 def over_devices(out_sharding: Any, name: str) -> Any:
     """`out_sharding`, with the mesh in context instead of an `AbstractMesh` (which array types have); None without such
-    a mesh, on one device."""
+    a mesh, on one device. Raises ValueError for an AbstractMesh with a kind of memory."""
     if not isinstance(out_sharding, NamedSharding) or isinstance(out_sharding.mesh, Mesh):
         return out_sharding
+    check_memory(out_sharding)
     alone = out_sharding.mesh.empty or context_mesh() is None
     return None if alone else named_sharding(out_sharding, "out_sharding", name)
+
+
+def check_memory(layout: NamedSharding) -> None:
+    """Raise ValueError for a layout with a kind of memory and no devices."""
+    if layout.memory_kind is not None and not isinstance(layout.mesh, Mesh):
+        raise ValueError(
+            "sharding with memory_kind is not allowed. Please use `jax.device_put` to transfer to different memory "
+            f"spaces. Got sharding={layout}"
+        )
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

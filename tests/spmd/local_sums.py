@@ -242,3 +242,38 @@ def test_requested_layouts(name):
     (mine, got), (theirs, want) = seen(OURS), seen(REAL)
     assert mine == theirs
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+MORE_ERRORS = {
+    "largest of groups": (
+        lambda s: s.jax.ops.segment_max(s.put(T[0], "x"), np.arange(4), num_segments=4, out_sharding=s.P(unreduced={"x"})),
+        NotImplementedError, "unreduced for max is not yet supported"),
+    "kind of memory": (
+        lambda s: s.jnp.full((2,), 0, out_sharding=s.jax.NamedSharding(s.mesh.abstract_mesh, s.P("x"), memory_kind="pinned_host")),
+        ValueError, "sharding with memory_kind is not allowed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_ERRORS)
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_errors_of_requested_layouts(s, name):
+    program, kind, message = MORE_ERRORS[name]
+    with s.jax.set_mesh(s.mesh), pytest.raises(kind, match=message):
+        program(s)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_operands_that_vary_over_other_axes(s):
+    """Without automatic casts, operands must vary over the same axes."""
+
+    def body(cast):
+        return lambda x, w: x * cast(w)
+
+    def run(cast):
+        f = s.jax.shard_map(body(cast), mesh=s.mesh, in_specs=(s.P("x"), s.P()), out_specs=s.P("x"))
+        return s.jax.jit(f)(s.put(T, "x"), s.put(W[:1]))
+
+    with s.jax.set_mesh(s.mesh), s.jax.auto_pcast(False):
+        with pytest.raises(ValueError, match="requires varying manual axes to match"):
+            run(lambda w: w)
+        np.testing.assert_allclose(np.asarray(run(lambda w: s.lax.pcast(w, "x", to="varying"))), T * W[:1], rtol=1e-6)

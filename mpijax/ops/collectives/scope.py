@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import config
 from mpijax.core import effects as fx
 from mpijax.core.registry import registry
 from mpijax.core.trace import axis_size as named_axis_size
@@ -71,7 +72,9 @@ def effects(key: str) -> Callable:
 
 
 def varying(x: Any, names) -> Any:
-    """`x` typed as varying over those of `names` that are mesh axes."""
+    """`x` typed as varying over those of `names` that are mesh axes, unless `jax_auto_pcast` is off."""
+    if not config.values.jax_auto_pcast:
+        return x
     vma = typeof(x).vma
     missing = tuple(n for n in names if n in state.manual_axes and n not in vma)
     return registry["pvary"].bind(x, axes=missing) if missing else x
