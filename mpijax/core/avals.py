@@ -13,7 +13,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 
@@ -94,7 +94,7 @@ class ShapedArray(AbstractValue):
     ):  # fmt: skip
         # `memory_space` exists for JAX's signature only: mpijax has one memory space.
         if sharding is not None:
-            split = splits.of_sharding(sharding, len(shape))
+            split = of_sharding(sharding, len(shape))
         key = (shape, dtype, weak_type, vma, split)
         try:
             return cls._table[key]

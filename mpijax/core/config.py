@@ -247,7 +247,7 @@ disable_bwd_checks = bool_option(
 remove_size_one_mesh_axis_from_type = bool_option(
     "jax_remove_size_one_mesh_axis_from_type",
     False,
-    "Accepted without effect: mesh axes of size one stay in types.",
+    "Leave mesh axes of size one out of types.",
     traced=True,
 )
 

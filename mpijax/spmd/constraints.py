@@ -14,12 +14,11 @@ from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.memory_space import Space
 from mpijax.core.primitive import Primitive
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import Tracer, state, typeof
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.transforms import key_reuse
@@ -159,7 +158,9 @@ def _checked(x: Any, layout: NamedSharding) -> Any:
         return constrain(x, layout)
     if mesh.are_all_axes_explicit:
         held, free = aval.sharding.spec, layout.spec.unconstrained_dims
-        if any(held.axes_of(d) != layout.spec.axes_of(d) for d in range(aval.ndim) if d not in free):
+        wanted = of_sharding(layout.update(mesh=mesh), aval.ndim)
+        axes = ((),) * aval.ndim if wanted is None else wanted.axes
+        if any(held.axes_of(d) != axes[d] for d in range(aval.ndim) if d not in free):
             raise AssertionError(
                 "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
                 f"sharding: {held} did not match the sharding provided: {layout.spec.padded(aval.ndim)}. Please use "

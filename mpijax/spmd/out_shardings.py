@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.trace import typeof
 from mpijax.spmd.axis_modes import auto_axes
 from mpijax.spmd.constraints import check_explicit, check_fits, check_memory, mesh_types, named_sharding, over_devices

@@ -27,11 +27,11 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
 from mpijax.core.registry import registry
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import in_body
+from mpijax.core.sharding.context import in_body, in_types, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import Split, normal, of_sharding
+from mpijax.core.sharding.split import Split, normal
 from mpijax.core.source import callable_name
 from mpijax.core.trace import (
     EVAL,
@@ -321,7 +321,7 @@ def is_array(x: Any) -> bool:
 def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
     """The type of one shard. inner: the mesh inside the body."""
     shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    vma = frozenset(spec.all_axes()) if check_vma else NO_AXES
+    vma = in_types(spec.all_axes(), mesh) if check_vma else NO_AXES
     return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval, check_vma))
 
 
@@ -367,7 +367,7 @@ def inside(params):
 
 def _scope(mesh: Mesh, names: frozenset, check_vma: bool):
     sizes = {n: s for n, s in mesh.shape.items() if n in names}
-    return named_axes(sizes, state.manual_axes | names if check_vma else state.manual_axes, mesh)
+    return named_axes(sizes, state.manual_axes | in_types(names, mesh) if check_vma else state.manual_axes, mesh)
 
 
 def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):

@@ -277,3 +277,25 @@ def test_operands_that_vary_over_other_axes(s):
         with pytest.raises(ValueError, match="requires varying manual axes to match"):
             run(lambda w: w)
         np.testing.assert_allclose(np.asarray(run(lambda w: s.lax.pcast(w, "x", to="varying"))), T * W[:1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_types_without_axes_of_size_one(s):
+    kinds = (s.jax.sharding.AxisType.Explicit,) * 2
+    mesh = s.jax.sharding.Mesh(s.mesh.devices[:, :1], ("x", "y"), axis_types=kinds)
+    types = []
+
+    def body(x):
+        types.append((sorted(x.aval.mat.varying), s.jax.typeof(s.lax.psum(x, "x")).str_short(True)))
+        return s.lax.psum(x, "x")
+
+    def f(x):
+        types.append(s.jax.typeof(x).str_short(True))
+        kept = s.lax.with_sharding_constraint(x * 2, s.P("x", "y"))
+        return kept, s.jax.shard_map(body, in_specs=s.P("x", None), out_specs=s.P())(x)
+
+    with s.jax.set_mesh(mesh), s.jax.remove_size_one_mesh_axis_from_type(True):
+        kept, total = s.jax.jit(f)(s.put(T, "x", "y"))
+        assert types == ["f32[4@x,4]", (["x"], "f32[2,4]")]
+        assert str(kept.sharding.spec) == "P('x', None)"
+        np.testing.assert_allclose(np.asarray(total), T[:2] + T[2:], rtol=1e-6)

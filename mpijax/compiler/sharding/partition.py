@@ -48,7 +48,8 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if mesh.stands_in:
         mesh = p.on_devices_of_values(mesh)
         params = params | {"mesh": mesh}
-    closed = summands.of_stored_sums(closed, params)
+    if summands.cross(params):
+        closed = summands.of_stored_sums(local_shards.without_varying(closed), params)
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))

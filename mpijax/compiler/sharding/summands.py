@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler.sharding.local_shards import without_varying
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.sharding.context import in_body, under
 from mpijax.core.trace import named_axes, trace_to_closed_jaxpr
@@ -18,16 +17,19 @@ from mpijax.ops.rules import full_like
 from mpijax.ops.select import select
 
 
-def of_stored_sums(closed: ClosedJaxpr, params: dict[str, Any]) -> ClosedJaxpr:
-    """The body of a `shard_map`, for arguments and results that store sums."""
+def cross(params: dict[str, Any]) -> bool:
+    """Whether an argument or a result of a `shard_map` is unreduced."""
+    return any(spec.unreduced for name in ("in_specs", "out_specs") for spec in params[name])
+
+
+def of_stored_sums(inner: ClosedJaxpr, params: dict[str, Any]) -> ClosedJaxpr:
+    """The body of a `shard_map`, for arguments and results that store sums. inner: the body, without varying axes in
+    its types."""
     mesh, manual = params["mesh"], params["newly_manual_axes"]
     sums_in, sums_out = (
         [tuple(n for n in mesh.axis_names if n in spec.unreduced & manual) for spec in params[name]]
         for name in ("in_specs", "out_specs")
     )
-    if not any(sums_in) and not any(sums_out):
-        return closed
-    inner = without_varying(closed)
 
     def body(*args):
         shards = [_summand(x, names) if names else x for x, names in zip(args, sums_in, strict=True)]

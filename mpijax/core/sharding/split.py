@@ -88,15 +88,3 @@ def _suffix(names: tuple[Any, ...]) -> str:
     if len(names) < 2:
         return f"@{names[0]}" if names else ""
     return f"@({','.join(map(str, names))})"
-
-
-def of_sharding(sharding: Any, ndim: int) -> Split | None:
-    """The split in the type of a value with this sharding: the array axes that Explicit mesh axes split."""
-    mesh = getattr(sharding, "mesh", None)
-    if mesh is None or not mesh.is_explicit:
-        return None
-    mesh = mesh.abstract_mesh
-    explicit = frozenset(mesh.explicit_axes)
-    spec = sharding.spec
-    axes = tuple(tuple(a for a in names if a in explicit) for names in spec.split(ndim))
-    return normal(Split(mesh, axes, spec.unreduced & explicit, spec.reduced & explicit))

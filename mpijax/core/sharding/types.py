@@ -26,7 +26,7 @@ from mpijax.core.lowering import (
 )
 from mpijax.core.sharding import rules
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import get_abstract_mesh
+from mpijax.core.sharding.context import get_abstract_mesh, of_sharding
 from mpijax.core.sharding.cuts import Cuts, even_cut
 from mpijax.core.sharding.split import Axes, Split, entries, entry
 from mpijax.core.sharding.sum_types import check_asked_sums, sums_of
@@ -90,7 +90,7 @@ def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str
     operation = TypedOperation(primitive, avals, results, params, mesh)
     if asked is not None:
         check_asked_sums(operation)
-        found = [splits.of_sharding(asked, a.ndim) for a in results]
+        found = [of_sharding(asked, a.ndim) for a in results]
     else:
         found = _followed(operation)
     made = [aval.update(split=split) for aval, split in zip(results, found, strict=True)]

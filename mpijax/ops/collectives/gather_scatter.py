@@ -15,7 +15,6 @@ from mpijax.core.trace import state, typeof
 from mpijax.ops import same_bits
 from mpijax.ops.collectives import mixed_groups
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups
-from mpijax.ops.collectives.pending_sums import converted, vma_of
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import numeric
 from mpijax.ops.collectives.scope import (
@@ -23,6 +22,7 @@ from mpijax.ops.collectives.scope import (
     batched,
     check_bound,
     check_exchange,
+    converted,
     divided,
     effects,
     group_size,
@@ -32,6 +32,7 @@ from mpijax.ops.collectives.scope import (
     names_of,
     over_groups,
     varying,
+    vma_of,
     vma_with,
     vma_without,
 )

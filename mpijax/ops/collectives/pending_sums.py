@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.avals import NO_AXES, ShapedArray
+from mpijax.core.avals import ShapedArray
 from mpijax.core.index_maps import identity
 from mpijax.core.lowering import Communication, Exchange, Structural, ViewKind
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules, types
-from mpijax.core.sharding.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
-from mpijax.core.trace import state
 from mpijax.ops.collectives.reductions import invariant_batch, of_same_bits
-from mpijax.ops.collectives.scope import effects, linear_jvp
+from mpijax.ops.collectives.scope import converted, effects, linear_jvp, vma_of
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 
@@ -43,37 +41,6 @@ def cast_sums(x: Any, aval: ShapedArray) -> Any:
 
 def _ordered(names: frozenset) -> tuple:
     return tuple(sorted(names, key=str))
-
-
-def converted(x: ShapedArray, names, start: str, end: str, name: str) -> ShapedArray:
-    """The type `x`, which must be `start` over named axes, as `end` over them. `vma` is set elsewhere.
-
-    Raises ValueError if it is something else. Does nothing where types are not tracked (`check_vma=False`).
-    """
-    over = frozenset(names)
-    if not over <= state.manual_axes:
-        return x
-    found = kind_over(x, names, name)
-    if found != start:
-        raise ValueError(
-            f"{name.removesuffix('_p')} is a {start.capitalize()}->{end.capitalize()} collective: it only accepts "
-            f"inputs that are {start} over axes={tuple(names)}. Got {x.str_short()}, which is {found} there."
-        )
-    gone = {"unreduced": NO_AXES, "reduced": NO_AXES, start: over}
-    new = {"unreduced": NO_AXES, "reduced": NO_AXES, end: over}
-    unreduced = (unreduced_axes(x) - gone["unreduced"]) | new["unreduced"]
-    return with_sums(x, unreduced, (reduced_axes(x) - gone["reduced"]) | new["reduced"])
-
-
-def vma_of(param: str, start: str, end: str) -> Callable:
-    """The rule for varying axes of a conversion from `start` to `end`."""
-
-    def rule(avals, params):
-        names = frozenset(params[param]) & state.manual_axes
-        found = avals[0].vma - names if start == "varying" else avals[0].vma
-        return found | names if end == "varying" else found
-
-    return rule
 
 
 def transposed_by(name: str) -> Callable:
