@@ -33,6 +33,7 @@ _HOMES = {
     "mpijax.numpy.array_methods": "METHODS",
     "mpijax.numpy.indexing": "take_along_axis",
     "mpijax.numpy.matrices": "eye",
+    "mpijax.ops.collectives.pending_sums": "cast_sums reduced_vary_cast",
     "mpijax.ops.collectives.varying": "pvary",
     "mpijax.ops.dimensions": "dim_as_value",
     "mpijax.ops.ref_parts": "part_of read_part write_part",

@@ -13,7 +13,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 
@@ -22,7 +22,10 @@ NO_AXES: frozenset = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class ManualAxisType:
-    """The mesh axes over which a value varies inside `shard_map`. mpijax keeps unreduced and reduced in `sharding`.
+    """The mesh axes over which a value is varying, unreduced and reduced inside `shard_map`.
+
+    Shards of an unreduced value differ, and their sum is pending. Shards of a reduced value are equal, and the sum of
+    their cotangents is pending.
 
     Raises ValueError for an axis that is both varying and unreduced, or both varying and reduced.
 
@@ -45,8 +48,14 @@ class ManualAxisType:
                 )
 
     def invarying(self, mesh: Any) -> frozenset:
-        """The manual axes of `mesh` over which the value does not vary. `mesh` is that of the enclosing `shard_map`."""
-        return frozenset(getattr(mesh, "manual_axes", ())) - self.varying
+        """The manual axes of `mesh` over which the value is neither varying nor unreduced nor reduced. `mesh` is that
+        of the enclosing `shard_map`."""
+        return frozenset(getattr(mesh, "manual_axes", ())) - self.vur
+
+    @property
+    def vur(self) -> frozenset:
+        """The axes over which the value is varying, unreduced or reduced."""
+        return self.varying | self.unreduced | self.reduced
 
 
 class ShapedArray(AbstractValue):
@@ -85,7 +94,7 @@ class ShapedArray(AbstractValue):
     ):  # fmt: skip
         # `memory_space` exists for JAX's signature only: mpijax has one memory space.
         if sharding is not None:
-            split = splits.of_sharding(sharding, len(shape))
+            split = of_sharding(sharding, len(shape))
         key = (shape, dtype, weak_type, vma, split)
         try:
             return cls._table[key]
@@ -172,20 +181,24 @@ class ShapedArray(AbstractValue):
 
     @property
     def mat(self) -> ManualAxisType:
-        """The mesh axes over which the value varies inside `shard_map`, under JAX's name."""
-        return ManualAxisType(varying=self.vma)
+        """The mesh axes over which the value is varying, unreduced and reduced inside `shard_map`."""
+        if self.split is None:
+            return ManualAxisType(varying=self.vma)
+        manual = frozenset(self.split.mesh.manual_axes)
+        unreduced, reduced = self.split.unreduced & manual, self.split.reduced & manual
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=reduced)
 
     manual_axis_type = mat
 
     @property
     def sharding(self) -> Any:
         """How the value is split over Explicit axes, as a `NamedSharding` over a mesh without devices."""
-        return unsplit(get_abstract_mesh(), self.ndim) if self.split is None else sharding_of(self.split)
+        return unsplit(get_abstract_mesh(), self.ndim) if self.split is None else sharding_of(self.split.outside)
 
     @property
     def said_sharding(self) -> Any:
-        """`sharding`, or None if the type is not split."""
-        return None if self.split is None else self.sharding
+        """`sharding`, or None if the type is not split over Explicit axes."""
+        return None if self.split is None or self.split.outside.is_trivial else self.sharding
 
     @property
     def itemsize(self) -> int:
@@ -347,7 +360,7 @@ class ShapeDtypeStruct:
             return aval  # type: ignore[return-value]  # it says more
         sharding = aval.sharding if ShapedArray.any_split else None
         said = sharding if sharding is not None and sharding.mesh.is_explicit else None
-        manual = aval.mat if aval.vma else None
+        manual = aval.mat if aval.mat.vur else None
         return cls(aval.shape, aval.dtype, sharding=said, weak_type=aval.weak_type, manual_axis_type=manual)
 
     @classmethod

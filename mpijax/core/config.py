@@ -240,7 +240,7 @@ platform_name = object_option("jax_platform_name", "", "Name of a platform. mpij
 auto_pcast = bool_option(
     "jax_auto_pcast",
     True,
-    "Accepted without effect: mpijax always inserts pvary where an operation needs it.",
+    "Convert operands to vary over the mesh axes that an operation needs; if False, operands must vary over the same.",
     traced=True,
 )
 disable_bwd_checks = bool_option(
@@ -252,7 +252,7 @@ disable_bwd_checks = bool_option(
 remove_size_one_mesh_axis_from_type = bool_option(
     "jax_remove_size_one_mesh_axis_from_type",
     False,
-    "Accepted without effect: mesh axes of size one stay in types.",
+    "Leave mesh axes of size one out of types.",
     traced=True,
 )
 

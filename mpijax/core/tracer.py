@@ -65,6 +65,7 @@ class Tracer(Array):
     weak_type = property(lambda self: self.aval.weak_type)
     itemsize = property(lambda self: self.aval.dtype.itemsize)
     nbytes = property(lambda self: self.aval.nbytes)
+    mat = property(lambda self: self.aval.mat)
 
     def __len__(self) -> int:
         return len(self.aval)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.numpy.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
@@ -27,7 +27,6 @@ _USUAL_SIZE = 8
 Contraction = tuple[tuple[int, ...], frozenset[str], str]
 
 
-@takes_out_sharding
 def einsum(
     subscripts: Any,
     /,
@@ -47,6 +46,7 @@ def einsum(
       operands: arrays. `einsum(a, (0, 1), b, (1, 2), (0, 2))` names the axes by numbers instead.
       optimize: how to choose the order of contraction of three or more operands: see opt_einsum.contract_path.
       precision, preferred_element_type: as in `dot`.
+      out_sharding: the sharding of the result.
 
     Returns:
       Array with the axes named after "->".
@@ -62,7 +62,13 @@ def einsum(
     arrays, contractions = _plan((subscripts, *operands), optimize)
     dot_general = lax.dot_general if _dot_general is None else _dot_general
     arrays = list(ensure_arraylike_tuple("einsum", arrays))
-    return _einsum(arrays, contractions, precision, preferred_element_type, dot_general)
+    layout = explicit_layout(out_sharding, "einsum")
+    if layout is not None and (len(contractions) > 1 or len(arrays) == 1):
+        kind = {"optimize": optimize, "precision": precision, "preferred_element_type": preferred_element_type}
+        kind |= {"_dot_general": _dot_general}
+        return provided.laid_out_inside(einsum, (subscripts, *operands), kind, layout, out_sharding)
+    out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general, layout)
+    return laid_out(out, out_sharding, "einsum")
 
 
 def einsum_path(
@@ -213,8 +219,8 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
-def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general):
-    """Carry out contractions; operands are consumed, each result is appended."""
+def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, layout):
+    """Carry out contractions; operands are consumed, each result is appended. layout: of the result of the only one."""
     dtype, weak_type = result_type("einsum", preferred_element_type, *operands)
     operands = list(operands)
     for positions, summed, text in contractions:
@@ -224,7 +230,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
         if len(taken) == 1:
             out = _contract_one(taken[0], names_summed, result, dtype)
         elif len(taken) == 2:
-            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general)
+            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general, layout)
         else:
             raise NotImplementedError(
                 "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. "
@@ -237,7 +243,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
     return convert(operands[0], dtype, weak_type)
 
 
-_einsum = jit(_einsum_impl, static_argnums=(1, 2, 3, 4), inline=True)
+_einsum = jit(_einsum_impl, static_argnums=(1, 2, 3, 4, 5), inline=True)
 
 
 class _Named:
@@ -302,7 +308,7 @@ def _contract_one(x: _Named, summed: Sequence[str], result: str, dtype: Any) -> 
     return x
 
 
-def _contract_two(x, y, summed, result, dtype, precision, dot_general) -> _Named:
+def _contract_two(x, y, summed, result, dtype, precision, dot_general, layout) -> _Named:
     x.drop_broadcast_axes(y)
     y.drop_broadcast_axes(x)
     x_counts, y_counts = Counter(x.names), Counter(y.names)
@@ -327,4 +333,9 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general) -> _Named
         ([x.names.index(n) for n in summed], [y.names.index(n) for n in summed]),
         ([x.names.index(n) for n in batch], [y.names.index(n) for n in batch]),
     )
-    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype), names)
+    asked = {}
+    if layout is not None:
+        parts = layout.spec.padded(len(result))
+        spec = layout.spec.update([parts[result.index(n)] for n in names])
+        asked["out_sharding"] = layout.update(spec=spec)
+    return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **asked), names)

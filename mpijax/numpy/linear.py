@@ -8,7 +8,8 @@ from typing import Any
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
+from mpijax.core.out_sharding import explicit_layout, laid_out
+from mpijax.core.sharding.types import axes_of
 from mpijax.core.typeof import typeof
 from mpijax.numpy.complexes import conj
 from mpijax.numpy.util import (
@@ -69,7 +70,6 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 @jit(static_argnames=_STATIC, inline=True)
-@takes_out_sharding
 def matmul(
     a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None
 ) -> Any:
@@ -79,6 +79,7 @@ def matmul(
       a: array of shape [..., m, n] or [n].
       b: array of shape [..., n, k] or [n]; the leading axes of both broadcast.
       precision, preferred_element_type: as in `dot`.
+      out_sharding: the sharding of the result.
 
     Returns:
       Array of shape [..., m, k], without m or k if an operand is a vector.
@@ -105,19 +106,20 @@ def matmul(
         (contracted, (axes.a_batch, axes.b_batch)),
         precision=precision,
         preferred_element_type=dtype,
+        out_sharding=axes.of_product(explicit_layout(out_sharding, "matmul")),
     )
     out = lax.transpose(out, axes.permutation)
     if axes.restored:
         out = lax.expand_dims(out, axes.restored)
-    return convert(out, dtype, weak_type)
+    return laid_out(convert(out, dtype, weak_type), out_sharding, "matmul")
 
 
 class _matmul_axes:
     """The pairs of axes of a matrix product of stacks.
 
     A batch axis of size 1 in only one operand is dropped there and stays a free axis of the other, so nothing is
-    copied. Axes are named by their position among the broadcast batch axes, counted from the front;
-    m and k follow them.
+    copied. An axis that a mesh axis splits is not dropped. Axes are named by their position among the broadcast batch
+    axes, counted from the front; m and k follow them.
 
     Attributes:
       a_batch, b_batch: batch axes of the operands after the drop.
@@ -137,6 +139,7 @@ class _matmul_axes:
         self.b_squeezed: list[int] = []
         self.restored: list[int] = []
         shared: list[int] = []
+        a_split, b_split = ([()] * (count + 2 - x.ndim) + [*axes_of(typeof(x))] for x in (a, b))
         a_free: list[int] = []
         b_free: list[int] = []
 
@@ -144,18 +147,19 @@ class _matmul_axes:
             squeezed.append(len(shared) + len(free) + len(squeezed))
 
         for i, (m, n) in enumerate(zip(a_sizes, b_sizes, strict=True)):
+            a_is_one, b_is_one = m == 1 and not a_split[i], n == 1 and not b_split[i]
             if m is None:
                 b_free.append(i)
             elif n is None:
                 a_free.append(i)
-            elif m == n == 1:
+            elif a_is_one and b_is_one:
                 drop(self.a_squeezed, a_free)
                 drop(self.b_squeezed, b_free)
                 self.restored.append(i)
-            elif m == 1:
+            elif a_is_one:
                 b_free.append(i)
                 drop(self.a_squeezed, a_free)
-            elif n == 1:
+            elif b_is_one:
                 a_free.append(i)
                 drop(self.b_squeezed, b_free)
             elif m == n:
@@ -170,6 +174,14 @@ class _matmul_axes:
             b_free.append(count + 1)
         order = shared + a_free + b_free
         self.permutation = sorted(range(len(order)), key=order.__getitem__)
+
+    def of_product(self, layout: Any) -> Any:
+        """The layout of the result of dot_general, given the layout of the result of matmul."""
+        if layout is None:
+            return None
+        rank = len(self.permutation) + len(self.restored)
+        left = [part for i, part in enumerate(layout.spec.padded(rank)) if i not in self.restored]
+        return layout.update(spec=layout.spec.update([left[self.permutation.index(i)] for i in range(len(left))]))
 
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)

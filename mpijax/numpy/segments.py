@@ -11,7 +11,7 @@ import mpijax.numpy as jnp
 from mpijax.core import dtypes
 from mpijax.core.dimensions import dimension
 from mpijax.core.errors import ConcretizationTypeError
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.tracer import Tracer
 from mpijax.numpy.util import check_arraylike, host_value
 from mpijax.ops.indexing import GatherScatterMode
@@ -56,6 +56,9 @@ def _define(
         out_sharding: Any = None,
     ) -> Any:
         check_arraylike(name, data, segment_ids)
+        layout = explicit_layout(out_sharding, name)
+        if method != "add" and layout is not None and layout.spec.unreduced:
+            raise NotImplementedError(f"unreduced for {reduction} is not yet supported: only sums can be pending.")
         mode = GatherScatterMode.FILL_OR_DROP if mode is None else mode
         data, ids = jnp.asarray(data), jnp.asarray(segment_ids)
         count = _count(name, segment_ids, num_segments)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.dimensions import DimExpr
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
 from mpijax.numpy.constructors import array, asarray
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
@@ -51,7 +51,6 @@ def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     return new
 
 
-@takes_out_sharding
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
 
@@ -69,10 +68,13 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     a = asarray(a)
     new = resolved_shape(a.shape, shape)
     if order == "C":
-        return lax.reshape(a, new)
+        return lax.reshape(a, new, out_sharding=out_sharding)
     if order == "F":
-        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1])
-        return lax.transpose(backwards, tuple(range(len(new)))[::-1])
+        layout = explicit_layout(out_sharding, "reshape")
+        if layout is not None:
+            layout = layout.update(spec=layout.spec.update(layout.spec.padded(len(new))[::-1]))
+        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1], out_sharding=layout)
+        return laid_out(lax.transpose(backwards, tuple(range(len(new)))[::-1]), out_sharding, "reshape")
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")

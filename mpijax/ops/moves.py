@@ -108,6 +108,7 @@ def movement(
     key: str | None = None,
     sharding: Callable | None = None,
     sharding_type: Callable | None = None,
+    sums: Callable | None = None,
     keys: Any = key_reuse.SAME,
 ) -> Primitive:
     """An operation of one operand that moves elements: linear, and keeps the dtype.
@@ -127,6 +128,7 @@ def movement(
         lower=lower,
         sharding=sharding,
         sharding_type=sharding_type,
+        sums=sums,
         keys=keys,
         jvp=ATTACHED,
         transpose=transpose,

@@ -15,6 +15,7 @@ from mpijax.core.lowering import Reduction
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import sum_types
 from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.binary import div, mul
@@ -168,6 +169,7 @@ def _sum_type(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
 
 reduce_sum_p = _reduction("reduce_sum", "add", np.add, _sum_type, transpose=_sum_transpose)
 reduce_sum_p.jvp = _sum_jvp
+reduce_sum_p.sums = sum_types.summed
 reduce_sum_p.same_bits = same_bits.reduce_sum
 
 # ---------------------------------------------------------------- product

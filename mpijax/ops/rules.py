@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
 from mpijax.core.typeof import typeof
@@ -29,9 +30,10 @@ def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
     """
     scalar, aval = const_like(x, value), typeof(x)
     if shape is None and aval.shape and aval.split is not None and (value == 0 or not aval.split.unreduced):
-        return registry["broadcast_in_dim"].bind(
+        whole = registry["broadcast_in_dim"].bind(
             scalar, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
         )
+        return provided.cast_sums(whole, aval)
     return broadcast_to(scalar, aval.shape if shape is None else shape)
 
 

@@ -16,7 +16,7 @@ from mpijax.core.index_maps import Elements, Index
 from mpijax.core.lowering import Decompose, Structural, ViewKind
 from mpijax.core.out_sharding import explicit_layout, laid_out
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, shape_types
+from mpijax.core.sharding import shape_rules, shape_types, sum_types
 from mpijax.core.sharding.split import dimensions
 from mpijax.core.sharding.types import axes_of
 from mpijax.core.typeof import typeof
@@ -238,8 +238,6 @@ def reshape(
         return laid_out(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
     layout = explicit_layout(out_sharding, "reshape")
-    if layout is not None and layout.spec.unreduced:
-        raise ValueError(f"out_sharding passed to `reshape` cannot contain unreduced axes. Got {layout}")
     out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=layout)
     return laid_out(out, out_sharding, "reshape")
 
@@ -308,6 +306,7 @@ reshape_p = movement(
     batch=_reshape_batch,
     sharding=shape_rules.reshape,
     sharding_type=shape_types.reshape,
+    sums=sum_types.reshaped,
 )
 
 

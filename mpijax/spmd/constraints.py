@@ -14,12 +14,11 @@ from mpijax.core.avals import NO_AXES
 from mpijax.core.lowering import Layout
 from mpijax.core.memory_space import Space
 from mpijax.core.primitive import Primitive
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.state import state
 from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
@@ -102,11 +101,21 @@ def _over_mesh_of(layout: NamedSharding, what: str, name: str, of: Any, needs_de
 
 def over_devices(out_sharding: Any, name: str) -> Any:
     """`out_sharding`, with the mesh in context instead of an `AbstractMesh` (which array types have); None without such
-    a mesh, on one device."""
+    a mesh, on one device. Raises ValueError for an AbstractMesh with a kind of memory."""
     if not isinstance(out_sharding, NamedSharding) or isinstance(out_sharding.mesh, Mesh):
         return out_sharding
+    check_memory(out_sharding)
     alone = out_sharding.mesh.empty or context_mesh() is None
     return None if alone else named_sharding(out_sharding, "out_sharding", name)
+
+
+def check_memory(layout: NamedSharding) -> None:
+    """Raise ValueError for a layout with a kind of memory and no devices."""
+    if layout.memory_kind is not None and not isinstance(layout.mesh, Mesh):
+        raise ValueError(
+            "sharding with memory_kind is not allowed. Please use `jax.device_put` to transfer to different memory "
+            f"spaces. Got sharding={layout}"
+        )
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -151,7 +160,9 @@ def _checked(x: Any, layout: NamedSharding) -> Any:
         return constrain(x, layout)
     if mesh.are_all_axes_explicit:
         held, free = aval.sharding.spec, layout.spec.unconstrained_dims
-        if any(held.axes_of(d) != layout.spec.axes_of(d) for d in range(aval.ndim) if d not in free):
+        wanted = of_sharding(layout.update(mesh=mesh), aval.ndim)
+        axes = ((),) * aval.ndim if wanted is None else wanted.axes
+        if any(held.axes_of(d) != axes[d] for d in range(aval.ndim) if d not in free):
             raise AssertionError(
                 "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
                 f"sharding: {held} did not match the sharding provided: {layout.spec.padded(aval.ndim)}. Please use "

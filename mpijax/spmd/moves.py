@@ -11,9 +11,9 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.primitive import Primitive
+from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.typeof import typeof
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
-from mpijax.spmd.constraints import check_explicit, check_fits, mesh_types, named_sharding, over_devices
+from mpijax.spmd.constraints import check_explicit, check_fits, check_memory, mesh_types, named_sharding, over_devices
 from mpijax.spmd.reshard import lay_out
 
 
 def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
     """A requested layout, if it is over a mesh with Explicit axes, in the form of a primitive's parameter.
 
-    Raises ValueError for a PartitionSpec without a mesh in context, a layout over another mesh than that, or one that
-    names axes of other types; TypeError for anything but a layout.
+    Raises ValueError for a PartitionSpec without a mesh in context, for a layout over another mesh than that, that
+    names axes of other types, or that has a kind of memory and no devices; TypeError for anything but a layout.
     """
     if out_sharding is None:
         return None
@@ -39,6 +38,7 @@ def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
         )
     if layout.mesh.empty:
         return None
+    check_memory(layout)
     mesh = layout.mesh.abstract_mesh
     if not (context.empty or context == mesh or (context.are_all_axes_auto and mesh.are_all_axes_auto)):
         raise ValueError(f"Context mesh {context} should match the mesh of sharding {mesh} passed to {name}.")

@@ -11,11 +11,10 @@ from mpijax.core import tree
 from mpijax.core.lowering import Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.context import context_mesh, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof

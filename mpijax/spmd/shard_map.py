@@ -19,7 +19,7 @@ from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.checks import agree
-from mpijax.core.effects import NamedAxisEffect
+from mpijax.core.effects import NamedAxisEffect, communication
 from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
 from mpijax.core.jaxpr_trace import refs_refused, trace_to_closed_jaxpr, trace_to_jaxpr
@@ -28,26 +28,31 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.refs import has_views, opened
 from mpijax.core.registry import registry
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import in_body
+from mpijax.core.sharding.context import in_body, in_types, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import Split, normal, of_sharding
+from mpijax.core.sharding.split import Split, normal
 from mpijax.core.source import callable_name
 from mpijax.core.state import state
 from mpijax.core.trace import EVAL, examples_over, named_axes
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
-from mpijax.ops.collectives.position import axis_index
-from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.collectives.scope import varying
 from mpijax.ops.control_flow.kept import Twice, keep_in_body
-from mpijax.ops.rules import full_like
-from mpijax.ops.select import select
+from mpijax.runtime.arrays.array import rewrap
 from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.ranked_residuals import with_ranked_residuals
 from mpijax.spmd.reshard import lay_out
-from mpijax.spmd.shard_specs import check_fits, check_inferable, check_out, flatten_specs, given_spec, mesh_for
+from mpijax.spmd.shard_specs import (
+    check_fits,
+    check_inferable,
+    check_out,
+    check_sums,
+    flatten_specs,
+    given_spec,
+    mesh_for,
+)
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
 from mpijax.transforms.blocks import Blocks
@@ -147,9 +152,8 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
             specs = tuple(flat_in[i] for i in given)
             return _call(_of_arrays(f, in_tree, objects), mesh, names, specs, out_specs, check_vma,
                          tuple(leaves[i] for i in given))  # fmt: skip
-    sums = [s.unreduced & names for s in flat_in]
-    if any(sums):
-        f = _of_summands(f, sums)
+    kinds = mesh_types(mesh)
+    check_sums("in_specs", flat_in, kinds, names)
     avals = [typeof(x) for x in leaves]
 
     def parameters():
@@ -163,7 +167,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, of_refs), check_vma, values)
         write_all(refs, finals)
         return out
-    inner = in_body(mesh_types(mesh), names)
+    inner = in_body(kinds, names)
     local = [shard_aval(mesh, s, a, check_vma, inner) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
     flat_out: list[PartitionSpec] = []
@@ -174,11 +178,11 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         if not all(is_array(out) for out in outs):
             return outs  # tracing raises an error with the position of the result that is not an array
         flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
-        outs = [_total(out, spec.unreduced & names, check_vma) for out, spec in zip(outs, flat_out, strict=True)]
+        check_sums("out_specs", flat_out, kinds, names)
+        outs = [_as_declared(out, spec) if check_vma else out for out, spec in zip(outs, flat_out, strict=True)]
         for out, spec in zip(outs, flat_out, strict=True):
             check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
-        # A result assembled from shards varies over the axes it is split over.
-        return [varying(out, spec.all_axes()) for out, spec in zip(outs, flat_out, strict=True)]
+        return outs
 
     try:
         with _scope(mesh, names, check_vma):
@@ -216,32 +220,11 @@ def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
     return of_arrays
 
 
-def _total(x: Any, axes: frozenset, check_vma: bool) -> Any:
-    """The sum of the shards' contributions to an unreduced result; the array stores the sum."""
-    if axes and not check_vma:
-        raise NotImplementedError(
-            f"shard_map with out_specs that are unreduced over {set(axes)} needs to know which shards vary. Leave out "
-            "check_vma=False, or return jax.lax.psum and P()."
-        )
-    over = tuple(n for n in sorted(axes & typeof(x).vma, key=str))
-    return psum(x, over) if over else x
-
-
-def _of_summands(f, sums: list[frozenset]) -> Callable:
-    """`f` for arguments that are unreduced over mesh axes. Arrays store the sums: the first shard gets the whole sum,
-    the others zeros."""
-
-    def of_summands(*args):
-        leaves, structure = tree.tree_flatten(args)
-        parts = [_summand(x, axes) if axes else x for x, axes in zip(leaves, sums, strict=True)]
-        return f(*tree.tree_unflatten(structure, parts))
-
-    of_summands.__name__ = callable_name(f)
-    return of_summands
-
-
-def _summand(x: Any, axes: frozenset) -> Any:
-    return select(axis_index(tuple(sorted(axes, key=str))) == 0, x, full_like(x, 0))
+def _as_declared(x: Any, spec: PartitionSpec) -> Any:
+    """A result, typed as out_specs say: varying over the axes that split it, and unreduced."""
+    x = varying(x, spec.all_axes())
+    pending = tuple(sorted(spec.unreduced - typeof(x).mat.unreduced, key=str))
+    return registry["vary_unreduced_cast_p"].bind(x, axes=pending) if pending else x
 
 
 def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
@@ -332,16 +315,17 @@ def is_array(x: Any) -> bool:
 def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
     """The type of one shard. inner: the mesh inside the body."""
     shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    vma = frozenset(spec.all_axes()) if check_vma else NO_AXES
-    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval))
+    vma = in_types(spec.all_axes(), mesh) if check_vma else NO_AXES
+    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval, check_vma))
 
 
-def _left_to_types(inner: AbstractMesh, aval: ShapedArray) -> Split | None:
-    """The split of a shard over mesh axes that the body does not map."""
+def _left_to_types(inner: AbstractMesh, aval: ShapedArray, check_vma: bool) -> Split | None:
+    """The split of a shard over mesh axes that the body does not map, and the axes over which sums are pending."""
     if aval.split is None:
         return None
     kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
-    return normal(Split(inner, kept))
+    tracked = frozenset(inner.axis_names if check_vma else inner.explicit_axes)
+    return normal(Split(inner, kept, aval.split.unreduced & tracked, aval.split.reduced & tracked))
 
 
 def shard_type(mesh: Mesh, names: frozenset, check_vma: bool, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
@@ -377,7 +361,7 @@ def inside(params):
 
 def _scope(mesh: Mesh, names: frozenset, check_vma: bool):
     sizes = {n: s for n, s in mesh.shape.items() if n in names}
-    return named_axes(sizes, state.manual_axes | names if check_vma else state.manual_axes, mesh)
+    return named_axes(sizes, state.manual_axes | in_types(names, mesh) if check_vma else state.manual_axes, mesh)
 
 
 def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
@@ -390,7 +374,8 @@ def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
     """The spec that carries a shard's value out of the body: its first axis is split over all axes it varies over."""
     over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else _copied_over(params)
     axes = tuple(n for n in params["mesh"].axis_names if n in over)
-    return P(axes) if axes else P()
+    mat = aval.mat
+    return P(*([axes] if axes else []), unreduced=mat.unreduced, reduced=mat.reduced)
 
 
 def _copied_over(params) -> frozenset:
@@ -459,8 +444,8 @@ def _transpose(cts, *args, **params):
             closed = _unchecked_cotangents(closed, params, linear, nonzero, nonzero_out)
     specs = params["in_specs"]
     in_specs = [s for s, lin in zip(specs, linear, strict=True) if not lin]
-    in_specs += [s for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
-    wanted = [s for s, lin in zip(specs, linear, strict=True) if lin]
+    in_specs += [s.to_ct_spec() for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
+    wanted = [s.to_ct_spec() for s, lin in zip(specs, linear, strict=True) if lin]
     out_specs = [s for s, nz in zip(wanted, nonzero_out, strict=True) if nz]
     values = [x for x in args if not is_undefined_primal(x)]
     outs = iter(_rebind([*values, *(ct for ct in cts if type(ct) is not Zero)], params, closed, in_specs, out_specs))
@@ -473,12 +458,13 @@ def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_
     cotangents of replicated arguments over them."""
     mesh: Mesh = params["mesh"]
     plain = sum(not lin for lin in linear)
-    out_specs = [s for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
-    in_specs = [s for s, lin in zip(params["in_specs"], linear, strict=True) if lin]
+    out_specs = [s.to_ct_spec() for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
+    in_specs = [s.to_ct_spec() for s, lin in zip(params["in_specs"], linear, strict=True) if lin]
     in_specs = [s for s, nz in zip(in_specs, nonzero_out, strict=True) if nz]
 
     def copies(spec) -> tuple:
-        return tuple(n for n in mesh.axis_names if n in _copied_over(params) and n not in spec.all_axes())
+        apart = {*spec.all_axes(), *spec.unreduced}
+        return tuple(n for n in mesh.axis_names if n in _copied_over(params) and n not in apart)
 
     def fun(*args):
         cts = [
@@ -513,8 +499,8 @@ def _batch(axis: AxisData, args, dims, **params):
         if split and params["check_vma"]:
             closed = _varying_over(closed, batched, frozenset(split))
         closed, out_batched = batch_jaxpr(closed, inner.in_context(), batched, False)
-    in_specs = [P(split, *s) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
-    out_specs = [P(split, *s) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
+    in_specs = [s.update([split, *s]) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
+    out_specs = [s.update([split, *s]) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
     outs = _rebind(moved, params, closed, in_specs, out_specs)
     return outs, [0 if b else None for b in out_batched]
 
@@ -569,16 +555,32 @@ def _keep_inside(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
 
 
 def _outer_effects(params):
-    """Effects of the body, without references to the mesh's own axes, which are bound here."""
+    """Effects of the body, without references to the mesh's own axes, which are bound here. Results that are unreduced
+    are summed where they leave it."""
     names = params["newly_manual_axes"]
-    return frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
+    own = frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
+    return own | {communication} if any(s.unreduced for s in params["out_specs"]) else own
 
 
 def _reference(*_args, **_params):
     raise NotImplementedError("shard_map has no NumPy reference")
 
 
-shard_map_p = Primitive(
+class _ShardMap(Primitive):
+    """Over Explicit axes, results have layouts with an entry for each array axis in programs. Outside of programs they
+    have the layouts exactly as out_specs give them, if the body maps all axes of the mesh."""
+
+    def bind(self, *args, **params):
+        outs = super().bind(*args, **params)
+        mesh = params["mesh"]
+        is_full = mesh.are_all_axes_explicit and params["newly_manual_axes"] == {*mesh.axis_names}
+        if state.trace is not EVAL or not is_full:
+            return outs
+        layouts = [NamedSharding(mesh, spec) for spec in params["out_specs"]]
+        return [x if x.sharding == s else rewrap(x, x.aval, s) for x, s in zip(outs, layouts, strict=True)]
+
+
+shard_map_p = _ShardMap(
     "shard_map",
     type_rule=_type_rule,
     reference=_reference,

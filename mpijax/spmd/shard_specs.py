@@ -118,9 +118,34 @@ def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[
     return flat, [i for i, s in enumerate(given) if s is None]
 
 
+def check_sums(what: str, specs, mesh: AbstractMesh, names) -> None:
+    """Raise an error for unreduced or reduced axes in `in_specs` or `out_specs` (`what`) that are not Explicit, or if
+    some axes of the mesh are not mapped."""
+    for spec in specs:
+        if not (spec.unreduced or spec.reduced):
+            continue
+        if not set(mesh.axis_names) <= names:
+            raise NotImplementedError(
+                f"unreduced/reduced can only be passed to {what} when shard_map is in full manual mode. Got mesh axis "
+                f"names {mesh.axis_names}, manual_axes: {set(names)}, specs: {spec}. Leave out axis_names."
+            )
+        for kind, axes in (("unreduced", spec.unreduced), ("reduced", spec.reduced)):
+            if not axes <= set(mesh.explicit_axes):
+                raise ValueError(
+                    f"{kind} in {what} {spec} can only be used when the mesh passed to shard_map contains axis names "
+                    f"all of type `Explicit`. Got mesh {mesh}"
+                )
+
+
 def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, names) -> None:
     name = callable_name(f)
     short = aval.str_short(short_dtypes=False)
+    for kind, said, given in _sums(spec, aval.sharding.spec):
+        if said != given:
+            raise ValueError(
+                f"in_specs containing {kind} {spec} passed to shard_map should be equal to the {kind} present on the "
+                f"in_aval {aval.str_short()}"
+            )
 
     def bound():
         known = names()
@@ -163,6 +188,11 @@ def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, na
             )
 
 
+def _sums(spec: PartitionSpec, other: Any) -> tuple:
+    """The unreduced and reduced axes of a specification, beside those of another one or of a type."""
+    return ("unreduced", spec.unreduced, other.unreduced), ("reduced", spec.reduced, other.reduced)
+
+
 def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: frozenset) -> None:
     """Raise ValueError for a specification with too many entries, or one that omits an axis in `checked` over which the
     result varies."""
@@ -184,6 +214,12 @@ def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: fr
             "constant over the mesh, add at least one (singleton) axis to them so that they can be concatenated using "
             "out_specs."
         )
+    for kind, said, found in _sums(spec, aval.mat) if checked else ():
+        if said != found:
+            raise ValueError(
+                f"out_specs passed to shard_map should be equal to the {kind} present on the out_aval. Got "
+                f"out_specs={spec} and out_aval={aval.str_short()}"
+            )
     missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
     if not missing:
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray, number_of
 from mpijax.core.registry import registry
 from mpijax.core.typeof import typeof
@@ -78,7 +78,7 @@ def zeros(aval: Any) -> Any:
         value = zero
     if aval.vma:
         value = registry["pvary"].bind(value, axes=tuple(sorted(aval.vma, key=str)))
-    return value
+    return value if aval.split is None else provided.cast_sums(value, aval)
 
 
 def instantiate(tangent: Any) -> Any:

@@ -379,7 +379,8 @@ TABLE: dict[str, Callable] = {
     "dot_general": dot_general,
     "transpose": transpose,
     "broadcast_in_dim": broadcast_in_dim,
-    "pvary": lambda rng: Use([floats(rng, *shape(rng))], {"axes": ()}),
+    **{name: lambda rng: Use([floats(rng, *shape(rng))], {"axes": ()})
+       for name in ("preduced", "pvary", "reduced_vary_cast_p", "vary_unreduced_cast_p")},
     "vary_as": lambda rng: Use([floats(rng, *shape(rng))], {"axes": frozenset()}),
     "squeeze": squeeze,
     "reshape": reshape,

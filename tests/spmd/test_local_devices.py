@@ -19,8 +19,9 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
     )
 
 
-def test_programs_and_layouts_are_those_of_jax():
-    files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "layouts", "explicit", "placements")]
+@pytest.mark.parametrize("names", [("devices", "bodies", "layouts"), ("explicit", "placements"), ("sums",)], ids="-".join)
+def test_programs_and_layouts_are_those_of_jax(names):
+    files = [str(HERE / f"local_{name}.py") for name in names]
     program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *files]
     done = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
     assert done.returncode == 0, done.stdout + done.stderr

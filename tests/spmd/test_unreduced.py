@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from spmd.ranks import SIZE, P, mesh_1d, real
 from spmd.test_global_arrays import N, check, placed
@@ -49,6 +50,33 @@ def test_one_message(name):
 
 def test_inside_a_loop():
     check(summed_in_loop, [real(X), real(W)], SPECS)
+
+
+def explicit_mesh():
+    return jax.make_mesh((SIZE,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+
+
+def test_summands_in_bodies():
+    """Shards that are summands: summed where they leave, by `psum` and by `psum_scatter`, and their gradients."""
+    x, w = real((SIZE, SIZE, 3)), real((SIZE, 3))
+    with jax.set_mesh(explicit_mesh()):
+        split, same = jax.device_put(x, P("i")), jax.device_put(w, P(reduced={"i"}))
+        pending = jax.shard_map(lambda x, w: lax.pcast((x * w)[0], "i", to="unreduced"), out_specs=P(unreduced={"i"}))
+        total = jax.shard_map(lambda u: lax.psum(u + u, "i"), out_specs=P())
+        parts = jax.shard_map(lambda u: lax.psum_scatter(u, "i", tiled=True), out_specs=P("i"))
+
+        def loss(x, w):
+            return (total(pending(x, w)) ** 2).sum()
+
+        whole = (x * w).sum(0)
+        np.testing.assert_allclose(jax.reshard(jax.jit(pending)(split, same), P()), whole, rtol=1e-5)
+        np.testing.assert_allclose(jax.jit(lambda x, w: total(pending(x, w)))(split, same), 2 * whole, rtol=1e-5)
+        scattered = jax.jit(lambda x, w: parts(pending(x, w)))(split, same)
+        np.testing.assert_allclose(jax.reshard(scattered, P()), whole, rtol=1e-5)
+        of_x, of_w = jax.jit(jax.grad(loss, (0, 1)))(split, same)
+        assert of_w.sharding.spec == P(None, None, unreduced={"i"})
+        np.testing.assert_allclose(jax.reshard(of_x, P()), np.broadcast_to(8 * whole * w, x.shape), rtol=1e-4)
+        np.testing.assert_allclose(jax.reshard(of_w, P()), (8 * whole * x).sum(0), rtol=1e-4)
 
 
 @pytest.mark.skipif(SIZE < 2, reason="one rank sends nothing")

@@ -248,8 +248,9 @@ _EFFECT = "is there for its effect: tests/test_debug.py, tests/test_callbacks.py
 _INNER = "appears in what a transformation or the compiler makes, not in functions"
 EXCLUDED = {
     **dict.fromkeys(
-        "all_gather all_gather_invariant all_to_all axis_index counted_all_to_all pbroadcast pmax pmin ppermute psum psum_invariant pvary "
-        "reduce_scatter shard_map".split(), _COLLECTIVE),
+        "all_gather all_gather_invariant all_gather_reduced all_to_all axis_index counted_all_to_all pbroadcast pmax pmin ppermute "
+        "preduced psum psum_invariant pvary reduce_scatter reduced_vary_cast_p shard_map unreduced_psum unreduced_reduce_scatter "
+        "vary_unreduced_cast_p".split(), _COLLECTIVE),
     **dict.fromkeys(
         "global_array_to_host_local_array host_local_array_to_global_array move reshard sharding_constraint".split(),
         "says how arrays are laid out over ranks: tests/spmd"),

@@ -11,9 +11,10 @@ from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import relaid
 from mpijax.core.lowering import Layout, Partitioned
+from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import Split, of_sharding
+from mpijax.core.sharding.split import Split
 
 
 def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:

@@ -103,14 +103,14 @@ def _over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tupl
 
 @memo_on_jaxpr
 def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without varying axes (`vma`) in its types, for retracing where shards are not tracked. Host functions
-    are called once per shard.
+    """The program without varying, unreduced and reduced axes in its types, for retracing where shards are not tracked.
+    Host functions are called once per shard.
 
     Ordered effects stay ordered as in any compiled program: `vmap` rejects them, but shards are not its examples."""
     known: dict[Any, Any] = {}
 
     def atom(v):
-        aval = v.aval.update(vma=NO_AXES)
+        aval = v.aval.update(vma=NO_AXES, split=None if v.aval.split is None else v.aval.split.outside)
         if type(v) is Literal:
             return Literal(v.val, aval)
         if v not in known:

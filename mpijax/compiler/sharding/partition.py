@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.sharding import explicit, local_shards, messages, unreduced
+from mpijax.compiler.sharding import explicit, local_shards, messages, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
@@ -49,11 +49,15 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if mesh.stands_in:
         mesh = p.on_devices_of_values(mesh)
         params = params | {"mesh": mesh}
+    if summands.cross(params):
+        closed = summands.of_stored_sums(local_shards.without_varying(closed), params)
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
-    layouts, results_in = ([NamedSharding(mesh, spec) for spec in params[name]] for name in ("in_specs", "out_specs"))
+    layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    ranks = [a.ndim if mesh.are_all_axes_explicit else 0 for a in closed.out_avals]  # as results of all operations then
+    results_in = [NamedSharding(mesh, s.padded(n)) for s, n in zip(params["out_specs"], ranks, strict=True)]
     # If a process stores its devices' shards separately, each process computes the shards of all devices.
     for_all = any(layout.keeps_others for layout in (*layouts, *results_in))
     if for_all:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any
@@ -26,6 +27,25 @@ def sharding_of(split: Split) -> NamedSharding:
     """The NamedSharding for the split in the type of a value."""
     spec = PartitionSpec(*map(entry, split.axes), unreduced=split.unreduced, reduced=split.reduced)
     return NamedSharding(split.mesh, spec)
+
+
+def in_types(names: Iterable, mesh: Any) -> frozenset:
+    """Those of the mesh axes that types contain: with `jax_remove_size_one_mesh_axis_from_type`, none of size one."""
+    if not config.values.jax_remove_size_one_mesh_axis_from_type:
+        return frozenset(names)
+    return frozenset(n for n in names if mesh.shape[n] > 1)
+
+
+def of_sharding(sharding: Any, ndim: int) -> Split | None:
+    """The split in the type of a value with this sharding: the array axes that Explicit mesh axes split."""
+    mesh = getattr(sharding, "mesh", None)
+    if mesh is None or not mesh.is_explicit:
+        return None
+    mesh = mesh.abstract_mesh
+    explicit = in_types(mesh.explicit_axes, mesh)
+    spec = sharding.spec
+    axes = tuple(tuple(a for a in names if a in explicit) for names in spec.split(ndim))
+    return normal(Split(mesh, axes, spec.unreduced & explicit, spec.reduced & explicit))
 
 
 @lru_cache(maxsize=256)

@@ -185,6 +185,10 @@ class PartitionSpec:
             reduced=self.reduced if reduced is None else reduced,
         )
 
+    def to_ct_spec(self) -> PartitionSpec:
+        """The layout of cotangents: unreduced and reduced axes exchanged."""
+        return self.update(unreduced=self.reduced, reduced=self.unreduced) if self.unreduced or self.reduced else self
+
     @property
     def unconstrained_dims(self) -> frozenset[int]:
         """The array axes that are unconstrained."""

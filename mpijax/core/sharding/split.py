@@ -48,6 +48,12 @@ class Split:
         """This split with one axis inserted, split over `names`."""
         return replace(self, axes=(*self.axes[:axis], names, *self.axes[axis:]))
 
+    @property
+    def outside(self) -> Split:
+        """This split without unreduced and reduced axes that the enclosing `shard_map` maps: these are no sharding."""
+        manual = frozenset(self.mesh.manual_axes)
+        return replace(self, unreduced=self.unreduced - manual, reduced=self.reduced - manual)
+
     def cotangent(self) -> Split:
         """The split of cotangents."""
         return replace(self, unreduced=self.reduced, reduced=self.unreduced)
@@ -82,15 +88,3 @@ def _suffix(names: tuple[Any, ...]) -> str:
     if len(names) < 2:
         return f"@{names[0]}" if names else ""
     return f"@({','.join(map(str, names))})"
-
-
-def of_sharding(sharding: Any, ndim: int) -> Split | None:
-    """The split in the type of a value with this sharding: the array axes that Explicit mesh axes split."""
-    mesh = getattr(sharding, "mesh", None)
-    if mesh is None or not mesh.is_explicit:
-        return None
-    mesh = mesh.abstract_mesh
-    explicit = frozenset(mesh.explicit_axes)
-    spec = sharding.spec
-    axes = tuple(tuple(a for a in names if a in explicit) for names in spec.split(ndim))
-    return normal(Split(mesh, axes, spec.unreduced & explicit, spec.reduced & explicit))

@@ -7,11 +7,14 @@ Operations that are linear in such a value may run before the sum. Others need `
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Elementwise, Reduction, Structural
+from mpijax.core.lowering import Communication, Elementwise, Reduction, Structural
+from mpijax.core.sharding.context import get_abstract_mesh
+from mpijax.core.sharding.split import Split
 
 
 def sums_of(s: Any) -> tuple[frozenset, frozenset]:
@@ -28,13 +31,24 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
         return rule(s)
     if isinstance(s.primitive.lower, Elementwise) and not any(map(unreduced_axes, s.types)):
         return NO_AXES, _reduced(s)
+    what = "unreduced" if isinstance(s.primitive.lower, Elementwise) else "unreduced/reduced"
     raise NotImplementedError(
-        f"unreduced/reduced rule for {s.name} is not implemented, for {_given(s)}. Reduce the operand first, with "
+        f"{what} rule for {s.name} is not implemented, for {_given(s)}. Reduce the operand first, with "
         "jax.sharding.reshard."
     )
 
 
+def check_asked_sums(s: Any) -> None:
+    """Raise an error if the requested layout is unreduced or reduced over axes that the operation does not leave so."""
+    spec = getattr(s.asked, "spec", None)
+    if spec is not None and s.primitive.sums is not None:
+        if spec.unreduced or spec.reduced or any(unreduced_axes(a) or reduced_axes(a) for a in s.types):
+            s.primitive.sums(s)
+
+
 def _by_lowering(lower: Any) -> Callable | None:
+    if isinstance(lower, Communication):
+        return over_other_axes
     if isinstance(lower, Structural) or (isinstance(lower, Reduction) and lower.op == "add"):
         return linear
     return added if isinstance(lower, Elementwise) and lower.additive else None
@@ -53,6 +67,41 @@ def linear(s: Any) -> tuple[frozenset, frozenset]:
 def as_operand(i: int) -> Callable[[Any], tuple[frozenset, frozenset]]:
     """Results are unreduced and reduced as operand i. The other operands are indices or fill values."""
     return lambda s: (unreduced_axes(s.types[i]), reduced_axes(s.types[i]))
+
+
+def over_other_axes(s: Any) -> tuple[frozenset, frozenset]:
+    """For collectives and `pvary`: operands may be unreduced and reduced over other axes than the operation's."""
+    named = s.params.get("axes", s.params.get("axis_name"))
+    names = frozenset(named if isinstance(named, (tuple, list)) else (named,))
+    for a in s.types:
+        for what, axes in (("unreduced", unreduced_axes(a)), ("reduced", reduced_axes(a))):
+            if axes & names:
+                raise ValueError(
+                    f"{s.name} cannot accept args which are {what}. Got {a.str_short()} and axes={set(names)}. Convert "
+                    "an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
+                )
+    return unreduced_axes(s.types[0]), reduced_axes(s.types[0])
+
+
+def with_sums(aval: ShapedArray, unreduced: frozenset, reduced: frozenset) -> ShapedArray:
+    """The type with other unreduced and reduced axes."""
+    split = aval.split or Split(get_abstract_mesh(), ((),) * aval.ndim)
+    return aval.update(split=replace(split, unreduced=unreduced, reduced=reduced))
+
+
+def kind_over(aval: ShapedArray, names: Any, caller: str) -> str:
+    """What a value is over named axes: varying, unreduced, reduced or invarying.
+
+    Raises ValueError if it is not the same over all of them.
+    """
+    kinds = {"varying": aval.vma, "unreduced": unreduced_axes(aval), "reduced": reduced_axes(aval)}
+    found = {next((kind for kind, axes in kinds.items() if n in axes), "invarying") for n in names}
+    if len(found) > 1:
+        raise ValueError(
+            f"{caller} can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
+            f"state of the input. Got input type: {aval}, axes: {names} and input state: {found}"
+        )
+    return found.pop()
 
 
 def unreduced_axes(aval: ShapedArray) -> frozenset:
@@ -74,7 +123,7 @@ def _reduced(s: Any) -> frozenset:
     reduced = next(iter(said), NO_AXES)
     for a in (a for a in s.types if a.shape) if reduced else ():
         split = NO_AXES if a.split is None else frozenset(n for names in a.split.axes for n in names)
-        if split & reduced:
+        if (split | a.vma) & reduced:
             raise ShardingTypeError(
                 "Inputs cannot be sharded/varying on the same axes that another input is reduced on. Reshard the input "
                 "which is reduced to be sharded on the mesh axes it is reduced on via `jax.sharding.reshard(inp, "
@@ -126,7 +175,54 @@ def bilinear(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def contracted(s: Any) -> tuple[frozenset, frozenset]:
-    """Matrix products accept no unreduced operand."""
+    """Matrix products accept no unreduced operand. On request, the result is unreduced over all mesh axes that split
+    the contracted axes."""
     if any(map(unreduced_axes, s.types)):
         raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got {_given(s)}")
-    return NO_AXES, NO_AXES
+    asked = s.asked.spec.unreduced if s.asked is not None else NO_AXES
+    if not asked:
+        return NO_AXES, NO_AXES
+    dims = s.params["dimension_numbers"][0]
+    left, right = (tuple(axes[d] for d in along) for axes, along in zip(s.all_axes(), dims, strict=True))
+    if left != right:
+        raise ShardingTypeError(
+            "lhs and rhs contracting dims should be sharded identically when out_sharding provided to dot_general "
+            f"mentions unreduced_axes. Got lhs_contracting_spec={left}, rhs_contracting_spec={right}"
+        )
+    if asked != {a for names in left for a in names}:
+        raise ShardingTypeError(
+            f"out_sharding's unreduced axes should be equal to the contracting specs. Got unreduced axes={set(asked)} "
+            f"and contracting spec={left}"
+        )
+    return asked, NO_AXES
+
+
+def summed(s: Any) -> tuple[frozenset, frozenset]:
+    """Sums along array axes. On request, the result is unreduced over mesh axes that split these axes."""
+    asked = s.asked.spec.unreduced if s.asked is not None else NO_AXES
+    if not asked:
+        return linear(s)
+    along = {a for d in s.params["axes"] for a in s.axes()[d]} | unreduced_axes(s.types[0])
+    if not asked <= along:
+        raise ShardingTypeError(
+            "out_sharding's unreduced axes should be in operand's specs that were summed over. Got "
+            f"operand={s.types[0]}, axes={s.params['axes']}, unreduced_spec={set(asked)}"
+        )
+    return asked, reduced_axes(s.types[0])
+
+
+def reshaped(s: Any) -> tuple[frozenset, frozenset]:
+    """A requested layout must be unreduced and reduced as the operand is."""
+    sums = unreduced_axes(s.types[0]), reduced_axes(s.types[0])
+    spec = s.asked.spec if s.asked is not None else None
+    for kind, given, asked in () if spec is None else zip(
+        ("unreduced", "reduced"), sums, (spec.unreduced, spec.reduced), strict=True
+    ):
+        if given and asked != given:
+            raise ValueError(
+                f"out_sharding passed to reshape must be {kind} over the same mesh axes as operand. Got out_sharding: "
+                f"{spec} and operand type: {s.types[0].str_short()}"
+            )
+        if asked != given:
+            raise ValueError(f"out_sharding passed to `reshape` cannot contain {kind} axes. Got {s.asked}")
+    return sums

@@ -27,10 +27,10 @@ from mpijax.core.lowering import (
 )
 from mpijax.core.sharding import rules
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import get_abstract_mesh
+from mpijax.core.sharding.context import get_abstract_mesh, of_sharding
 from mpijax.core.sharding.cuts import Cuts, even_cut
 from mpijax.core.sharding.split import Axes, Split, entries, entry
-from mpijax.core.sharding.sum_types import sums_of
+from mpijax.core.sharding.sum_types import check_asked_sums, sums_of
 from mpijax.core.state import state
 
 # Operations whose type rules already give the split of results.
@@ -53,6 +53,11 @@ class TypedOperation:
     @property
     def name(self) -> str:
         return self.primitive.name
+
+    @property
+    def asked(self) -> Any:
+        """The layout that the caller requests for the result, if any."""
+        return self.params.get("out_sharding") or self.params.get("sharding")
 
     def axes(self, i: int = 0) -> Axes:
         """The mesh axes that split operand i, one entry an array axis."""
@@ -83,10 +88,12 @@ def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str
         return out
     results = out if primitive.multiple_results else [out]
     mesh = _mesh_of(primitive.name, avals)
+    operation = TypedOperation(primitive, avals, results, params, mesh)
     if asked is not None:
-        found = [splits.of_sharding(asked, a.ndim) for a in results]
+        check_asked_sums(operation)
+        found = [of_sharding(asked, a.ndim) for a in results]
     else:
-        found = _followed(TypedOperation(primitive, avals, results, params, mesh))
+        found = _followed(operation)
     made = [aval.update(split=split) for aval, split in zip(results, found, strict=True)]
     return made if primitive.multiple_results else made[0]
 

@@ -8,6 +8,8 @@ from mpijax.core import tree
 from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
+from mpijax.core.sharding import types
+from mpijax.core.sharding.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
 from mpijax.core.state import state
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.typeof import typeof
@@ -21,6 +23,7 @@ from mpijax.ops.collectives.scope import (
     batched,
     check_bound,
     check_exchange,
+    converted,
     divided,
     effects,
     group_size,
@@ -30,6 +33,7 @@ from mpijax.ops.collectives.scope import (
     names_of,
     over_groups,
     varying,
+    vma_of,
     vma_with,
     vma_without,
 )
@@ -40,15 +44,14 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
     """Gathers the shards' `x` (a pytree): stacked along a new axis at `axis`, or concatenated along it with `tiled`.
 
     Communicates one allgather a leaf. With `axis_index_groups` each shard gathers from its group.
-    to: the type of the result: 'varying', or 'invarying' (the same on all shards); 'reduced' means 'invarying'.
+    to: the type of the result: 'varying', 'invarying' (the same on all shards), or 'reduced' (the same on all shards,
+      with an unreduced cotangent).
 
     >>> mpijax.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([1, 2]))
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
-    if to == "reduced":
-        to = "invarying"
-    if to not in ("varying", "invarying"):
+    if to not in ("varying", "invarying", "reduced"):
         raise ValueError(
             f"Got unexpected `to` value for `jax.lax.all_gather`: {to!r}. Allowed are 'varying', 'invarying' and "
             "'reduced'."
@@ -56,13 +59,12 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
     names = names_of(axis_name)
     check_bound(names, "all_gather")
     groups = groups_of(axis_index_groups, names, equal=True)
-    if to == "invarying" and groups is not None:
+    if to != "varying" and groups is not None:
         raise NotImplementedError(
-            "all_gather(..., to='invarying') does not support axis_index_groups, because the results of the groups "
-            "differ"
+            f"all_gather(..., to={to!r}) does not support axis_index_groups, because the results of the groups differ"
         )
     size = group_size(names, groups)
-    invariant = to == "invarying" and bool(state.manual_axes)
+    primitive = _GATHERS[to] if state.manual_axes else all_gather_p
 
     def one(leaf):
         ndim = typeof(leaf).ndim + (not tiled)
@@ -70,9 +72,7 @@ def all_gather(x, axis_name, *, axis_index_groups=None, axis=0, tiled=False, to:
             raise ValueError(f"all_gather: axis {axis} is out of bounds for a result with {ndim} axes")
         leaf = varying(leaf, names)
         params = {"all_gather_dimension": axis % ndim, "axis_name": names, "axis_size": size, "tiled": tiled}
-        if invariant:
-            return all_gather_invariant_p.bind(leaf, **params)
-        return all_gather_p.bind(leaf, axis_index_groups=groups, **params)
+        return primitive.bind(leaf, **({"axis_index_groups": groups} if primitive is all_gather_p else {}), **params)
 
     return tree.tree_map(one, x)
 
@@ -92,12 +92,13 @@ def psum_scatter(x, axis_name, *, scatter_dimension=0, axis_index_groups=None, t
     groups = groups_of(axis_index_groups, names, equal=True)
     size = group_size(names, groups)
 
+    params = {"axis_name": names, "scatter_dimension": scatter_dimension, "axis_size": size, "tiled": tiled}
+
     def one(leaf):
-        leaf = varying(numeric(leaf), names)
-        return reduce_scatter_p.bind(
-            leaf, axis_name=names, scatter_dimension=scatter_dimension, axis_index_groups=groups, axis_size=size,
-            tiled=tiled,
-        )  # fmt: skip
+        if groups is None and unreduced_axes(typeof(leaf)) & {*names}:
+            kind_over(typeof(leaf), names, "jax.lax.psum_scatter")
+            return unreduced_reduce_scatter_p.bind(leaf, **params)
+        return reduce_scatter_p.bind(varying(numeric(leaf), names), axis_index_groups=groups, **params)
 
     return tree.tree_map(one, x)
 
@@ -153,7 +154,7 @@ def _all_gather_batch(primitive_name: str):
 def _gathered(primitive, axis, x, d, at: int, names, tiled: bool):
     """All examples from all positions of the other axes, along one axis."""
     before, behind = around(names, axis.name)
-    none = {} if primitive is all_gather_invariant_p else {"axis_index_groups": None}
+    none = {"axis_index_groups": None} if primitive is all_gather_p else {}
 
     def gather(x, over, at):
         return primitive.bind(
@@ -207,6 +208,35 @@ all_gather_invariant_p = Primitive(
     effects=effects("axis_name"),
     vma=vma_without("axis_name"),
 )
+
+
+
+def _gather_reduced_type(x, *, axis_name, **params):
+    gathered = _all_gather_type(x, axis_name=axis_name, **params)
+    kept = with_sums(gathered, unreduced_axes(x), reduced_axes(x))
+    return converted(kept, axis_name, "varying", "reduced", "all_gather_reduced")
+
+
+def _gather_reduced_transpose(ct, x, *, all_gather_dimension, **params):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [unreduced_reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
+
+
+all_gather_reduced_p = Primitive(
+    "all_gather_reduced",
+    type_rule=_gather_reduced_type,
+    reference=_all_gather_reference,
+    lower=Communication(Exchange.ALLGATHER),
+    sharding_type=types.by_type_rule,
+    jvp=linear_jvp("all_gather_reduced"),
+    transpose=_gather_reduced_transpose,
+    batch=_all_gather_batch("all_gather_reduced"),
+    effects=effects("axis_name"),
+    vma=vma_of("axis_name", "varying", "reduced"),
+)
+
+_GATHERS = {"varying": all_gather_p, "invarying": all_gather_invariant_p, "reduced": all_gather_reduced_p}
 
 # ---------------------------------------------------------------- reduce_scatter
 
@@ -306,3 +336,41 @@ def _same_bits(x, *, axis_name, scatter_dimension, axis_index_groups, axis_size,
 
 
 reduce_scatter_p.same_bits = _same_bits
+
+
+def _unreduced_scatter_type(x, *, axis_name, **params):
+    scattered = _reduce_scatter_type(x, axis_name=axis_name, axis_index_groups=None, **params)
+    kept = with_sums(scattered, unreduced_axes(x), reduced_axes(x))
+    return converted(kept, axis_name, "unreduced", "varying", "unreduced_psum_scatter")
+
+
+def _unreduced_scatter_transpose(ct, x, *, scatter_dimension, **params):
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [all_gather_reduced_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
+
+
+def _unreduced_scatter_batch(axis, args, dims, **params):
+    """Over a mesh axis inside this process, whose shards are the batch, types are not tracked."""
+    if axis.name is not None and axis.name in params["axis_name"]:
+        return _reduce_scatter_batch(axis, args, dims, axis_index_groups=None, **params)
+    [x], [d] = args, dims
+    at, tiled = params["scatter_dimension"], params["tiled"]
+    shifted = at + (d is not None and d <= at)
+    out = unreduced_reduce_scatter_p.bind(x, **{**params, "scatter_dimension": shifted})
+    return out, None if d is None else d - (not tiled and shifted < d)
+
+
+unreduced_reduce_scatter_p = Primitive(
+    "unreduced_reduce_scatter",
+    type_rule=_unreduced_scatter_type,
+    reference=lambda x, *, scatter_dimension, tiled, **_: x if tiled else x.squeeze(scatter_dimension),
+    lower=Communication(Exchange.REDUCE_SCATTER, "sum"),
+    sharding_type=types.by_type_rule,
+    jvp=linear_jvp("unreduced_reduce_scatter"),
+    transpose=_unreduced_scatter_transpose,
+    batch=_unreduced_scatter_batch,
+    effects=effects("axis_name"),
+    vma=vma_of("axis_name", "unreduced", "varying"),
+)
+unreduced_reduce_scatter_p.same_bits = lambda x, **params: _same_bits(x, axis_index_groups=None, **params)

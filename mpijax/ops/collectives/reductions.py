@@ -10,6 +10,7 @@ from mpijax.core import tree
 from mpijax.core.lowering import Communication, Exchange
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
+from mpijax.core.sharding.sum_types import kind_over, unreduced_axes
 from mpijax.core.state import state
 from mpijax.core.typeof import typeof
 from mpijax.ops import same_bits
@@ -74,6 +75,9 @@ def _reduce(primitive, x, names, groups):
     if others:
         x = primitive.bind(x, axes=others, axis_index_groups=None)
     if mesh_names:
+        if primitive is psum_p and unreduced_axes(typeof(x)) & {*mesh_names}:
+            kind_over(typeof(x), mesh_names, "jax.lax.psum")
+            return registry["unreduced_psum"].bind(x, axes=mesh_names)
         x = varying(x, mesh_names)
         if primitive is psum_p:
             return psum_invariant_p.bind(x, axes=mesh_names)
@@ -190,14 +194,18 @@ def _psum_invariant_transpose(ct, x, *, axes):
     return [ct if type(ct) is Zero else registry["pvary"].bind(ct, axes=axes)]
 
 
-def _invariant_batch(axis, args, dims, *, axes):
-    """Over a mesh axis inside this process, whose shards are the batch, it is a reduction."""
-    [x], [d] = args, dims
-    if axis.name is None or axis.name not in axes:
-        return psum_invariant_p.bind(x, axes=axes), d
-    rest = tuple(n for n in axes if n != axis.name)
-    x = x * axis.size if d is None else psum_p.bind(x, axes=(d,), axis_index_groups=None)
-    return (psum_invariant_p.bind(x, axes=rest) if rest else x), None
+def invariant_batch(name: str):
+    """Over a mesh axis inside this process, whose shards are the batch, a sum over mesh axes is a reduction."""
+
+    def batch(axis, args, dims, *, axes):
+        [x], [d] = args, dims
+        if axis.name is None or axis.name not in axes:
+            return registry[name].bind(x, axes=axes), d
+        rest = tuple(n for n in axes if n != axis.name)
+        x = x * axis.size if d is None else psum_p.bind(x, axes=(d,), axis_index_groups=None)
+        return (registry[name].bind(x, axes=rest) if rest else x), None
+
+    return batch
 
 
 psum_invariant_p = Primitive(
@@ -207,13 +215,13 @@ psum_invariant_p = Primitive(
     lower=Communication(Exchange.ALLREDUCE, "sum"),
     jvp=linear_jvp("psum_invariant"),
     transpose=_psum_invariant_transpose,
-    batch=_invariant_batch,
+    batch=invariant_batch("psum_invariant"),
     effects=effects("axes"),
     vma=vma_without("axes"),
 )
 
 
-def _same_bits(primitive: Primitive):
+def of_same_bits(primitive: Primitive):
     """Rounds each rank's elements to grids that all ranks share, so that sums do not depend on their order."""
 
     def rule(x, *, axes, axis_index_groups=None):
@@ -234,7 +242,7 @@ def _same_bits(primitive: Primitive):
     return rule
 
 
-psum_p.same_bits, psum_invariant_p.same_bits = _same_bits(psum_p), _same_bits(psum_invariant_p)
+psum_p.same_bits, psum_invariant_p.same_bits = of_same_bits(psum_p), of_same_bits(psum_invariant_p)
 
 
 def _extremum_jvp(name: str):

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import config
 from mpijax.core import effects as fx
+from mpijax.core.avals import NO_AXES, ShapedArray
 from mpijax.core.registry import registry
+from mpijax.core.sharding.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
 from mpijax.core.state import state
 from mpijax.core.trace import axis_size as named_axis_size
 from mpijax.core.typeof import typeof
@@ -72,7 +75,9 @@ def effects(key: str) -> Callable:
 
 
 def varying(x: Any, names) -> Any:
-    """`x` typed as varying over those of `names` that are mesh axes."""
+    """`x` typed as varying over those of `names` that are mesh axes, unless `jax_auto_pcast` is off."""
+    if not config.values.jax_auto_pcast:
+        return x
     vma = typeof(x).vma
     missing = tuple(n for n in names if n in state.manual_axes and n not in vma)
     return registry["pvary"].bind(x, axes=missing) if missing else x
@@ -94,6 +99,37 @@ def vma_with(key: str) -> Callable:
     def rule(avals, params):
         mesh_axes = frozenset(n for n in names_of(params[key]) if n in state.manual_axes)
         return (avals[0].vma if avals else frozenset()) | mesh_axes
+
+    return rule
+
+
+def converted(x: ShapedArray, names, start: str, end: str, name: str) -> ShapedArray:
+    """The type `x`, which must be `start` over named axes, as `end` over them. `vma` is set elsewhere.
+
+    Raises ValueError if it is something else. Does nothing where types are not tracked (`check_vma=False`).
+    """
+    over = frozenset(names)
+    if not over <= state.manual_axes:
+        return x
+    found = kind_over(x, names, name)
+    if found != start:
+        raise ValueError(
+            f"{name.removesuffix('_p')} is a {start.capitalize()}->{end.capitalize()} collective: it only accepts "
+            f"inputs that are {start} over axes={tuple(names)}. Got {x.str_short()}, which is {found} there."
+        )
+    gone = {"unreduced": NO_AXES, "reduced": NO_AXES, start: over}
+    new = {"unreduced": NO_AXES, "reduced": NO_AXES, end: over}
+    unreduced = (unreduced_axes(x) - gone["unreduced"]) | new["unreduced"]
+    return with_sums(x, unreduced, (reduced_axes(x) - gone["reduced"]) | new["reduced"])
+
+
+def vma_of(param: str, start: str, end: str) -> Callable:
+    """The rule for varying axes of a conversion from `start` to `end`."""
+
+    def rule(avals, params):
+        names = frozenset(params[param]) & state.manual_axes
+        found = avals[0].vma - names if start == "varying" else avals[0].vma
+        return found | names if end == "varying" else found
 
     return rule
 

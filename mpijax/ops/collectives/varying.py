@@ -12,7 +12,8 @@ from mpijax.core.index_maps import identity
 from mpijax.core.lowering import Structural, ViewKind
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
+from mpijax.core.sharding import shape_rules, sum_types
+from mpijax.core.sharding.sum_types import kind_over
 from mpijax.core.state import state
 from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
@@ -28,26 +29,37 @@ def pvary(x, axis_name):
     >>> f(jnp.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
+    names = _tracked(names_of(axis_name), "pvary")
+    return tree.tree_map(lambda leaf: pvary_p.bind(leaf, axes=names), x) if names else x
+
+
+def _tracked(names: tuple, caller: str) -> tuple:
+    """Those of the names that are mesh axes over which types are tracked; `check_vma=False` tracks none."""
     if not state.axis_env:
         raise ValueError(
-            f"pvary should be called under jax.shard_map: axis {axis_name!r} is not in scope."
+            f"{caller} should be called under jax.shard_map: axis {names!r} is not in scope."
         )
-    check_bound(names_of(axis_name), "pvary")
-    names = tuple(n for n in names_of(axis_name) if n in state.manual_axes)
-    if not names:
-        return x
-    return tree.tree_map(lambda leaf: pvary_p.bind(leaf, axes=names), x)
+    check_bound(names, caller)
+    return tuple(n for n in names if n in state.manual_axes)
+
+
+# The primitive for each conversion of `pcast`.
+_CASTS = {
+    ("invarying", "varying"): "pvary",
+    ("invarying", "reduced"): "preduced",
+    ("varying", "unreduced"): "vary_unreduced_cast_p",
+    ("reduced", "varying"): "reduced_vary_cast_p",
+}
 
 
 def pcast(x, axis_name, *, to: str):
-    """Converts `x` (a pytree) to another type over mesh axes.
+    """Converts `x` (a pytree) to another type over mesh axes; moves no data.
 
-    to: 'varying' moves no data. 'reduced' is for a value that is the same on all shards, whose cotangent is a pending
-      sum; the value does not change, because gradients are summed anyway. 'unreduced' is for a varying value, and gives
-      the sum over the axes, which is taken at once. Only 'unreduced' communicates.
+    to: 'varying' is for a value that is the same on all shards, or reduced. 'reduced' is for a value that is the same
+      on all shards: its cotangent is then unreduced. 'unreduced' is for a varying value: the shards become summands of
+      a sum that `psum` or `psum_scatter` takes.
 
-    Raises ValueError if the value already varies (for 'unreduced', if it does not), and for a `to` that JAX does not
-    have; TypeError for names that are neither a string nor a tuple.
+    Raises ValueError for other conversions; TypeError for names that are neither a string nor a tuple.
 
     >>> f = lambda x: x + lax.pcast(jnp.zeros(()), "x", to="varying")
     >>> mesh = mpijax.make_mesh((1,), ("x",))
@@ -62,18 +74,19 @@ def pcast(x, axis_name, *, to: str):
     if not isinstance(axis_name, (str, tuple)):
         raise TypeError(f"axis_name={axis_name} must be a tuple or a str. Got {axis_name!r}")
     names = names_of(axis_name)
+    if not names:
+        return x
 
     def one(leaf):
-        already = [n for n in names if n in typeof(leaf).vma]
-        if to == "unreduced":
-            if len(already) < len(names):
-                raise ValueError(
-                    f"pcast to unreduced: the value must vary over {names}, but its type is {typeof(leaf)}"
-                )
-            return registry["psum_invariant"].bind(leaf, axes=names)
-        if already:
-            raise ValueError(f"pcast to {to}: the value already varies over {already}: its type is {typeof(leaf)}")
-        return pvary(leaf, names) if to == "varying" else leaf
+        kind = kind_over(typeof(leaf), names, "jax.lax.pcast")
+        if (kind, to) not in _CASTS:
+            raise ValueError(
+                f"Unsupported pcast from={kind}, to={to!r}: its type is {typeof(leaf)}. Possible are "
+                f"{', '.join(f'{a} to {b}' for a, b in _CASTS)}."
+            )
+        cast = _CASTS[kind, to]
+        tracked = _tracked(names, cast.removesuffix("_p"))
+        return registry[cast].bind(leaf, axes=tracked) if tracked else leaf
 
     return tree.tree_map(one, x)
 
@@ -109,4 +122,5 @@ pvary_p = _Pvary(
     batch=_batch,
     vma=vma_with("axes"),
     keys=key_reuse.SAME,
+    sums=sum_types.over_other_axes,
 )

@@ -10,11 +10,10 @@ from mpijax._ext.array import ArrayBase
 from mpijax.core import provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.memory_space import DEVICE, Space
-from mpijax.core.sharding.context import context_mesh
+from mpijax.core.sharding.context import context_mesh, of_sharding
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import of_sharding
 from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof

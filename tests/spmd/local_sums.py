@@ -1,0 +1,301 @@
+"""Bodies of `shard_map` whose values are unreduced or reduced, over four devices of one process, beside the real JAX.
+
+Run by test_local_devices.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from spmd.local_explicit import OURS, REAL, X
+
+from mpijax.core.errors import ShardingTypeError
+
+W = np.random.default_rng(5).normal(size=(2,)).astype(np.float32)
+T = np.random.default_rng(6).normal(size=(4, 4)).astype(np.float32)
+
+
+def seen_in(s, body, *in_specs, **specs):
+    """A shard_map that records the types of the arguments and results of its body."""
+    types = []
+
+    def recorded(*args):
+        outs = body(*args)
+        types.append([(str(v.mat), s.jax.typeof(v).str_short(True)) for v in (*args, *s.jax.tree.leaves(outs))])
+        return outs
+
+    given = {"in_specs": in_specs} if in_specs else {}
+    return s.jax.shard_map(recorded, mesh=s.mesh, **given, **specs), types
+
+
+def sums(s, x, spec):
+    """An array with an unreduced or reduced layout."""
+    return s.jax.reshard(s.put(x), spec)
+
+
+def product(s):
+    """Varying times reduced, returned unreduced."""
+    f, types = seen_in(s, lambda x, w: s.lax.pcast(x * w, "x", to="unreduced"), s.P("x"), s.P(reduced={"x"}),
+                       out_specs=s.P(None, None, unreduced={"x"}))  # fmt: skip
+    return f, (s.put(X, "x"), sums(s, W, s.P(reduced={"x"}))), types
+
+
+def declared(s):
+    """A varying result that out_specs call unreduced, over two axes."""
+    f, types = seen_in(s, lambda x: x.sum(0), s.P(("x", "y")), out_specs=s.P(unreduced={"x", "y"}))
+    return f, (s.put(X, ("x", "y")),), types
+
+
+def summed(s):
+    f, types = seen_in(s, lambda u: s.lax.psum(u + u, "x"), out_specs=s.P())
+    return f, (sums(s, T, s.P(unreduced={"x"})),), types
+
+
+def scattered(s):
+    f, types = seen_in(s, lambda u: s.lax.psum_scatter(u + u, "x", scatter_dimension=1, tiled=True), out_specs=s.P(None, "x"))
+    return f, (sums(s, T, s.P(unreduced={"x"})),), types
+
+
+def scattered_without_tiles(s):
+    f, types = seen_in(s, lambda u: s.lax.psum_scatter(u, "x")[None], out_specs=s.P("x"))
+    return f, (sums(s, T[:2], s.P(unreduced={"x"})),), types
+
+
+def gathered(s):
+    f, types = seen_in(s, lambda v: s.lax.all_gather(v, "x", axis=1, to="reduced"), s.P("x"), out_specs=s.P(reduced={"x"}))
+    return f, (s.put(T, "x"),), types
+
+
+def same_for_all(s):
+    f, types = seen_in(s, lambda v: s.lax.pcast(s.jnp.sin(v), "y", to="reduced"), s.P(), out_specs=s.P(reduced={"y"}))
+    return f, (s.put(T),), types
+
+
+def made_varying(s):
+    f, types = seen_in(s, lambda r: s.lax.pcast(s.jnp.sin(r), "x", to="varying"), out_specs=s.P("x"))
+    return f, (sums(s, T, s.P(reduced={"x"})),), types
+
+
+def beside_another_axis(s):
+    """Over the other axis the collectives are those of any value."""
+    f, types = seen_in(s, lambda x, u: s.lax.psum(x.sum(0), "y") + s.lax.pmean(s.lax.psum(u, "x"), "y"),
+                       s.P("y"), s.P("y", unreduced={"x"}), out_specs=s.P())  # fmt: skip
+    return f, (s.put(T, "y"), sums(s, T[:2, 0], s.P("y", unreduced={"x"}))), types
+
+
+PROGRAMS = [product, declared, summed, scattered, scattered_without_tiles, gathered, same_for_all, made_varying,
+            beside_another_axis]  # fmt: skip
+
+
+def text(jaxpr) -> str:
+    return re.sub(r"mesh=.*", "", str(jaxpr))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+def test_types_texts_and_values(program, jitted):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            f, args, types = program(s)
+            out = (s.jax.jit(f) if jitted else f)(*args)
+            said = types[-1], text(s.jax.make_jaxpr(f)(*args)) if jitted else "", out.sharding.spec
+            return [*map(str, said), s.jax.typeof(out).str_short(True)], np.asarray(s.jax.reshard(out, s.P()))
+
+    (mine, got), (theirs, want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_derivatives(program):
+    """The cotangents of reduced values are unreduced, and the other way round."""
+
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            f, args, _ = program(s)
+
+            def loss(*args):
+                whole = s.jax.reshard(f(*args), s.P())
+                return (whole * s.jnp.cos(whole)).sum()
+
+            derivative = s.jax.grad(loss, tuple(range(len(args))))
+            grads = s.jax.jit(derivative)(*args)
+            said = [s.jax.typeof(g).str_short(True) for g in grads], text(s.jax.make_jaxpr(derivative)(*args))
+            return said, [np.asarray(s.jax.reshard(g, s.P())) for g in grads]
+
+    ((mine, own_text), got), ((theirs, text_there), want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    casts = r"\b(unreduced_psum|preduced|reduced_vary_cast_p|vary_unreduced_cast_p|all_gather_reduced|unreduced_reduce_scatter)\b"
+    assert sorted(re.findall(casts, own_text)) == sorted(re.findall(casts, text_there))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_without_types_the_shards_are_the_summands(s):
+    with s.jax.set_mesh(s.mesh):
+        pending = s.jax.shard_map(lambda x: x, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}), check_vma=False)
+        taken = s.jax.shard_map(lambda u: s.lax.psum(u, "x"), in_specs=s.P(unreduced={"x"}), out_specs=s.P(), check_vma=False)
+
+        def f(x):
+            return taken(pending(x)).sum()
+
+        out = s.jax.jit(pending)(s.put(T, "x"))
+        assert str(out.sharding.spec) == "P(None, None, unreduced={'x'})"
+        np.testing.assert_allclose(np.asarray(s.jax.reshard(out, s.P())), T[:2] + T[2:], rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(s.jax.jit(f)(s.put(T, "x"))), T.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_layouts_are_as_given_outside_of_programs_and_complete_in_them(s):
+    with s.jax.set_mesh(s.mesh):
+        f = s.jax.shard_map(lambda x: s.lax.psum(x, "x"), in_specs=s.P("x"), out_specs=s.P())
+        assert [str(g(s.put(T, "x")).sharding.spec) for g in (f, s.jax.jit(f))] == ["P()", "P(None, None)"]
+
+
+def over(s, body, *args, in_specs=None, out_specs=None, **options):
+    given = {} if in_specs is None else {"in_specs": in_specs}
+    return s.jax.jit(s.jax.shard_map(body, mesh=options.pop("mesh", s.mesh), out_specs=out_specs, **given, **options))(*args)
+
+
+ERRORS = {
+    "unreduced sine": (lambda s: over(s, s.jnp.sin, sums(s, T, s.P(unreduced={"x"})), out_specs=s.P(unreduced={"x"})),
+                       NotImplementedError, "unreduced rule for sin is not implemented"),
+    "not varying": (lambda s: over(s, lambda x: x, s.put(T), in_specs=s.P(), out_specs=s.P(unreduced={"x"})),
+                    ValueError, r"vary_unreduced_cast"),
+    "unreduced as varying": (
+        lambda s: over(s, lambda u: s.lax.pcast(u, "x", to="varying"), sums(s, T, s.P(unreduced={"x"})), out_specs=s.P("x")),
+        ValueError, "Unsupported pcast from=unreduced"),
+    "two kinds": (
+        lambda s: over(s, lambda x: s.lax.pcast(x, ("x", "y"), to="varying"), s.put(T, "x"), out_specs=s.P()),
+        ValueError, "jax.lax.pcast can only accept axis_name which"),
+    "permuted": (
+        lambda s: over(s, lambda u: s.lax.ppermute(u, "x", [(0, 1)]), sums(s, T, s.P(reduced={"x"})), out_specs=s.P("x")),
+        ValueError, "cannot accept args which are reduced"),
+    "in_specs without it": (
+        lambda s: over(s, lambda u: u, sums(s, T, s.P(unreduced={"x"})), in_specs=s.P(), out_specs=s.P()), ValueError,
+        r"in_specs"),
+    "out_specs without it": (
+        lambda s: over(s, lambda u: u, sums(s, T, s.P(reduced={"x"})), out_specs=s.P()), ValueError,
+        "out_specs"),
+    "some axes": (
+        lambda s: over(s, lambda u: u, s.put(T, "x"), in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}), axis_names={"x"}),
+        NotImplementedError, "full manual mode"),
+    "not explicit": (
+        lambda s: over(s, lambda u: u, T, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}),
+                       mesh=s.jax.sharding.Mesh(s.mesh.devices, s.mesh.axis_names)),
+        ValueError, "unreduced in out_specs .* can only be used when the mesh passed to shard_map"),
+    "varying with unreduced": (
+        lambda s: over(s, lambda u, v: u + v, sums(s, T, s.P(unreduced={"x"})), s.put(T, "x"),
+                       in_specs=(s.P(unreduced={"x"}), s.P("x")), out_specs=s.P(unreduced={"x"})),
+        ValueError, "pvary cannot accept args which are unreduced"),
+    "replicated with reduced": (
+        lambda s: over(s, lambda u, v: u + v, sums(s, T, s.P(reduced={"x"})), s.put(T), out_specs=s.P(reduced={"x"})),
+        ShardingTypeError, "Inputs cannot be replicated on the same axes that another input is reduced on"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_errors(s, name):
+    program, kind, message = ERRORS[name]
+    expected = kind if s is OURS or kind is not ShardingTypeError else Exception
+    with (s.jax.set_mesh(s.mesh) if name != "not explicit" else s.jax.set_mesh(s.jax.sharding.Mesh(s.mesh.devices, s.mesh.axis_names))):
+        with pytest.raises(expected, match=message):
+            program(s)
+
+
+# Layouts that a caller requests, with sums that the operation leaves pending.
+REQUESTED = {
+    "product": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P("x", unreduced={"y"})),
+    "turned product": lambda s: s.jnp.einsum("ij,jk->ki", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P(None, "x", unreduced={"y"})),
+    "three operands": lambda s: s.jnp.einsum("ij,jk,kl->il", s.put(T, "x"), s.put(T), s.put(T), out_sharding=s.P("x")),
+    "batches": lambda s: s.jnp.matmul(s.put(T[:, None], "x", None, "y"), s.put(T[..., None], "x", "y"), out_sharding=s.P("x", unreduced={"y"})),
+    "vector": lambda s: s.jnp.matmul(s.put(T, "x", "y"), s.put(T[0], "y"), out_sharding=s.P("x")),
+    "sum": lambda s: s.lax.reduce_sum(s.put(T, "x", "y"), axes=(0,), out_sharding=s.P("y", unreduced={"x"})),
+    "sum over both": lambda s: s.lax.reduce_sum(s.put(T, "x", "y"), axes=(0, 1), out_sharding=s.P(unreduced={"x", "y"})),
+    "columns first": lambda s: s.jnp.reshape(s.put(T, "x"), (2, 8), order="F", out_sharding=s.P(None, "y")),
+    "kept": lambda s: s.jnp.reshape(sums(s, T, s.P(unreduced={"x"})), (2, 8), out_sharding=s.P(None, "y", unreduced={"x"})),
+    "other axes contracted": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x"), s.put(T), out_sharding=s.P("x", unreduced={"y"})),
+    "contracted unlike": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T), out_sharding=s.P("x", unreduced={"y"})),
+    "other axes summed": lambda s: s.lax.reduce_sum(s.put(T, "x"), axes=(0,), out_sharding=s.P(unreduced={"y"})),
+    "not unreduced": lambda s: s.jnp.reshape(s.put(T), (2, 8), out_sharding=s.P(unreduced={"x"})),
+    "not reduced": lambda s: s.jnp.reshape(s.put(T), (2, 8), out_sharding=s.P(reduced={"x"})),
+    "no longer unreduced": lambda s: s.jnp.reshape(sums(s, T, s.P(unreduced={"x"})), (2, 8), out_sharding=s.P()),
+    "no longer reduced": lambda s: s.jnp.reshape(sums(s, T, s.P(reduced={"x"})), (2, 8), out_sharding=s.P()),
+    "unreduced operand": lambda s: s.jnp.dot(sums(s, T, s.P(unreduced={"x"})), s.put(T), out_sharding=s.P()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUESTED)
+def test_requested_layouts(name):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            try:
+                out = REQUESTED[name](s)
+            except Exception as error:
+                return type(error).__name__, 0
+            return (s.jax.typeof(out).str_short(True), str(out.sharding.spec)), np.asarray(s.jax.reshard(out, s.P()))
+
+    (mine, got), (theirs, want) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+MORE_ERRORS = {
+    "largest of groups": (
+        lambda s: s.jax.ops.segment_max(s.put(T[0], "x"), np.arange(4), num_segments=4, out_sharding=s.P(unreduced={"x"})),
+        NotImplementedError, "unreduced for max is not yet supported"),
+    "kind of memory": (
+        lambda s: s.jnp.full((2,), 0, out_sharding=s.jax.NamedSharding(s.mesh.abstract_mesh, s.P("x"), memory_kind="pinned_host")),
+        ValueError, "sharding with memory_kind is not allowed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE_ERRORS)
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_errors_of_requested_layouts(s, name):
+    program, kind, message = MORE_ERRORS[name]
+    with s.jax.set_mesh(s.mesh), pytest.raises(kind, match=message):
+        program(s)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_operands_that_vary_over_other_axes(s):
+    """Without automatic casts, operands must vary over the same axes."""
+
+    def body(cast):
+        return lambda x, w: x * cast(w)
+
+    def run(cast):
+        f = s.jax.shard_map(body(cast), mesh=s.mesh, in_specs=(s.P("x"), s.P()), out_specs=s.P("x"))
+        return s.jax.jit(f)(s.put(T, "x"), s.put(W[:1]))
+
+    with s.jax.set_mesh(s.mesh), s.jax.auto_pcast(False):
+        with pytest.raises(ValueError, match="requires varying manual axes to match"):
+            run(lambda w: w)
+        np.testing.assert_allclose(np.asarray(run(lambda w: s.lax.pcast(w, "x", to="varying"))), T * W[:1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_types_without_axes_of_size_one(s):
+    kinds = (s.jax.sharding.AxisType.Explicit,) * 2
+    mesh = s.jax.sharding.Mesh(s.mesh.devices[:, :1], ("x", "y"), axis_types=kinds)
+    types = []
+
+    def body(x):
+        types.append((sorted(x.aval.mat.varying), s.jax.typeof(s.lax.psum(x, "x")).str_short(True)))
+        return s.lax.psum(x, "x")
+
+    def f(x):
+        types.append(s.jax.typeof(x).str_short(True))
+        kept = s.lax.with_sharding_constraint(x * 2, s.P("x", "y"))
+        return kept, s.jax.shard_map(body, in_specs=s.P("x", None), out_specs=s.P())(x)
+
+    with s.jax.set_mesh(mesh), s.jax.remove_size_one_mesh_axis_from_type(True):
+        kept, total = s.jax.jit(f)(s.put(T, "x", "y"))
+        assert types == ["f32[4@x,4]", (["x"], "f32[2,4]")]
+        assert str(kept.sharding.spec) == "P('x', None)"
+        np.testing.assert_allclose(np.asarray(total), T[:2] + T[2:], rtol=1e-6)
