@@ -32,7 +32,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True)
 class TraceableLowering:
-    """The result of `lower_fun`. `lowering(context, *operands, **params)` lists the results, in a rule in JAX's form."""
+    """The result of `lower_fun`. In a rule in JAX's form, `lowering(context, *operands, **params)` is the results."""
 
     fun: Callable
     multiple_results: bool
