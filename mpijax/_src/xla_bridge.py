@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mpijax.extend.backend import backends, get_backend
 from mpijax.runtime.arrays.devices import (
     CLIENT,
     are_known,
@@ -13,7 +14,16 @@ from mpijax.runtime.arrays.devices import (
     process_index,
 )
 
-__all__ = ["default_backend", "device_count", "devices", "local_devices", "process_count", "process_index"]
+__all__ = [
+    "backends",
+    "default_backend",
+    "device_count",
+    "devices",
+    "get_backend",
+    "local_devices",
+    "process_count",
+    "process_index",
+]
 
 
 def __getattr__(name: str) -> Any:

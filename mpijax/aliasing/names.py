@@ -29,6 +29,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
     ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),
     ("jax._src.util", "safe_map", "mpijax.api_util:safe_map", "JAX's tutorial on interpreters of Jaxprs"),
+    ("jax._src.xla_bridge", "get_backend", "mpijax._src.xla_bridge:get_backend", "Keras"),
 )
 
 # Modules that libraries import without using their names, or only for their version.

@@ -3,21 +3,26 @@
     register_lowering(p, lower_fun(fun, multiple_results=False))
 
 mpijax does not use MLIR. A lowering is a function of `mpijax.numpy` and `mpijax.lax` operations, which is traced and
-compiled in place of the primitive, or a record of `mpijax.extend.lowering`.
+compiled in place of the primitive, or a record of `mpijax.extend.lowering`. A rule in JAX's form,
+`rule(context, *operands, **params) -> results`, works if it takes its results from `lower_fun(...)(context, ...)` and
+`emit_python_callback`; its operands are traced arrays.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from dataclasses import field
+from typing import Any, ClassVar, NoReturn
 
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
 from mpijax.core.typeof import typeof
 from mpijax.extend.primitive import Primitive
+from mpijax.ops.callbacks import io_callback, pure_callback
 
-__all__ = ["LoweringRuleContext", "lower_fun", "register_lowering"]
+__all__ = ["LoweringRuleContext", "ModuleContext", "emit_python_callback", "lower_fun", "register_lowering"]
 
 _INSTEAD = (
     "Use mlir.lower_fun(a function of mpijax.numpy operations). That function may call mpijax.numba_call (a numba "
@@ -27,15 +32,14 @@ _INSTEAD = (
 
 @dataclass(frozen=True)
 class TraceableLowering:
-    """The result of `lower_fun`."""
+    """The result of `lower_fun`. In a rule in JAX's form, `lowering(context, *operands, **params)` is the results."""
 
     fun: Callable
     multiple_results: bool
 
-    def __call__(self, *_args: Any, **_params: Any) -> NoReturn:
-        raise TypeError(
-            f"The result of lower_fun can only be passed to register_lowering. To compute, call {self.fun!r} itself."
-        )
+    def __call__(self, context: Any, /, *args: Any, **params: Any) -> list[Any]:
+        outs = self.fun(*args, **params)
+        return list(outs) if self.multiple_results else [outs]
 
 
 def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering:
@@ -63,8 +67,7 @@ def register_lowering(
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    A rule `f(context, *operands, **params)` may return operands, as rules of primitives that mark values do. A rule
-    that builds MLIR is accepted, but running the primitive raises NotImplementedError.
+    A rule in JAX's form that builds MLIR is accepted, but running the primitive raises NotImplementedError.
 
     >>> from mpijax.extend.core import Primitive
     >>> double_p = Primitive("doubled_by_a_lowering")
@@ -82,14 +85,23 @@ def register_lowering(
     if platform not in (None, "cpu"):
         return rule
     if isinstance(rule, TraceableLowering):
-        prim.lower = Decompose(_checked(prim, rule))
+        prim.lower = Decompose(functools.wraps(rule.fun)(functools.partial(_run_function, prim, rule)))
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
         prim.lower = rule
     elif callable(rule):
-        prim.lower = Decompose(functools.partial(_handed_on, prim, rule))
+        prim.lower = Decompose(functools.partial(_run_rule, prim, rule))
     else:
         raise TypeError(f"register_lowering: the lowering of {prim} must be a result of lower_fun, got {rule!r}")
     return rule
+
+
+class ModuleContext:
+    """What a rule in JAX's form learns about the program: it runs on CPUs."""
+
+    platforms: ClassVar[tuple[str, ...]] = ("cpu",)
+
+    def add_keepalive(self, keepalive: Any) -> None:
+        """Accepted; programs keep the functions that they call alive."""
 
 
 @dataclass(frozen=True)
@@ -105,46 +117,69 @@ class LoweringRuleContext:
     primitive: Primitive
     avals_in: Sequence[Any]
     avals_out: Sequence[Any]
+    module_context: ModuleContext = field(default_factory=ModuleContext)
 
 
-def _handed_on(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> Any:
-    """The result of a lowering written for JAX, if it is operands: then the primitive only marks values."""
-    declared = prim.type_rule(*map(typeof, args), **params)
-    avals = list(declared) if prim.multiple_results else [declared]
+def emit_python_callback(
+    ctx: LoweringRuleContext,
+    callback: Callable,
+    token: Any,
+    operands: Sequence[Any],
+    operand_avals: Sequence[Any],
+    result_avals: Sequence[Any],
+    *,
+    has_side_effect: bool,
+    returns_token: bool = True,
+    partitioned: bool = False,
+    sharding: Any = None,
+) -> tuple[tuple[Any, ...], Any, None]:
+    """A call of Python in a rule in JAX's form: the results, the token, and None for what to keep alive.
+
+    Args:
+      callback: receives the operands as arrays and returns a sequence of arrays.
+      operands, result_avals: the operands of the rule, and the types of the results.
+      has_side_effect: whether the program makes the call even if it does not use the results.
+      ctx, token, operand_avals, returns_token, partitioned, sharding: accepted, without effect.
+    """
+    call = io_callback if has_side_effect else pure_callback
+    types = tuple(ShapeDtypeStruct(a.shape, a.dtype) for a in result_avals)
+    return call(lambda *arrays: tuple(callback(*arrays)), types, *operands), token, None
+
+
+def _run_rule(prim: Primitive, rule: Callable, /, *args: Any, **params: Any) -> Any:
+    """The results of a rule in JAX's form; raises NotImplementedError if it builds MLIR."""
+    declared = _declared(prim, args, params)
     try:
-        outs = list(rule(LoweringRuleContext(prim, [typeof(x) for x in args], avals), *args, **params))
+        outs = list(rule(LoweringRuleContext(prim, [typeof(x) for x in args], declared), *args, **params))
+        found = list(map(typeof, outs))
     except Exception as error:
-        raise _makes_mlir(prim, rule) from error
-    if len(outs) != len(avals) or not all(any(x is a for a in args) for x in outs):
-        raise _makes_mlir(prim, rule)
+        raise NotImplementedError(
+            f"the lowering of {prim}, {rule!r}, makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
+        ) from error
+    return _checked(prim, outs, found, declared)
+
+
+def _run_function(prim: Primitive, rule: TraceableLowering, /, *args: Any, **params: Any) -> Any:
+    """The results of the function of `lower_fun`."""
+    outs = rule(None, *args, **params)
+    return _checked(prim, outs, list(map(typeof, outs)), _declared(prim, args, params))
+
+
+def _declared(prim: Primitive, args: Sequence[Any], params: dict) -> list[Any]:
+    """The types of the results by abstract evaluation."""
+    declared = prim.type_rule(*map(typeof, args), **params)
+    return list(declared) if prim.multiple_results else [declared]
+
+
+def _checked(prim: Primitive, outs: list[Any], found: list[Any], declared: list[Any]) -> Any:
+    """The results of a lowering; raises TypeError if their types are not those of abstract evaluation."""
+    if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in declared]:
+        shown = [", ".join(a.str_short() for a in avals) for avals in (found, declared)]
+        raise TypeError(
+            f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
+            "of the same shapes and dtypes."
+        )
     return outs if prim.multiple_results else outs[0]
-
-
-def _makes_mlir(prim: Primitive, rule: Callable) -> NotImplementedError:
-    return NotImplementedError(
-        f"The lowering of {prim}, {rule!r}, generates MLIR for XLA, which mpijax does not use. {_INSTEAD}"
-    )
-
-
-def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
-    """The function; it must return the types that abstract evaluation gives."""
-
-    @functools.wraps(rule.fun)
-    def lowered(*args: Any, **params: Any) -> Any:
-        outs = rule.fun(*args, **params)
-        outs = list(outs) if rule.multiple_results else [outs]
-        declared = prim.type_rule(*map(typeof, args), **params)
-        declared = list(declared) if prim.multiple_results else [declared]
-        found = [(typeof(x).shape, typeof(x).dtype) for x in outs]
-        if found != [(a.shape, a.dtype) for a in declared]:
-            shown = [", ".join(a.str_short() for a in avals) for avals in (map(typeof, outs), declared)]
-            raise TypeError(
-                f"The lowering of {prim} returns {shown[0]}, but its abstract evaluation returns {shown[1]}. Shapes "
-                "and dtypes must be equal."
-            )
-        return outs if prim.multiple_results else outs[0]
-
-    return lowered
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -11,6 +11,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.sharding.shardings import Sharding
 from mpijax.numpy.constructors import asarray
 from mpijax.numpy.util import (
     broadcast_to,
@@ -95,10 +96,14 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
 
 
 def _like(name: str, a: Any) -> Any:
-    """The object whose shape and dtype the new array gets."""
+    """The object whose shape, dtype and sharding the new array gets."""
     if hasattr(a, "dtype") and hasattr(a, "shape"):
-        known = isinstance(a, (Array, np.ndarray, np.generic, ShapeDtypeStruct))
-        return a if known else ShapeDtypeStruct(a.shape, a.dtype, weak_type=getattr(a, "weak_type", False))
+        if isinstance(a, (Array, np.ndarray, np.generic, ShapeDtypeStruct)):
+            return a
+        sharding = getattr(a, "sharding", None)
+        placed = isinstance(sharding, Sharding) and getattr(a, "_committed", True)
+        weak = getattr(a, "weak_type", False)
+        return ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding if placed else None, weak_type=weak)
     a = unwrap(a)
     check_arraylike(name, a)
     return a

@@ -46,8 +46,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     n = shape_of(flat[0])[axis]
     if any(shape_of(x)[axis] != n for x in flat):
         raise ValueError(
-            f"lax.associative_scan needs arrays of the same size along axis {axis}, got shapes "
-            f"{[shape_of(x) for x in flat]}."
+            "Array inputs to associative_scan must have the same first dimension. (saw: "
+            f"{[shape_of(x) for x in flat]}) The first dimension is axis {axis}, which is scanned."
         )
 
     def combine(xs: list, ys: list) -> list:

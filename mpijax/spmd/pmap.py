@@ -52,7 +52,8 @@ def pmap(
       axis_name: the name of the axis in collectives.
       in_axes: the mapped axis of each argument (None: not mapped, all devices get the whole); a prefix pytree. Keyword
         arguments are mapped over axis 0.
-      out_axes: the position of the mapped axis in each result; None for results that are equal on all devices.
+      out_axes: the position of the mapped axis in each result, counted from the end if negative; None for results that
+        are equal on all devices.
       static_broadcasted_argnums: positions of arguments that are hashable Python values.
       devices: the devices to run on, of all processes; by default all.
       backend: "cpu" or None.
@@ -70,8 +71,6 @@ def pmap(
         raise TypeError(f"Expected a callable value, got {fun}")
     if devices is not None and not devices:
         raise ValueError("'devices' argument to pmap must be non-empty, or None.")
-    if any(type(ax) is int and ax < 0 for ax in tree.tree_leaves(out_axes)):
-        raise ValueError(f"pmap out_axes must not be negative, got {out_axes}")
     for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if not all(type(leaf) is int for leaf in tree.tree_leaves(axes)):
             raise TypeError(
@@ -217,7 +216,8 @@ class _Pmap:
     def _body(self, fun, mesh: Mesh, structure, axes) -> Callable:
         out_axes = self.out_axes
         in_specs = tuple(self._spec(ax) for ax in axes)
-        out_specs = tree.tree_map(self._spec, out_axes, is_leaf=lambda ax: ax is None)
+        # A negative axis becomes a position once the rank of the result is known; until then it is the first axis.
+        out_specs = tree.tree_map(lambda ax: self._spec(_first(ax)), out_axes, is_leaf=lambda ax: ax is None)
 
         def axes_of_results(structure) -> list:
             return flatten_axes("pmap out_axes", structure, out_axes)
@@ -228,7 +228,7 @@ class _Pmap:
             with sources_of_function(fun):
                 outs, out_structure = tree.tree_flatten(fun(*positional, **named))
             placed = zip(outs, axes_of_results(out_structure), strict=True)
-            return tree.tree_unflatten(out_structure, [x if ax is None else _expand(x, ax) for x, ax in placed])
+            return tree.tree_unflatten(out_structure, [x if ax is None else _expand(x, _first(ax)) for x, ax in placed])
 
         mapped = shard_map(shards, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
@@ -236,9 +236,14 @@ class _Pmap:
             out = mapped(*(to_global(x, mesh, s) for x, s in zip(flat_args, in_specs, strict=True)))
             outs, out_structure = tree.tree_flatten(out)
             placed = zip(outs, axes_of_results(out_structure), strict=True)
-            return tree.tree_unflatten(out_structure, [to_local(x, mesh, self._spec(ax)) for x, ax in placed])
+            return tree.tree_unflatten(out_structure, [self._local(x, mesh, ax) for x, ax in placed])
 
         return _fun
+
+    def _local(self, x: Any, mesh: Mesh, axis: int | None) -> Any:
+        """This process's elements of a result, with the mapped axis at `axis`."""
+        local = to_local(x, mesh, self._spec(_first(axis)))
+        return _first_moved(local, axis) if axis is not None and axis < 0 else local
 
     def _spec(self, axis: int | None) -> PartitionSpec:
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, self.axis_name)
@@ -248,6 +253,21 @@ def _with_statics(fun, statics: dict[int, Any], *dynamic, **named):
     rest = iter(dynamic)
     count = len(statics) + len(dynamic)
     return fun(*(statics[i] if i in statics else next(rest) for i in range(count)), **named)
+
+
+def _first(axis: int | None) -> int | None:
+    """The axis, or 0 if it is negative."""
+    return None if axis is None else max(axis, 0)
+
+
+def _first_moved(x, axis: int):
+    """`x` with its first axis at `axis`, which is negative."""
+    ndim = typeof(x).ndim
+    if axis < -ndim:
+        raise ValueError(f"pmap out_axes: axis {axis} is out of bounds for a result with {ndim} axes")
+    order = [*range(1, ndim)]
+    order.insert(axis % ndim, 0)
+    return registry["transpose"].bind(x, permutation=tuple(order))
 
 
 def _squeeze(x, axis: int):

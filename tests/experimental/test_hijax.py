@@ -105,7 +105,10 @@ def test_attributes_come_from_the_type(how):
         shapes = []
         outer = w.jax.jit(lambda x: shapes.append(x.shape) or x.times(x.doubled))
         value = library.Wrapped(w.jnp.asarray(VECTOR))
-        result = [run(value), outer(value)]
+        of_an_array_too = w.jax.jit(lambda x: x.copy(twice=True))
+        result = [run(value), outer(value), of_an_array_too(value)]
+        with pytest.raises(AttributeError, match="cumsum"):
+            w.jax.jit(lambda x: x.cumsum())(value)
         assert shapes == [(3,)]
         return result
 

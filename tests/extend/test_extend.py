@@ -119,6 +119,17 @@ def test_without_an_implementation_the_lowering_runs():
         p.def_impl(functools.partial(xla.apply_primitive, p))
 
 
+@pytest.mark.parametrize("in_jaxs_form", [False, True])
+@pytest.mark.parametrize("J", LIBRARIES)
+def test_parameters_may_have_any_name(J, in_jaxs_form):
+    _, _, mlir, _ = tables(J)
+    p = typed(J)
+    p.def_abstract_eval(lambda x, *, prim, rule: x)
+    lowering = mlir.lower_fun(lambda x, *, prim, rule: x * prim + rule, multiple_results=False)
+    mlir.register_lowering(p, (lambda ctx, *xs, **ps: lowering(ctx, *xs, **ps)) if in_jaxs_form else lowering)
+    np.testing.assert_array_equal(J.jit(lambda x: p.bind(x, prim=2.0, rule=1.0))(X), 2 * X + 1)
+
+
 def test_the_lowering_is_compiled_with_what_is_around_it():
     text = OURS.jit(lambda x: square_add(OURS)(x, 1.0 + x) * 2).lower(X).compile().as_text()
     assert text.count("kernel") == 1 and "host" not in text
@@ -333,6 +344,33 @@ def test_rules_get_tuples(J, table):
     assert len(seen) == 6 and all(type(x) is tuple for x in seen)
 
 
+@pytest.mark.parametrize("J", LIBRARIES)
+def test_lowerings_in_jaxs_form_call_functions_and_python(J):
+    _, _, mlir, _ = tables(J)
+    p = new(J, "by_functions_and_python")
+    p.multiple_results = True
+    p.def_abstract_eval(lambda x, *, by: (x, x))
+    seen = []
+
+    def in_python(x):
+        seen.append(np.asarray(x))
+        return np.asarray(x) + 1, np.asarray(x) * 2
+
+    def lower(context, x, *, by):
+        (scaled,) = mlir.lower_fun(lambda x, *, by: x * by, multiple_results=False)(context, x, by=by)
+        results, _, keepalive = mlir.emit_python_callback(
+            context, in_python, None, [scaled], context.avals_in, context.avals_out, has_side_effect=False)
+        context.module_context.add_keepalive(keepalive)
+        assert context.module_context.platforms[0] == "cpu"
+        return results
+
+    mlir.register_lowering(p, lower)
+    more, doubled = J.jit(lambda x: p.bind(x + 1, by=3.0))(X)
+    np.testing.assert_array_equal(more, 3 * (X + 1) + 1)
+    np.testing.assert_array_equal(doubled, 6 * (X + 1))
+    np.testing.assert_array_equal(seen, [3 * (X + 1)])
+
+
 @pytest.mark.parametrize("call, says, fix", MISSING)
 def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
     for J in LIBRARIES:
@@ -346,7 +384,6 @@ def test_missing_rules_are_named_as_jax_names_them(call, says, fix):
     [
         (lambda ad, b, mlir, p: (p.def_abstract_eval(lambda x: x), mlir.register_lowering(p, lambda ctx, x: [x.type]), p.bind(X)), NotImplementedError, r"(?s)numba_call.*ffi_call.*pure_callback"),
         (lambda ad, b, mlir, p: mlir.ir_constant(3), AttributeError, "does not use MLIR.*numba_call"),
-        (lambda ad, b, mlir, p: mlir.lower_fun(lambda x: x)(None, X), TypeError, "register_lowering"),
         (lambda ad, b, mlir, p: mlir.register_lowering(OURS.lax.sin_p, mlir.lower_fun(abs)), TypeError, "expected a primitive of mpijax.extend"),
         (lambda ad, b, mlir, p: ad.primitive_jvps.__setitem__(OURS.lax.sin_p, abs), TypeError, "mpijax's own primitive.*custom_jvp"),
         (lambda ad, b, mlir, p: ad.primitive_jvps.__setitem__(p, 3), TypeError, "must be a function"),

@@ -36,6 +36,14 @@ def keys(s):
     return s.jax.device_put(s.random.split(s.random.key(0), 4), s.NamedSharding(mesh(s, 2, 2), s.P("i")))
 
 
+class Held:
+    """An array of a library's own type, such as a variable of Flax."""
+
+    def __init__(self, array):
+        self.shape, self.dtype, self.sharding = array.shape, array.dtype, array.sharding
+        self.__jax_array__ = lambda: array
+
+
 PLACES = {
     "out_shardings of one device": lambda s: s.jax.jit(lambda x: x * 2, out_shardings=one(s, 1))(V),
     "jit for a device": lambda s: s.jax.jit(lambda x: x * 2, device=s.jax.devices()[2])(put(s, V, "i")),
@@ -46,6 +54,8 @@ PLACES = {
         X, s.NamedSharding(mesh(s, 1, 4), s.P("i", "j"))) + 1,
     "zeros like a struct": lambda s: s.jnp.zeros_like(
         s.jax.ShapeDtypeStruct((4, 2), np.float32, sharding=s.NamedSharding(mesh(s, 2, 2), s.P("i")))),
+    "like a library's object that holds an array": lambda s: [f(Held(put(s, V, "i"))) for f in (
+        s.jnp.zeros_like, s.jnp.ones_like, lambda x: s.jnp.full_like(x, 2.0), lambda x: s.jnp.zeros_like(x, shape=(3,)))],
     "draws of keys lie where these do": lambda s: s.jax.jit(
         s.jax.vmap(lambda k: s.random.normal(s.random.split(s.random.fold_in(k, 3))[0], (3,))))(keys(s)),
     "the default device on purpose": lambda s: [f(s.jax.device_put(X, s.jax.devices()[0])) for f in (

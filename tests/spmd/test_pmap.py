@@ -30,6 +30,8 @@ MAPPED = {
     "psum": (lambda x, w: x / lax.psum(x, "i"), (0, None), 0, lambda x, w: x / x.sum(0)),
     "mean out": (lambda x, w: lax.pmean(x @ w, "i"), (0, None), None, lambda x, w: (x @ w).mean(0)),
     "other axes": (lambda x, w: x[:, None] * w, (1, None), 2, lambda x, w: np.stack([c[:, None] * w for c in x.T], 2)),
+    "axes from the end": (
+        lambda x, w: x[:, None] * w, (-1, None), -2, lambda x, w: np.stack([c[:, None] * w for c in x.T], 1)),
     "last axis": (lambda x, w: x + lax.axis_index("i"), (-1, None), 0, lambda x, w: x.T + np.arange(SIZE)[:, None]),
     "gather": (lambda x, w: lax.all_gather(x, "i"), (0, None), 0, lambda x, w: np.stack([x] * SIZE)),
     "shift": (lambda x, w: lax.ppermute(x, "i", [(k, (k + 1) % SIZE) for k in range(SIZE)]), (0, None), 0,
@@ -121,6 +123,7 @@ REFUSED = {
         lambda: jax.pmap(lambda x, y: x, static_broadcasted_argnums=1)(np.ones(1)), ValueError, "called with only 1"),
     "in_axes": (lambda: jax.pmap(lambda x: x, in_axes="a"), TypeError, "pmap in_axes must be an int"),
     "out_axes": (lambda: jax.pmap(lambda x: x, out_axes=1.0), TypeError, "pmap out_axes must be an int"),
+    "out of bounds": (lambda: jax.pmap(lambda x: x, out_axes=-3)(np.ones((1, 2))), ValueError, "axis -3 is out of bounds"),
     "no devices": (lambda: jax.pmap(lambda x: x, devices=[]), ValueError, "must be non-empty"),
 }  # fmt: skip
 

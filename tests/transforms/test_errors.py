@@ -254,6 +254,10 @@ CALLS = {
         lambda J: J.lax.associative_scan(3, X3),
         "lax.associative_scan: fn argument should be callable",
     ),
+    "associative_scan of two sizes": (
+        lambda J: J.lax.associative_scan(lambda x, y: x, (J.numpy.ones(3), J.numpy.ones(4))),
+        "Array inputs to associative_scan must have the same first dimension. (saw: [(3,), (4,)])",
+    ),
     "number too large": (jit(lambda x: x, 2**40), "1099511627776"),
     "donated twice": (lambda J: _use_twice(J), "Array has been deleted with shape=float32[3]"),
     "shapes": (
