@@ -154,7 +154,7 @@ def _run_rule(prim: Primitive, rule: Callable, /, *args: Any, **params: Any) -> 
         found = list(map(typeof, outs))
     except Exception as error:
         raise NotImplementedError(
-            f"the lowering of {prim}, {rule!r}, makes MLIR for XLA, and mpijax has a compiler of its own. {_INSTEAD}"
+            f"The lowering of {prim}, {rule!r}, generates MLIR for XLA, which mpijax does not use. {_INSTEAD}"
         ) from error
     return _checked(prim, outs, found, declared)
 
@@ -176,8 +176,8 @@ def _checked(prim: Primitive, outs: list[Any], found: list[Any], declared: list[
     if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in declared]:
         shown = [", ".join(a.str_short() for a in avals) for avals in (found, declared)]
         raise TypeError(
-            f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
-            "of the same shapes and dtypes."
+            f"The lowering of {prim} returns {shown[0]}, but its abstract evaluation returns {shown[1]}. Shapes and "
+            "dtypes must be equal."
         )
     return outs if prim.multiple_results else outs[0]
 
