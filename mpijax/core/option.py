@@ -55,7 +55,8 @@ _overriding: dict[int, dict[str, Any]] = {}
 
 def end_of_thread() -> None:
     """Forget this thread and its overrides."""
-    _overriding.pop(id(values.__dict__), None)
+    with _lock:  # an update may be reading them
+        _overriding.pop(id(values.__dict__), None)
 
 
 def trace_key() -> int:
