@@ -27,6 +27,7 @@ import numpy as np
 from mpijax import lax, tree
 from mpijax import numpy as jnp
 from mpijax._ext import record
+from mpijax.core import locks
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.tracer import Tracer
 from mpijax.ops.loop_progress import Loop, loop_mark_p, loop_part_p
@@ -188,9 +189,14 @@ class _Watch:
     """Shows how far compiled loops of rank 0 are, from a thread that looks every tenth of a second."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._running: dict[Loop, _Running] = {}
         self._thread: threading.Thread | None = None
+
+    def forget(self) -> None:
+        """Reset the state in a forked process, which does not have the thread."""
+        self._running.clear()
+        self._thread = None
 
     def __call__(self, loop: Loop, iterations: int, ends: bool) -> None:
         if process_index() != 0:
@@ -242,6 +248,8 @@ class _Running:
 
 
 _watch = _Watch()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watch.forget)
 
 
 # ---------------------------------------------------------------- bars

@@ -35,21 +35,30 @@ for name in $libraries; do
 done
 # Races inside of libraries that are built without the sanitizer are not ours: it does not see how their threads agree.
 printf 'race:%s\n' openblas libmpi libfabric libucs libuct libucp tensorstore > "$folder/suppressions"
+# pytest keeps what a test writes, and would lose the report of a sanitizer, which ends the process.
+rm -f "$folder"/report.*
+trap 'cat "$folder"/report.* 2> /dev/null || :' EXIT
 # Python and its libraries keep memory to the end: leaks are not looked for. Addresses are not random (setarch): the
-# thread sanitizer needs them where it expects them. It does not survive UCX's hooks in memory calls (UCX_MEM_EVENTS).
+# sanitizers need them where they expect them. The thread sanitizer does not survive UCX's hooks in memory calls
+# (UCX_MEM_EVENTS). UCX asks whether it may read another rank's memory (cma) with a call that overwrites its own
+# argument if both ranks have the same addresses. The address sanitizer then checks the overwritten argument.
 run() {
-    env PYTHONPATH="$lib" MPIJAX_CACHE_DIR="$folder/cache" LD_PRELOAD="${preload# }" UCX_MEM_EVENTS=no \
-        ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-        TSAN_OPTIONS="suppressions=$folder/suppressions halt_on_error=1 report_signal_unsafe=0" setarch -R "$@"
+    env PYTHONPATH="$lib" MPIJAX_CACHE_DIR="$folder/cache" LD_PRELOAD="${preload# }" UCX_MEM_EVENTS=no UCX_TLS=^cma \
+        ASAN_OPTIONS="detect_leaks=0 allocator_may_return_null=1 log_path=$folder/report" \
+        UBSAN_OPTIONS="print_stacktrace=1 log_path=$folder/report" \
+        TSAN_OPTIONS="suppressions=$folder/suppressions halt_on_error=1 report_signal_unsafe=0 log_path=$folder/report" \
+        setarch -R "$@"
 }
 if [ $# -gt 0 ]; then
     run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider "$@"
 elif [ "$kind" = thread ]; then
-    run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider tests/runtime/test_threads.py tests/runtime/test_shared_work.py
+    run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider \
+        tests/runtime/test_threads.py tests/runtime/test_shared_work.py tests/compiler/test_time_tiles.py
 else
     run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider \
         tests/core/test_tree.py tests/core/test_deep_trees.py tests/runtime/test_array.py tests/runtime/test_program.py \
-        tests/runtime/test_threads.py tests/runtime/test_shared_work.py tests/core/test_damaged_programs.py tests/test_ffi.py
+        tests/runtime/test_threads.py tests/runtime/test_shared_work.py tests/core/test_damaged_programs.py tests/test_ffi.py \
+        tests/compiler/test_time_tiles.py
     run "$mpirun" --bind-to none -n 2 "$python" -P -m pytest --with-mpi --timeout-method=thread -m mpi -q \
         -p no:cacheprovider tests/runtime/test_mpi.py tests/mpi/test_lanes.py tests/mpi/test_counted.py
 fi

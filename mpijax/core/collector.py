@@ -9,12 +9,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+
+from mpijax.core import locks
 
 # New objects between two collections of the young generation, and collections between those of older generations.
 _RARELY = (50_000, 1_000, 1_000)
 
-_lock = Lock()
+_lock = locks.lock()
 _depth = 0
 _before = _RARELY
 

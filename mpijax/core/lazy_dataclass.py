@@ -9,6 +9,7 @@ and moves them to the class one by one. So other threads always find a placehold
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # as in `locks`, which would make the longest chain of imports longer
+    os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 # Attributes that every class has itself.
 _OWN = ("__dict__", "__weakref__", "__setattr__", "__delattr__")
 

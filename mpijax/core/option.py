@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import flags
+from mpijax.core import flags, locks
 from mpijax.core.option_examples import EXAMPLES
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
@@ -40,7 +40,7 @@ class _Values(threading.local):
 
 values = _Values()
 
-_lock = threading.RLock()
+_lock = locks.reentrant_lock()
 _options: dict[str, Option] = {}
 _traced: list[str] = []
 _checking: list[str] = []
@@ -55,7 +55,8 @@ _overriding: dict[int, dict[str, Any]] = {}
 
 def end_of_thread() -> None:
     """Forget this thread and its overrides."""
-    _overriding.pop(id(values.__dict__), None)
+    with _lock:  # an update may be reading them
+        _overriding.pop(id(values.__dict__), None)
 
 
 def trace_key() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import inspect
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.dispatch import JitBase
-from mpijax.core import config, provided, tree
+from mpijax.core import config, locks, provided, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
@@ -39,7 +38,7 @@ from mpijax.transforms.traced import Traced as TracedProgram
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 _jitted: weakref.WeakSet[PjitFunction] = weakref.WeakSet()
-_jitted_lock = threading.RLock()  # the set must not grow while it is being read
+_jitted_lock = locks.reentrant_lock()  # the set must not grow while it is being read
 
 
 class Traced(TracedProgram):

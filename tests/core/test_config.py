@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import mpijax
-from mpijax.core import config
+from mpijax.core import config, option
 from mpijax.core.config import config as options
 
 
@@ -152,6 +152,33 @@ def test_trace_key_within_a_block_follows_updates_also_of_other_threads():
     config.update("jax_debug_nans", True)
     with config.enable_x64(True):
         assert config.trace_key() == after
+
+
+def test_a_thread_may_end_during_an_update(monkeypatch):
+    """As threads of deep calls do, which start with the overrides of their caller."""
+    starts, reads, ended = threading.Event(), threading.Event(), threading.Event()
+    intern_settings = option._intern_settings
+
+    def slow(overrides):
+        if overrides:
+            reads.set()
+            ended.wait(0.2)
+        return intern_settings(overrides)
+
+    def work():
+        with config.enable_x64(True):
+            starts.set()
+            reads.wait(30)
+            option.end_of_thread()
+            ended.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    starts.wait(30)
+    monkeypatch.setattr(option, "_intern_settings", slow)
+    config.update("jax_debug_nans", True)
+    thread.join()
+    assert ended.is_set()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
-import threading
 from collections.abc import Callable
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache, partial
 from pathlib import Path
+
+from mpijax.core import locks
 
 _FUNCTIONS = {
     "LLVMPY_InitializeNativeTarget": (None,),
@@ -53,7 +54,7 @@ _FUNCTIONS = {
 _NAME = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}.get(sys.platform, "libllvmlite.so")
 
 
-_loading = threading.Lock()
+_loading = locks.lock()
 
 
 class LLVMError(RuntimeError):

@@ -16,13 +16,13 @@ import time
 import traceback
 from typing import Any
 
-from mpijax.core import config, tracebacks
+from mpijax.core import config, locks, tracebacks
 from mpijax.core.source import current_source
 from mpijax.runtime.machine import cpus, leftovers
 from mpijax.runtime.reports import meeting, output, watchdog
 from mpijax.runtime.reports.recorder import recorder
 
-_lock = threading.RLock()
+_lock = locks.reentrant_lock()
 _state: "Start | None" = None
 
 # (variable with the number of processes, launcher): set by the launcher in every process that it starts

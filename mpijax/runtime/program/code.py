@@ -6,7 +6,6 @@ and on disk. Loaded programs keep their code until they are given the better one
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +19,14 @@ from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
 from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
+from mpijax.core import locks
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
 # Loaded code, by the names of kernels and of files, while programs or plans use it, or it is recent.
 _kernels: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _files: WeakValueDictionary[str, Code] = WeakValueDictionary()
 _recent: deque[Code] = deque(maxlen=1024)
-_lock = threading.Lock()
+_lock = locks.lock()
 # A file either is an object, or names the object file that contains the kernel and others.
 _REFERENCE = b"see "
 # Kernels with fewer lines are not worth a thread to compile them.

@@ -18,7 +18,7 @@ from mpijax._ext.loading import rebind
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.steps.instructions import KernelCall, Loop, While, bytes_touched
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config
+from mpijax.core import config, locks
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.program import code
 
@@ -30,7 +30,7 @@ WARM, MOST_RUNS = 1 << 18, 64
 NEVER = 1 << 62
 
 _waiting: deque[ref[Program]] = deque()
-_lock = threading.Lock()
+_lock = locks.lock()
 _working = False
 
 
@@ -71,8 +71,8 @@ def tier_up(program: Program) -> None:
 
 def _forget() -> None:
     """Reset the state in a forked process, which does not have the thread."""
-    global _lock, _working
-    _lock, _working = threading.Lock(), False
+    global _working
+    _working = False
     _waiting.clear()
 
 

@@ -8,13 +8,13 @@ step's total time. `mpijax profile` also records exchanges.
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 
 import numpy as np
 
 from mpijax._ext import record
 from mpijax.compiler.steps.instructions import Finish, GemmCall, KernelCall, Loop, NativeCall, PythonCall
+from mpijax.core import locks
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.reports.recorder import recorder
@@ -23,7 +23,7 @@ _NOTE = np.dtype([("ticks", "u8"), ("thread", "u8"), ("what", "i8")])
 # A loop in time tiles is one step.
 _KINDS = {KernelCall: "kernel", Loop: "kernel", GemmCall: "library", NativeCall: "library", PythonCall: "python"}
 _EXCHANGES = {Call: "exchange", Finish: "exchange"}
-_lock = threading.Lock()
+_lock = locks.lock()
 # Whether to record exchanges too. The communication record has each of them in any case.
 with_exchanges = False
 
