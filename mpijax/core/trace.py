@@ -18,7 +18,7 @@ from mpijax._ext import dispatch
 from mpijax.core import config, dtypes, errors, provided
 from mpijax.core.abstract import AbstractValue, lent
 from mpijax.core.any_depth import any_depth
-from mpijax.core.array_api import Array
+from mpijax.core.array_api import Array, load_then_getattr
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
@@ -136,7 +136,7 @@ class Tracer(Array):
         return len(self.aval)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise an error that explains why a tracer lacks the attribute. Called for missing attributes only."""
+        """Import the methods of the NumPy layer, or say why the attribute is missing. Called for missing ones only."""
         if name in _OF_MEMORY:
             text = f"{_OF_MEMORY[name].format(name)} on {self._error_repr()}."
             raise errors.ConcretizationTypeError(self, text)
@@ -147,7 +147,7 @@ class Tracer(Array):
             )
         if name != "aval" and self.aval.is_high:
             return lent(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return load_then_getattr(self, name)
 
     def _known_scalar(self, error, *extra):
         known = self.concrete()
