@@ -61,8 +61,9 @@ def register_lowering(
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    A rule `f(context, *operands, **params)` may return operands, as rules of primitives that mark values do. A rule
-    that builds MLIR is accepted, but running the primitive raises NotImplementedError.
+    A rule `f(context, *operands, **params)` may be written for JAX. Its operands are traced arrays, and it returns
+    arrays: operands, or results of the elementwise operations of `jax._src.lib.mlir.dialects.hlo`. A rule that builds
+    other MLIR is accepted, but running the primitive raises NotImplementedError.
 
     >>> from mpijax.extend.core import Primitive
     >>> double_p = Primitive("doubled_by_a_lowering")
@@ -84,7 +85,7 @@ def register_lowering(
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
         prim.lower = rule
     elif callable(rule):
-        prim.lower = Decompose(functools.partial(_handed_on, prim, rule))
+        prim.lower = Decompose(functools.partial(_run_rule, prim, rule))
     else:
         raise TypeError(f"register_lowering: a lowering of {prim} is what lower_fun returns, got {rule!r}")
     return rule
@@ -105,16 +106,16 @@ class LoweringRuleContext:
     avals_out: Sequence[Any]
 
 
-def _handed_on(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> Any:
-    """The result of a lowering written for JAX, if it is operands: then the primitive only marks values."""
+def _run_rule(prim: Primitive, rule: Callable, *args: Any, **params: Any) -> Any:
+    """The result of a lowering written for JAX that returns arrays."""
     declared = prim.type_rule(*map(typeof, args), **params)
     avals = list(declared) if prim.multiple_results else [declared]
     try:
         outs = list(rule(LoweringRuleContext(prim, [typeof(x) for x in args], avals), *args, **params))
+        found = list(map(typeof, outs))
     except Exception as error:
         raise _makes_mlir(prim, rule) from error
-    if len(outs) != len(avals) or not all(any(x is a for a in args) for x in outs):
-        raise _makes_mlir(prim, rule)
+    _check(prim, found, avals)
     return outs if prim.multiple_results else outs[0]
 
 
@@ -132,17 +133,19 @@ def _checked(prim: Primitive, rule: TraceableLowering) -> Callable:
         outs = rule.fun(*args, **params)
         outs = list(outs) if rule.multiple_results else [outs]
         declared = prim.type_rule(*map(typeof, args), **params)
-        declared = list(declared) if prim.multiple_results else [declared]
-        found = [(typeof(x).shape, typeof(x).dtype) for x in outs]
-        if found != [(a.shape, a.dtype) for a in declared]:
-            shown = [", ".join(a.str_short() for a in avals) for avals in (map(typeof, outs), declared)]
-            raise TypeError(
-                f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
-                "of the same shapes and dtypes."
-            )
+        _check(prim, list(map(typeof, outs)), list(declared) if prim.multiple_results else [declared])
         return outs if prim.multiple_results else outs[0]
 
     return lowered
+
+
+def _check(prim: Primitive, found: list[Any], declared: list[Any]) -> None:
+    if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in declared]:
+        shown = [", ".join(a.str_short() for a in avals) for avals in (found, declared)]
+        raise TypeError(
+            f"the lowering of {prim} returns {shown[0]}, and its abstract evaluation says {shown[1]}. Both must be "
+            "of the same shapes and dtypes."
+        )
 
 
 def __getattr__(name: str) -> NoReturn:
