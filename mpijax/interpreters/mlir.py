@@ -52,7 +52,7 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering
 
 def register_lowering(
     prim: Primitive, rule: Any, platform: str | None = None, inline: bool = True, cacheable: bool = True
-) -> Any:
+) -> None:
     """Set the lowering of a primitive.
 
     Args:
@@ -69,7 +69,7 @@ def register_lowering(
     >>> double_p = Primitive("doubled_by_a_lowering")
     >>> shape_of_result = double_p.def_abstract_eval(lambda x: x)
     >>> rule = mpijax.interpreters.mlir.lower_fun(lambda x: 2 * x, multiple_results=False)
-    >>> kept = mpijax.interpreters.mlir.register_lowering(double_p, rule)
+    >>> mpijax.interpreters.mlir.register_lowering(double_p, rule)
     >>> mpijax.jit(double_p.bind)(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """
@@ -79,7 +79,7 @@ def register_lowering(
             "primitives stay as they are."
         )
     if platform not in (None, "cpu"):
-        return rule
+        return
     if isinstance(rule, TraceableLowering):
         prim.lower = Decompose(_checked(prim, rule))
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
@@ -88,7 +88,6 @@ def register_lowering(
         prim.lower = Decompose(functools.partial(_run_rule, prim, rule))
     else:
         raise TypeError(f"register_lowering: a lowering of {prim} is what lower_fun returns, got {rule!r}")
-    return rule
 
 
 @dataclass(frozen=True)
