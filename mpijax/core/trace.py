@@ -362,6 +362,17 @@ def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any 
         state.axis_env, state.manual_axes, state.body = saved
 
 
+@contextmanager
+def outside():
+    """Inside, operations run immediately, as outside of all transformations."""
+    saved = state.trace, state.axis_env, state.manual_axes, state.body
+    state.trace, state.axis_env, state.manual_axes, state.body = EVAL, {}, NO_AXES, None
+    try:
+        yield
+    finally:
+        state.trace, state.axis_env, state.manual_axes, state.body = saved
+
+
 def scope_key() -> tuple:
     """Everything a traced program depends on besides the function and the types of its arguments."""
     return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body, examples_over()
@@ -500,6 +511,12 @@ class JitTracer(Tracer):
     def _contents(self) -> str:
         return str(self._aval)
 
+    def __repr__(self) -> str:
+        text_of = self._trace.text_of  # type: ignore[attr-defined]
+        return (text_of and text_of(self)) or super().__repr__()
+
+    __str__ = __repr__
+
     def _origin_msg(self) -> str:
         return self._trace.origin_of(self)  # type: ignore[attr-defined]
 
@@ -520,10 +537,12 @@ class JaxprTrace(Trace):
       refs: the current value of each outside reference that is read or written. A reference that is read first
         is a constant of the program.
       written: the outside references that are written, in order.
+      text_of: the text of a value, if it is not that of its type.
     """
 
     __slots__ = (
-        "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "hoist", "refs", "written"
+        "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "hoist", "refs", "written",
+        "text_of",
     )  # fmt: skip
 
     def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
@@ -537,6 +556,7 @@ class JaxprTrace(Trace):
         self.finished = False
         self.refs: dict[Any, Any] = {}
         self.written: dict[Any, None] = {}
+        self.text_of: Callable[[JitTracer], str | None] | None = None
 
     def records(self, args) -> bool:
         return True
