@@ -24,8 +24,8 @@ def takes_no_token(operation: Callable[_P, _R]) -> Callable[_P, _R]:
             raise RuntimeError(
                 f"{name} takes no token: communication happens in the order of the program, as in mpi4jax since 0.8. "
                 f"Leave the token out, and take what is returned as it is, no longer as a tuple: instead of "
-                f"`{before} = {name}(..., token=token)` write `{after}{name}(...)`. A program that is to stay as it is "
-                "takes mpijax.mpi.with_tokens for mpi4jax."
+                f"`{before} = {name}(..., token=token)` write `{after}{name}(...)`. To run the program as it is, "
+                "set MPIJAX_AS_JAX=tokens, or import mpijax.mpi.with_tokens as mpi4jax."
             )
         return operation(*args, **kwargs)
 
