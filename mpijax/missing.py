@@ -28,7 +28,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
         experimental.roofline.
         experimental.scheduling_groups. experimental.source_mapper. experimental.topologies.
-        experimental.xla_metadata.
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
     (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -22,6 +23,9 @@ from mpijax.aliasing import names, placeholders
 
 # The replacement of each package; jaxlib has no counterpart.
 ROOTS = {"jax": "mpijax", "jaxlib": "jaxlib", "mpi4jax": "mpijax.mpi"}
+# With "tokens" as its value, `mpi4jax` is that before 0.8, whose operations take and return tokens.
+VARIABLE = "MPIJAX_AS_JAX"
+WITH_TOKENS = "tokens"
 
 
 def counterpart(name: str) -> str | None:
@@ -32,6 +36,8 @@ def counterpart(name: str) -> str | None:
     ('mpijax.numpy.linalg', None)
     """
     root, dot, rest = name.partition(".")
+    if root == "mpi4jax" and os.environ.get(VARIABLE) == WITH_TOKENS:
+        return "mpijax.mpi.with_tokens" + dot + rest
     return ROOTS[root] + dot + rest if root in ROOTS else None
 
 

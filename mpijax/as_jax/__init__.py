@@ -4,6 +4,7 @@
     python -m mpijax.as_jax script.py ...     # or -m module ..., or -c code ...
     mpijax run --as-jax -n 4 script.py ...
     MPIJAX_AS_JAX=1 any-program ...           # for programs that another program starts
+    MPIJAX_AS_JAX=tokens any-program ...      # for programs written for mpi4jax before 0.8, with tokens
 
 It applies to this process and to those that it starts, whether or not JAX is installed. `jax.numpy` and
 `mpijax.numpy` are then one module. `jax.__version__` is the version of JAX that mpijax follows, and
@@ -18,10 +19,10 @@ import sys as _sys
 from mpijax import missing as _missing
 from mpijax.aliasing import in_force as in_force
 from mpijax.aliasing.finders import ROOTS as _ROOTS
+from mpijax.aliasing.finders import VARIABLE as VARIABLE
+from mpijax.aliasing.finders import WITH_TOKENS as _WITH_TOKENS
 from mpijax.aliasing.finders import Aliases as _Aliases
 from mpijax.aliasing.finders import Virtual as _Virtual
-
-VARIABLE = "MPIJAX_AS_JAX"
 
 
 def install() -> None:
@@ -37,7 +38,8 @@ def install() -> None:
         )
     _sys.meta_path.insert(0, _Aliases())
     _sys.meta_path.insert(_sys.meta_path.index(_missing.finder), _Virtual())
-    _os.environ[VARIABLE] = "1"
+    if _os.environ.get(VARIABLE) != _WITH_TOKENS:
+        _os.environ[VARIABLE] = "1"
 
 
 install()

@@ -81,7 +81,7 @@ def register_concrete(cls: type) -> None:
         return
     for name in OPERATORS:
         setattr(cls, name, _loading(name))
-    cls.__getattr__ = _load_then_getattr  # type: ignore[attr-defined]
+    cls.__getattr__ = load_then_getattr  # type: ignore[attr-defined]
 
 
 def install_array_methods(methods: dict[str, Callable]) -> None:
@@ -116,14 +116,14 @@ def _loading(name: str) -> Callable:
     return method
 
 
-def _load_then_getattr(self, name: str):
-    """Import the NumPy layer at the first use of a method. The import replaces this hook by the methods."""
+def load_then_getattr(self, name: str):
+    """Import the NumPy layer at the first use of a method. The import installs the methods and removes this hook."""
     if name.startswith("_") or "__getattr__" not in vars(Array):
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
     _load()
     return getattr(self, name)
 
 
 for _name in OPERATORS:
     setattr(Array, _name, _loading(_name))
-Array.__getattr__ = _load_then_getattr  # type: ignore[attr-defined]
+Array.__getattr__ = load_then_getattr  # type: ignore[attr-defined]

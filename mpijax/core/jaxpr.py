@@ -31,7 +31,7 @@ class Var:
         self.aval = aval
 
     def __repr__(self) -> str:
-        return f"Var(id={id(self)}):{self.aval.str_short()}"
+        return f"Var(id={id(self)}):{self.aval.str_short(short_dtypes=False)}"
 
 
 class DropVar(Var):
@@ -67,8 +67,12 @@ class Literal:
         return number_of(self.val, self.aval.dtype, self.aval.weak_type) if self.aval.dtype in NARROWED else self.val
 
     def __repr__(self) -> str:
-        return f"{self.val}:{self.aval.str_short()}"
+        kind = _PRINTED_WITH_TYPES.get(type(self.val))
+        return f"Literal({self.val})" if kind is None else f"Literal({kind}({self.val}, dtype={self.aval.dtype.name}))"
 
+
+# The names of the types that JAX prints around numbers of Python.
+_PRINTED_WITH_TYPES = {int: "TypedInt", complex: "TypedComplex"}
 
 Atom = Var | Literal
 

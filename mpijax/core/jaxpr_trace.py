@@ -41,6 +41,12 @@ class JitTracer(Tracer):
     def _contents(self) -> str:
         return str(self._aval)
 
+    def __repr__(self) -> str:
+        text_of = self._trace.text_of  # type: ignore[attr-defined]
+        return (text_of and text_of(self)) or super().__repr__()
+
+    __str__ = __repr__
+
     def _origin_msg(self) -> str:
         return self._trace.origin_of(self)  # type: ignore[attr-defined]
 
@@ -66,10 +72,12 @@ class JaxprTrace(Trace):
       refs: the current value of each outside reference that is read or written. A reference that is read first
         is a constant of the program.
       written: the outside references that are written, in order.
+      text_of: the text of a value, if it is not that of its type.
     """
 
     __slots__ = (
-        "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "refs", "written"
+        "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "refs", "written",
+        "text_of",
     )  # fmt: skip
 
     def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
@@ -83,6 +91,7 @@ class JaxprTrace(Trace):
         self.finished = False
         self.refs: dict[Any, Any] = {}
         self.written: dict[Any, None] = {}
+        self.text_of: Callable[[JitTracer], str | None] | None = None
 
     def records(self, args) -> bool:
         return True

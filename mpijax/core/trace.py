@@ -195,6 +195,17 @@ def named_axes(axes: dict[Any, int], manual: frozenset | None = None, mesh: Any 
         state.axis_env, state.manual_axes, state.body = saved
 
 
+@contextmanager
+def outside():
+    """Inside, operations run immediately, as outside of all transformations."""
+    saved = state.trace, state.axis_env, state.manual_axes, state.body
+    state.trace, state.axis_env, state.manual_axes, state.body = EVAL, {}, NO_AXES, None
+    try:
+        yield
+    finally:
+        state.trace, state.axis_env, state.manual_axes, state.body = saved
+
+
 def scope_key() -> tuple:
     """Everything a traced program depends on besides the function and the types of its arguments."""
     return config.trace_key(), tuple(state.axis_env.items()), state.manual_axes, state.body, examples_over()

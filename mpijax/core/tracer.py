@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes, errors
 from mpijax.core.abstract import lent
-from mpijax.core.array_api import Array
+from mpijax.core.array_api import Array, load_then_getattr
 from mpijax.core.avals import ShapedArray
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Tracer(Array):
         return len(self.aval)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise an error that explains why a tracer lacks the attribute. Called for missing attributes only."""
+        """Import the methods of the NumPy layer, or say why the attribute is missing. Called for missing ones only."""
         if name in _OF_MEMORY:
             text = f"{_OF_MEMORY[name].format(name)} on {self._error_repr()}."
             raise errors.ConcretizationTypeError(self, text)
@@ -82,7 +82,7 @@ class Tracer(Array):
             )
         if name != "aval" and self.aval.is_high:
             return lent(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return load_then_getattr(self, name)
 
     def _known_scalar(self, error, *extra):
         known = self.concrete()

@@ -58,7 +58,7 @@ def lower_fun(fun: Callable, multiple_results: bool = True) -> TraceableLowering
 
 def register_lowering(
     prim: Primitive, rule: Any, platform: str | None = None, inline: bool = True, cacheable: bool = True
-) -> Any:
+) -> None:
     """Set the lowering of a primitive.
 
     Args:
@@ -67,13 +67,15 @@ def register_lowering(
       platform: None or "cpu"; lowerings for other platforms are accepted, and never used.
       inline, cacheable: accepted; the function is always inlined.
 
-    A rule in JAX's form that builds MLIR is accepted, but running the primitive raises NotImplementedError.
+    A rule `f(context, *operands, **params)` may be written for JAX. Its operands are traced arrays, and it returns
+    arrays: operands, or results of the elementwise operations of `jax._src.lib.mlir.dialects.hlo`. A rule that builds
+    other MLIR is accepted, but running the primitive raises NotImplementedError.
 
     >>> from mpijax.extend.core import Primitive
     >>> double_p = Primitive("doubled_by_a_lowering")
     >>> shape_of_result = double_p.def_abstract_eval(lambda x: x)
     >>> rule = mpijax.interpreters.mlir.lower_fun(lambda x: 2 * x, multiple_results=False)
-    >>> kept = mpijax.interpreters.mlir.register_lowering(double_p, rule)
+    >>> mpijax.interpreters.mlir.register_lowering(double_p, rule)
     >>> mpijax.jit(double_p.bind)(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """
@@ -83,7 +85,7 @@ def register_lowering(
             "mpijax's own primitives cannot be changed."
         )
     if platform not in (None, "cpu"):
-        return rule
+        return
     if isinstance(rule, TraceableLowering):
         prim.lower = Decompose(functools.wraps(rule.fun)(functools.partial(_run_function, prim, rule)))
     elif isinstance(rule, (Decompose, Elementwise, HostCall, Native)):
@@ -92,7 +94,6 @@ def register_lowering(
         prim.lower = Decompose(functools.partial(_run_rule, prim, rule))
     else:
         raise TypeError(f"register_lowering: the lowering of {prim} must be a result of lower_fun, got {rule!r}")
-    return rule
 
 
 class ModuleContext:

@@ -24,8 +24,8 @@ def takes_no_token(operation: Callable[_P, _R]) -> Callable[_P, _R]:
             raise RuntimeError(
                 f"{name} does not take a token: communication keeps the order of the program, as in mpi4jax since "
                 f"0.8. Leave the token out, and do not unpack the result: instead of `{before} = {name}(..., "
-                f"token=token)` write `{after}{name}(...)`. To keep the program unchanged, import "
-                "mpijax.mpi.with_tokens instead of mpi4jax."
+                f"token=token)` write `{after}{name}(...)`. To run the program unchanged, set "
+                "MPIJAX_AS_JAX=tokens, or import mpijax.mpi.with_tokens as mpi4jax."
             )
         return operation(*args, **kwargs)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ from mpijax.spmd.shard_specs import (
     given_spec,
     mesh_for,
 )
+from mpijax.spmd.shown_blocks import text_of
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
 from mpijax.transforms.blocks import Blocks
@@ -171,8 +172,14 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
     local = [shard_aval(mesh, s, a, check_vma, inner) for a, s in zip(avals, flat_in, strict=True)]
     flat_fun = FlatFun(f, in_tree)
     flat_out: list[PartitionSpec] = []
+    runs_now = state.trace is EVAL and not mesh.is_multi_process and not state.axis_env
+
+    def on_every_device(g):
+        return _call(g, mesh, names, tuple(flat_in), P(mesh.axis_names), False, tuple(leaves))
 
     def body(*shards):
+        if runs_now and names == set(mesh.axis_names):
+            state.trace.text_of = partial(text_of, mesh, on_every_device)
         outs = flat_fun(*shards)
         structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
         if not all(is_array(out) for out in outs):
@@ -188,7 +195,7 @@ def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool,
         with _scope(mesh, names, check_vma):
             jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
     except ConcretizationTypeError:
-        if state.trace is not EVAL or mesh.is_multi_process or state.axis_env:
+        if not runs_now:
             raise
         return _run_eagerly(f, mesh, names, flat_in, out_specs, check_vma, args)
     closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))

@@ -27,7 +27,7 @@ class JVPTracer(DualTracer):
     __slots__ = ()
 
     def _contents(self) -> str:
-        return f"primal={self.primal}, tangent={self.tangent}"
+        return f"primal={self.primal!s}, tangent={self.tangent!s}"
 
 
 class JVPTrace(DualTrace):

@@ -79,7 +79,7 @@ class GradTracer(DualTracer):
     __slots__ = ()
 
     def _contents(self) -> str:
-        return f"primal={self.primal}, typeof(tangent)={typeof(self.tangent).str_short()}"
+        return f"primal={self.primal!s}, typeof(tangent)={typeof(self.tangent).str_short()}"
 
 
 class LinearizeTrace(DualTrace):

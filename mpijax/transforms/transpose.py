@@ -32,7 +32,7 @@ class UndefPrimal:
         self.aval = aval
 
     def __repr__(self) -> str:
-        return f"UndefPrimal({self.aval})"
+        return f"UndefinedPrimal({self.aval})"
 
 
 def is_undefined_primal(x: Any) -> bool:

@@ -314,3 +314,23 @@ def test_doctor_says_what_jax_is(folder):
     from mpijax.cli import checks
 
     assert "`import jax`" in checks.as_jax().text
+
+
+def test_programs_for_mpi4jax_with_tokens_run_with_the_variable(folder):
+    code = """
+        from mpi4py import MPI
+        import jax
+        import mpi4jax
+        from mpi4jax import barrier, sendrecv
+
+        @jax.jit
+        def total(x):
+            y, token = mpi4jax.allreduce(x, op=MPI.SUM, comm=MPI.COMM_WORLD)
+            y, token = sendrecv(y, y, 0, 0, comm=MPI.COMM_WORLD, token=token)
+            return y, barrier(comm=MPI.COMM_WORLD, token=token)
+
+        print(total(jax.numpy.ones(3))[0])
+        """
+    assert as_jax(folder, code, MPIJAX_AS_JAX="tokens").stdout == "[1. 1. 1.]\n"
+    failed = as_jax(folder, code, check=False)
+    assert failed.returncode == 1 and "too many values to unpack" in failed.stderr

@@ -39,7 +39,7 @@ class JetTracer(PrimalTracer):
         self.terms = terms
 
     def _contents(self) -> str:
-        return f"primal={self.primal}, terms={self.terms}"
+        return f"primal={self.primal!s}, terms={self.terms}"
 
 
 class JetTrace(Trace):

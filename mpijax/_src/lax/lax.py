@@ -1,0 +1,3 @@
+"""Operations."""
+
+from mpijax.lax import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""Where JAX keeps what it takes from its compiler."""

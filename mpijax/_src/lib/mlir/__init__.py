@@ -1,0 +1,1 @@
+"""Builders of operations, for lowering rules."""
