@@ -14,7 +14,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.trace import typeof
-from mpijax.ops.callbacks import VMAP_METHODS, batch_call, canonical_results
+from mpijax.ops.callbacks import VMAP_METHODS, batch_call, declared_results
 from mpijax.ops.ffi_words import attributes_of, words
 
 # Addresses of C functions by name. Functions of other platforms are registered too, and never called.
@@ -133,7 +133,7 @@ def ffi_call(
         )
     several = isinstance(result_shape_dtypes, (list, tuple))
     wanted = result_shape_dtypes if several else [result_shape_dtypes]
-    result_avals = canonical_results(wanted, ValueError)
+    result_avals = declared_results(wanted, ValueError)
 
     def call(*args: Any, **attributes: Any) -> Any:
         avals = [typeof(x) for x in args]
@@ -185,7 +185,8 @@ def _aliases(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int
                 )
         if (avals[i].shape, avals[i].dtype) != (result_avals[o].shape, result_avals[o].dtype):
             raise ValueError(
-                f"input_output_aliases contains the mapping '{i}:{o}', but the input is {avals[i].str_short()} and the "
-                f"output {result_avals[o].str_short()}: they share memory, so their types must be equal."
+                f"input_output_aliases contains the mapping '{i}:{o}' referring to an input with abstract value "
+                f"{avals[i]} and an output with a different abstract value {result_avals[o]}. They share memory, so "
+                "their types must be equal."
             )
     return tuple(pairs)
