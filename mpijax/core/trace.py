@@ -22,7 +22,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import NO_AXES, ShapedArray, ShapeDtypeStruct
 from mpijax.core.foreign import pytype_aval_mappings, rule_for
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
-from mpijax.core.source import current_source
+from mpijax.core.source import current_source, in_scope
 from mpijax.core.state import State, state
 from mpijax.core.tree import keystr, tree_leaves_with_path
 
@@ -799,7 +799,8 @@ def trace_to_jaxpr(
     saved = state.trace
     state.trace = trace
     try:
-        outs = fun(*args)
+        with in_scope(""):  # a Jaxpr does not depend on where it is called
+            outs = fun(*args)
         try:
             jaxpr, consts = trace.to_jaxpr([*outs, *_written_values(trace, args, written)])
         except TypeError:

@@ -112,7 +112,7 @@ def backward_pass(
         outs = [Zero(v.aval.to_cotangent_aval()) if ct is None else ct for ct, v in zip(outs, eqn.outvars, strict=True)]
         inputs = [UndefPrimal(v.aval) if type(v) is not Literal and v in linear else read(v) for v in eqn.invars]
         ct = outs if eqn.primitive.multiple_results else outs[0]
-        with sources_from(eqn.source if eqn.source.file else inherited.source):
+        with sources_from(eqn.source.within(inherited.source)):
             transpose = partial(_laid_out_alike, eqn) if ShapedArray.any_split else eqn.primitive.transpose
             for atom, ct_in in zip(eqn.invars, transpose(ct, *inputs, **eqn.params), strict=True):
                 if type(atom) is not Literal and atom in linear:
