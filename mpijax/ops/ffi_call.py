@@ -143,7 +143,7 @@ def ffi_call(
             has_side_effect=has_side_effect,
             input_layouts=_layouts("input", avals, input_layouts),
             output_layouts=_layouts("output", result_avals, _per_result(output_layouts, several)),
-            input_output_aliases=_aliases(input_output_aliases or {}, avals, result_avals),
+            input_output_aliases=alias_pairs(input_output_aliases or {}, avals, result_avals),
             custom_call_api_version=custom_call_api_version, legacy_backend_config=legacy_backend_config,
             attributes=attributes_of(attributes),
         )  # fmt: skip
@@ -172,7 +172,7 @@ def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | No
     return tuple(tuple(reversed(range(a.ndim))) for a in avals)
 
 
-def _aliases(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int], ...]:
+def alias_pairs(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int], ...]:
     pairs = sorted((int(i), int(o)) for i, o in given.items())
     if len({o for _, o in pairs}) < len(pairs):
         raise ValueError(f"input_output_aliases {given} gives one output to several inputs")
