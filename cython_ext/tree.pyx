@@ -16,6 +16,9 @@ from cpython.object cimport Py_NE, PyObject, PyObject_RichCompareBool
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 
+from mpijax._ext import tree_proto
+from mpijax.core import provided
+
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE_OF "(PyObject*)Py_TYPE" (object)
@@ -211,6 +214,19 @@ cdef class PyTreeDef:
         """The treedef with this `node_data()` and these `children()`."""
         return treedef_of(node_data, tuple(children))
 
+    def serialize_using_proto(self):
+        """This treedef as a protocol buffer. Nodes are lists, tuples, None, and dicts whose keys are strings."""
+        return tree_proto.encode([proto_node(d) for d in postorder(self)])
+
+    @staticmethod
+    def deserialize_using_proto(registry, bytes data not None):
+        """The treedef that `serialize_using_proto` wrote."""
+        try:
+            nodes = tree_proto.decode(data)
+        except ValueError as error:
+            raise provided.JaxRuntimeError(f"Could not deserialize PyTreeDefProto: {error}.") from error
+        return from_proto_nodes(nodes)
+
     def __hash__(self):
         cdef PyTreeDef d, kid
         if not self.hashed:
@@ -388,6 +404,42 @@ def treedef_of(node_data, tuple children):
     return make_treedef(kind, data, node_type, children, False)
 
 
+cdef list postorder(PyTreeDef treedef):
+    """All nodes, the children of a node before it."""
+    cdef list stack = [treedef], out = []
+    while stack:
+        d = <PyTreeDef>stack.pop()
+        out.append(d)
+        stack += d.kids
+    out.reverse()
+    return out
+
+
+cdef tuple proto_node(PyTreeDef d):
+    """The triple of `tree_proto.encode` for the root of `d`."""
+    if d.kind not in (LEAF, NONE, TUPLE, LIST, DICT):
+        raise ValueError(
+            "User-defined nodes are not supported when serializing pytrees as protocol buffers. You should either "
+            "convert the user-defined nodes to another type or use pickle instead."
+        )
+    return "leaf" if d.kind == LEAF else d.root_type(), len(d.kids), d.data if d.kind == DICT else ()
+
+
+cdef PyTreeDef from_proto_nodes(list nodes):
+    """The treedef whose nodes, in postorder, are the given triples."""
+    cdef list done = []
+    for kind, arity, keys in nodes:
+        if arity > len(done) or (kind is dict and len(keys) != arity):
+            raise ValueError(f"a node of a PyTreeDefProto has {arity} children and {len(keys)} keys; "
+                             f"{len(done)} nodes precede it")
+        children = tuple(done[len(done) - arity :])
+        del done[len(done) - arity :]
+        done.append(LEAF_DEF if kind == "leaf" else treedef_of((kind, keys if kind is dict else None), children))
+    if len(done) != 1:
+        raise RuntimeError("PyTreeDef traversal did not yield a singleton.")
+    return done[0]
+
+
 def treedef_tuple(treedefs):
     """The treedef of a tuple of the given structures.
 
@@ -537,23 +589,27 @@ cdef PyTreeDef visit_node(int kind, PyObject* node_type, object x, list leaves, 
         Py_LeaveRecursiveCall()
 
 
-cdef tuple take_apart(NodeType node_type, object x):
-    """(children as a tuple, auxiliary data) of a registered node."""
+cdef tuple parts_of(NodeType node_type, object x):
+    """(iterable of the children, auxiliary data) of a registered node. It is what the user's function returned."""
     if node_type.data_fields is not None:
-        return (tuple([getattr(x, name) for name in node_type.data_fields]),
+        return ([getattr(x, name) for name in node_type.data_fields],
                 tuple([getattr(x, name) for name in node_type.meta_fields]))
     parts = node_type.to_iterable(x)
     expected = "The to_iterable function for a custom PyTree node should return a (children, aux_data) tuple"
     if not isinstance(parts, tuple) or len(parts) != 2:
         raise ValueError(f"{expected}, got {parts!r}")
-    children, data = parts
-    if type(children) is tuple:
-        return parts if type(parts) is tuple else (children, data)
-    try:
-        iterator = iter(children)
-    except TypeError:
-        raise ValueError(f"{expected} where 'children' is iterable, got {parts!r}") from None
-    return tuple(iterator), data
+    if type(parts[0]) is not tuple:
+        try:
+            iter(parts[0])
+        except TypeError:
+            raise ValueError(f"{expected} where 'children' is iterable, got {parts!r}") from None
+    return parts
+
+
+cdef tuple take_apart(NodeType node_type, object x):
+    """(children as a tuple, auxiliary data) of a registered node."""
+    children, data = parts_of(node_type, x)
+    return children if type(children) is tuple else tuple(children), data
 
 
 cdef void release(PyObject** owned, Py_ssize_t n) noexcept:
@@ -723,9 +779,7 @@ def flatten_one_level(tree):
         return tuple([tree[key] for key in keys]), keys
     if kind == NAMEDTUPLE:
         return list(tree), type(tree)
-    children, data = take_apart(<NodeType>node_type, tree)
-    # JAX returns the fields of a dataclass as a list.
-    return (list(children) if (<NodeType>node_type).data_fields is not None else children), data
+    return parts_of(<NodeType>node_type, tree)
 
 
 # ---- unflattening ------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         """cloud_tpu_init. collect_profile. lib. tools. jax2tf_associative_scan_reductions
         extend.backend.* extend.ifrt_programs. extend.mlir. extend.sharding.* extend.xla. extend.lowering.*
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
-        experimental.buffer_callback. experimental.compute_on.
+        experimental.compute_on.
         experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
         experimental.roofline.
         experimental.scheduling_groups. experimental.source_mapper. experimental.topologies.

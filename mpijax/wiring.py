@@ -71,6 +71,7 @@ _PRIMITIVES = (
     "mpijax.ops.approximate",
     "mpijax.ops.wide_product",
     "mpijax.ops.barrier",
+    "mpijax.ops.buffer_callback",
     "mpijax.ops.bit_generators",
     "mpijax.ops.dimensions",
     "mpijax.lax.composites",

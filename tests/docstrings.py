@@ -47,12 +47,13 @@ MODULES = """
     mpijax.simulate mpijax.test_util mpijax.typing
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl
-    mpijax.experimental.checkify mpijax.experimental.compilation_cache.compilation_cache
-    mpijax.experimental.hijax
+    mpijax.experimental.buffer_callback mpijax.experimental.checkify
+    mpijax.experimental.compilation_cache.compilation_cache mpijax.experimental.hijax
     mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
     mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode
     mpijax.experimental.pallas mpijax.experimental.pallas.tpu mpijax.experimental.pallas.triton mpijax.experimental.pjit
-    mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.linalg
+    mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.bcoo
+    mpijax.experimental.sparse.linalg
     mpijax.experimental.random mpijax.experimental.rnn mpijax.experimental.serialize_executable
     mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax

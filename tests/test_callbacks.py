@@ -217,7 +217,7 @@ def test_exceptions_come_with_their_traceback(transform):
 
 
 def test_what_is_no_type_or_no_function_is_refused():
-    with pytest.raises(TypeError, match="shape and dtype"):
+    with pytest.raises(TypeError, match="'shape' and 'dtype'"):
         OURS.pure_callback(np.sin, 3.0, X)
     with pytest.raises(TypeError, match="takes a function"):
         OURS.pure_callback(3, OURS.ShapeDtypeStruct((), np.float32), X)

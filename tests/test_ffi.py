@@ -212,6 +212,29 @@ def test_errors_are_of_jaxs_classes(call):
     assert theirs[0] == "error" and (theirs[0], theirs[1]) == (ours[0], ours[1])
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda J: J.ffi.ffi_call("scale", None),
+        lambda J: J.ffi.ffi_call("scale", (J.ShapeDtypeStruct((), np.float32), ())),
+        lambda J: scale(J=J, input_output_aliases={1: 0})(X),
+        lambda J: scale(J=J, input_output_aliases={0: 1})(X),
+        lambda J: scale((2, 3), J=J, input_output_aliases={0: 0})(X),
+    ],
+)
+def test_errors_have_the_words_of_jaxs(call):
+    """Those before the first value, which differ in form."""
+    theirs, ours = (str(run(lambda J=J: call(J))[-1]) for J in (THEIRS, OURS))
+    words = theirs.split(" in range")[0].split("attributes")[0].split(" float32[")[0].split(" outside")[0]
+    assert words in ours
+
+
+def test_results_of_64_bits_without_x64():
+    f = OURS.ffi.ffi_call("describe", OURS.ShapeDtypeStruct((8,), np.float64))
+    out = OURS.jit(lambda x: f(x, whole=2**40, real=0.1, flag=True, name="ab", table=np.array([3], np.int16)))(X)
+    assert out.dtype == np.float64 and out[:2].tolist() == [2**40, 0.1]
+
+
 # ---------------------------------------------------------------- what is wrong is said
 
 
@@ -266,7 +289,6 @@ def test_what_is_no_target_is_refused(make, error, message):
         (lambda lib: scale(custom_call_api_version=3), ValueError, "XLA's interface"),
         (lambda lib: scale((2, 3), input_layouts=[(1, 0)])(XS), NotImplementedError, "Transpose the array instead"),
         (lambda lib: scale()(X, limits={"a": 1}), TypeError, "attribute limits"),
-        (lambda lib: OURS.ffi.ffi_call("scale", OURS.ShapeDtypeStruct((3,), np.float64)), ValueError, "64-bit"),
         (lambda lib: OURS.ffi.ffi_lowering("scale"), NotImplementedError, "ffi.h"),
     ],
 )

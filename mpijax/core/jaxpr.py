@@ -271,10 +271,11 @@ def eval_jaxpr(
     def read(atom):
         return atom.number if type(atom) is Literal else env[atom]
 
-    outer = inherited.source
+    outer, scope = inherited.source, inherited.scope
+    caller = UNKNOWN._replace(name_stack=scope) if outer is None and scope else outer
     try:
         for i, eqn in enumerate(jaxpr.eqns):
-            inherited.source = eqn.source if eqn.source.file else outer
+            inherited.source = eqn.source.within(caller) if eqn.source.file else outer
             outs = apply(eqn, [read(v) for v in eqn.invars])
             for var, out in zip(eqn.outvars, outs, strict=True):
                 if type(var) is not DropVar:

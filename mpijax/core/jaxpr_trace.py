@@ -13,7 +13,7 @@ from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray
 from mpijax.core.debug_info import DebugInfo
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
-from mpijax.core.source import current_source
+from mpijax.core.source import current_source, in_scope
 from mpijax.core.state import state
 from mpijax.core.trace import Trace, current_trace
 from mpijax.core.tracer import Tracer, check_alive, leak_message
@@ -265,7 +265,8 @@ def trace_to_jaxpr(
     saved = state.trace
     state.trace = trace
     try:
-        outs = fun(*args)
+        with in_scope(""):  # a Jaxpr does not depend on where it is called
+            outs = fun(*args)
         try:
             jaxpr, consts = trace.to_jaxpr([*outs, *_written_values(trace, args, written)])
         except TypeError:

@@ -305,9 +305,8 @@ def enum_option(
         if value is None and default is None:
             return None
         if not isinstance(value, str) or str(value) not in words:
-            raise ValueError(
-                f"new enum value for {name} must be in {words}, got {value!r} of type {type(value)}."
-            )
+            allowed = f"None or in {words}" if default is None else f"in {words}"
+            raise ValueError(f"new enum value must be {allowed}, got {value} of type {type(value)} for {name}.")
         return str(value)
 
     return Option(name, default, parse, traced=traced, doc=doc, changed=changed)

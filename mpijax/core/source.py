@@ -8,7 +8,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = os.sep + "functools.py", os.sep + "threading.py"
@@ -18,7 +18,7 @@ excluded: list[str] = []
 
 
 class Source(NamedTuple):
-    """File, line and function of the innermost frame outside mpijax.
+    """File, line and function of the innermost frame outside mpijax, and the names of the scopes around it.
 
     >>> mpijax.extend.source_info_util.SourceInfo("model.py", 7, "step").line
     7
@@ -27,14 +27,35 @@ class Source(NamedTuple):
     file: str
     line: int
     function: str
+    name_stack: str = ""
 
     @property
     def traceback(self) -> Source:
         """The argument for `user_context` when the equation is evaluated again."""
         return self
 
+    @overload
+    def within(self, caller: Source) -> Source: ...
+
+    @overload
+    def within(self, caller: None) -> Source | None: ...
+
+    def within(self, caller: Source | None) -> Source | None:
+        """The source of an equation of a Jaxpr that `caller` calls: its own line, in the caller's scope."""
+        if not self.file:
+            return caller
+        if caller is None or not caller.name_stack:
+            return self
+        return self._replace(name_stack=join_scopes(caller.name_stack, self.name_stack))
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} ({self.function})" if self.file else "unknown"
+        scope = f" in {self.name_stack}" if self.name_stack else ""
+        return f"{self.file}:{self.line} ({self.function}){scope}" if self.file else "unknown"
+
+
+def join_scopes(outer: str, inner: str) -> str:
+    """The names of the scopes of `inner` inside those of `outer`."""
+    return f"{outer}/{inner}" if outer and inner else outer or inner
 
 
 UNKNOWN = Source("", 0, "")
@@ -71,6 +92,8 @@ class _Inherited(threading.local):
     """The source of an equation whose derivative is computed, or whose Jaxpr is evaluated again."""
 
     source: Source | None = None
+    # The names of the scopes around the line being executed, joined by "/".
+    scope: str = ""
 
 
 inherited = _Inherited()
@@ -96,6 +119,17 @@ def sources_from(source: Source | None):
         inherited.source = outer
 
 
+@contextmanager
+def in_scope(scope: str):
+    """The operations inside are in this scope alone."""
+    outer = inherited.scope
+    inherited.scope = scope
+    try:
+        yield
+    finally:
+        inherited.scope = outer
+
+
 def sources_of_function(fun):
     """The source while `fun` is traced: unknown for a function of mpijax, because many callers share its trace."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
@@ -110,7 +144,8 @@ def current_source() -> Source:
     """
     if inherited.source is not None:
         return inherited.source
-    return source_of(sys._getframe(1))
+    source = source_of(sys._getframe(1))
+    return source._replace(name_stack=inherited.scope) if inherited.scope else source
 
 
 def source_of(frame: FrameType | None) -> Source:

@@ -167,7 +167,7 @@ def keyed_children(tree: Any) -> tuple[list[tuple[KeyEntry, Any]], Any] | None:
     parts = _ext.flatten_one_level(tree)
     if parts is None:
         return None
-    children, data = parts
+    children, data = list(parts[0]), parts[1]
     keys = [DictKey(key) for key in data] if type(tree) is dict else _keys_of(tree, len(children))
     return list(zip(keys, children)), data
 

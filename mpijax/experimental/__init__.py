@@ -10,8 +10,9 @@ from mpijax.core import config as _config
 from mpijax.ops.callbacks import io_callback as io_callback
 
 _MODULES = frozenset(
-    """array_serialization checkify custom_partitioning hijax jet key_reuse layout mesh_utils multihost_utils ode pallas
-    pjit random rnn serialize_executable shard_alike shard_map sparse xla_metadata""".split()
+    """array_serialization buffer_callback checkify custom_partitioning hijax jet key_reuse layout mesh_utils
+    multihost_utils ode pallas pjit random rnn serialize_executable shard_alike shard_map sparse
+    xla_metadata""".split()
 )
 
 __all__ = ["cur_qdd", "disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604

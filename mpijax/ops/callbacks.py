@@ -234,16 +234,22 @@ def _result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], An
     return canonical_results(leaves), out_tree
 
 
-def canonical_results(leaves: Sequence[Any], error: type[Exception] = TypeError) -> tuple[ShapedArray, ...]:
-    """Declared results as types. Raises `error` for one without shape and dtype, ValueError for 64 bits without x64."""
-    for leaf in leaves:
+def canonical_results(leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
+    """Declared results as types. Raises ValueError for 64 bits without x64, like `declared_results`."""
+    avals = declared_results(leaves, TypeError)
+    if any(dtypes.canonicalize_dtype(aval.dtype) != aval.dtype for aval in avals):
+        raise ValueError("result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled")
+    return avals
+
+
+def declared_results(leaves: Sequence[Any], error: type[Exception]) -> tuple[ShapedArray, ...]:
+    """Declared results as types, of any dtype. Raises `error` for one without shape and dtype."""
+    for i, leaf in enumerate(leaves):
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise error(
-                f"result_shape_dtypes must be a pytree of objects with shape and dtype, such as jax.ShapeDtypeStruct; "
-                f"got {leaf!r} of type {type(leaf).__name__}."
+                "All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes, as a "
+                f"jax.ShapeDtypeStruct has. Got {leaf!r} at position {i}."
             )
-        if dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
-            raise ValueError("result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled")
     return tuple(ShapedArray(leaf.shape, leaf.dtype) for leaf in leaves)
 
 

@@ -14,7 +14,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.typeof import typeof
-from mpijax.ops.callbacks import VMAP_METHODS, batch_call, canonical_results
+from mpijax.ops.callbacks import VMAP_METHODS, batch_call, declared_results
 from mpijax.ops.ffi_words import attributes_of, words
 
 # Addresses of C functions by name. Functions of other platforms are registered too, and never called.
@@ -134,7 +134,7 @@ def ffi_call(
         )
     several = isinstance(result_shape_dtypes, (list, tuple))
     wanted = result_shape_dtypes if several else [result_shape_dtypes]
-    result_avals = canonical_results(wanted, ValueError)
+    result_avals = declared_results(wanted, ValueError)
 
     def call(*args: Any, **attributes: Any) -> Any:
         avals = [typeof(x) for x in args]
@@ -144,7 +144,7 @@ def ffi_call(
             has_side_effect=has_side_effect,
             input_layouts=_layouts("input", avals, input_layouts),
             output_layouts=_layouts("output", result_avals, _per_result(output_layouts, several)),
-            input_output_aliases=_aliases(input_output_aliases or {}, avals, result_avals),
+            input_output_aliases=alias_pairs(input_output_aliases or {}, avals, result_avals),
             custom_call_api_version=custom_call_api_version, legacy_backend_config=legacy_backend_config,
             attributes=attributes_of(attributes),
         )  # fmt: skip
@@ -173,7 +173,7 @@ def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | No
     return tuple(tuple(reversed(range(a.ndim))) for a in avals)
 
 
-def _aliases(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int], ...]:
+def alias_pairs(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int], ...]:
     pairs = sorted((int(i), int(o)) for i, o in given.items())
     if len({o for _, o in pairs}) < len(pairs):
         raise ValueError(f"input_output_aliases {given} maps several inputs to the same output")
@@ -186,7 +186,8 @@ def _aliases(given: dict[int, int], avals, result_avals) -> tuple[tuple[int, int
                 )
         if (avals[i].shape, avals[i].dtype) != (result_avals[o].shape, result_avals[o].dtype):
             raise ValueError(
-                f"input_output_aliases contains the mapping '{i}:{o}', but the input is {avals[i].str_short()} and the "
-                f"output {result_avals[o].str_short()}: they share memory, so their types must be equal."
+                f"input_output_aliases contains the mapping '{i}:{o}' referring to an input with abstract value "
+                f"{avals[i]} and an output with a different abstract value {result_avals[o]}. They share memory, so "
+                "their types must be equal."
             )
     return tuple(pairs)

@@ -221,7 +221,7 @@ def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
 
         for eqn in jaxpr.eqns:
             values = [read(v) for v in eqn.invars]
-            with sources_from(eqn.source if eqn.source.file else inherited.source):
+            with sources_from(eqn.source.within(inherited.source)):
                 if _is_plain_call(eqn):
                     inner = eqn.params[eqn.primitive.lower.param]
                     outs = evaluate(inner.jaxpr, inner.consts, values)

@@ -78,7 +78,7 @@ def backward_pass(
         exchanged = exchanges and fx.exchange in eqn.effects
         if cts is None and not exchanged and id(eqn) not in asked_anyway:
             continue
-        with sources_from(eqn.source if eqn.source.file else inherited.source):
+        with sources_from(eqn.source.within(inherited.source)):
             for atom, ct in zip(eqn.invars, program.transposed(eqn, cts), strict=True):
                 if program.is_linear(atom):
                     found.add(atom, ct)

@@ -58,7 +58,7 @@ def test_unknown_attribute_and_assignment():
     [
         ("jax_numpy_rank_promotion", "perhaps", ValueError, "must be in .*'allow', 'warn', 'raise'"),
         ("jax_numpy_rank_promotion", None, ValueError, "must be in"),
-        ("jax_default_matmul_precision", 3, ValueError, "must be in"),
+        ("jax_default_matmul_precision", 3, ValueError, "must be None or in"),
         ("jax_enable_x64", "perhaps", ValueError, "invalid truth value 'perhaps'"),
         ("jax_num_cpu_devices", "many", ValueError, "must be of type int, got 'many'"),
         ("jax_num_cpu_devices", None, TypeError, "must be of type int, got None"),
@@ -236,6 +236,15 @@ def test_jaxs_options_are_known_and_default_as_there():
     assert not theirs.keys() - defined.keys()
     for name in theirs.keys() - elsewhere:
         assert options.read(name) == theirs[name], name
+
+
+def test_a_word_that_an_option_does_not_take_is_refused_as_by_jax():
+    said = []
+    for library in (jax, mpijax):
+        with pytest.raises(ValueError) as caught:
+            library.config.update("jax_numpy_rank_promotion", "perhaps")
+        said.append(str(caught.value).rstrip("."))
+    assert said[1] == f"{said[0]} for jax_numpy_rank_promotion"
 
 
 def test_contexts_of_users_are_not_among_the_options():

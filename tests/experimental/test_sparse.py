@@ -256,3 +256,9 @@ def test_products_with_dense_arrays_promote_no_ranks(n_batch, n_dense, operator)
     x = sparse_of(OURS).BCOO.fromdense(OURS.numpy.asarray(dense), n_batch=n_batch, n_dense=n_dense)
     with OURS.numpy_rank_promotion("raise"):
         np.testing.assert_array_equal(getattr(x, operator)(other).todense(), getattr(dense, operator)(other))
+
+
+def test_the_module_bcoo_has_the_functions_of_bcoos():
+    theirs, ours = (importlib.import_module(f"{J.name}.experimental.sparse.bcoo") for J in (THEIRS, OURS))
+    functions = [name for name in dir(theirs) if name.startswith("bcoo_") and not name.endswith("_p")]
+    assert [name for name in functions if not callable(getattr(ours, name, None))] == []

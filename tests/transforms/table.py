@@ -274,6 +274,7 @@ EXCLUDED = {
     "check": "is taken away by checkify: tests/checkify/test_checkify.py",
     "custom_vmap_call": "its batching is the user's: test_implicit.py",
     **dict.fromkeys("ffi_call numba_call".split(), "calls machine code of the user: test_ffi.py, test_numba_call.py"),
+    "buffer_callback": "writes into memory: tests/experimental/test_buffer_callback.py",
     **dict.fromkeys("rng_bit_generator rng_uniform".split(), "draws bits: tests/lax/test_bits_and_composites.py"),
     **dict.fromkeys("after_all create_token dce_sink stage".split(), "orders or keeps, and computes nothing: test_tokens.py"),
     **dict.fromkeys("precv psend".split(), "the halves of a ppermute: tests/spmd/test_one_sided.py"),

@@ -238,7 +238,7 @@ class _Builder:
         try:
             for eqn in jaxpr.eqns:
                 inputs, first = [read(v) for v in eqn.invars], len(self.graph.nodes)
-                where = eqn.source if eqn.source.file else source
+                where = eqn.source.within(source)
                 self.frame, frame.at = frame, eqn
                 if program.apart and eqn.outvars:
                     self.seen = seen.setdefault(program.apart.get(eqn.outvars[0], 0), {})

@@ -76,7 +76,7 @@ def _inlined(closed: ClosedJaxpr) -> Program:
             frames.pop()
             frames[-1].values.update(zip(frame.call, results, strict=True))
             continue
-        operands, source = frame.read(eqn.invars), eqn.source if eqn.source.file else frame.source
+        operands, source = frame.read(eqn.invars), eqn.source.within(frame.source)
         called = _called(eqn)
         if called is None:
             outvars = eqn.outvars

@@ -1,4 +1,4 @@
-"""The class `BCOO`. Its methods call functions of `operations`."""
+"""The class `BCOO`. Its methods call functions of `operations`. JAX has all functions of BCOOs in this module."""
 
 from __future__ import annotations
 
@@ -11,9 +11,44 @@ from mpijax.core import tree
 from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
-from mpijax.experimental.sparse.operations import bcoo_eliminate_zeros as bcoo_eliminate_zeros
+from mpijax.experimental.sparse.layouts import (
+    bcoo_broadcast_in_dim,
+    bcoo_dynamic_slice,
+    bcoo_gather,
+    bcoo_rev,
+    bcoo_slice,
+    bcoo_squeeze,
+    bcoo_update_layout,
+)
+from mpijax.experimental.sparse.operations import (
+    bcoo_concatenate,
+    bcoo_eliminate_zeros,
+    bcoo_extract,
+    bcoo_fromdense,
+    bcoo_reduce_sum,
+    bcoo_reshape,
+    bcoo_sort_indices,
+    bcoo_sum_duplicates,
+    bcoo_todense,
+    bcoo_transpose,
+)
+from mpijax.experimental.sparse.products import (
+    bcoo_conv_general_dilated,
+    bcoo_dot_general,
+    bcoo_dot_general_sampled,
+    bcoo_multiply_dense,
+    bcoo_multiply_sparse,
+)
 from mpijax.experimental.sparse.util import SparseInfo, check_parts
 from mpijax.transforms.vmappable import register_vmappable
+
+__all__ = [
+    "BCOO", "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_conv_general_dilated", "bcoo_dot_general",
+    "bcoo_dot_general_sampled", "bcoo_dynamic_slice", "bcoo_eliminate_zeros", "bcoo_extract", "bcoo_fromdense",
+    "bcoo_gather", "bcoo_multiply_dense", "bcoo_multiply_sparse", "bcoo_reduce_sum", "bcoo_reshape", "bcoo_rev",
+    "bcoo_slice", "bcoo_sort_indices", "bcoo_squeeze", "bcoo_sum_duplicates", "bcoo_todense", "bcoo_transpose",
+    "bcoo_update_layout",
+]  # fmt: skip
 
 
 class BCOO(JAXSparse):

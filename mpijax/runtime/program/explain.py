@@ -28,7 +28,7 @@ def explanation(plan: Plan) -> dict[str, Any]:
 
 def _place(source: Source) -> dict[str, Any]:
     code = linecache.getline(source.file, source.line).strip() if source.file else ""
-    return {"file": source.file, "line": source.line, "function": source.function, "code": code}
+    return source._asdict() | {"code": code}
 
 
 def _line(s: Sent) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def text_of(found: dict[str, Any]) -> str:
 
 def _at(x: dict[str, Any]) -> str:
     """The source line; "-" for the communication of results, which has none."""
-    return str(Source(x["file"], x["line"], x["function"])) if x["file"] else "-"
+    return str(Source(*(x[field] for field in Source._fields))) if x["file"] else "-"
 
 
 def _put(text: str, width: int, column: int) -> str:

@@ -18,7 +18,7 @@ def real_args(name: str, *args: Any) -> list[Any]:
     """Arguments as arrays or tracers of floats of one dtype. Raises ValueError for complex ones."""
     promoted = inexact_args(name, *args)
     if is_complex(dtype_of(promoted[0])):
-        raise ValueError(f"{name} does not support complex-valued inputs; got dtype {dtype_of(promoted[0])}.")
+        raise ValueError(f"{name} does not support complex-valued inputs. Got dtype {dtype_of(promoted[0])}.")
     return promoted
 
 
