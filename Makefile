@@ -4,6 +4,7 @@
 # make docs    the documentation site, in build/site
 # make sanitize        what is written in C, with the address, the undefined-behaviour and the thread sanitizer
 # make test-libraries   programs on JAX's libraries, on JAX and on mpijax
+# make answers     JAX's answers that tests keep, computed anew
 # make test-many   communication on 16 and on 64 ranks, which may share the cores
 #
 # Each target makes its own .venv (tools/environment.sh says what it needs). Variables: PYTHON (python3) to start from,
@@ -29,7 +30,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi test-many test-slow sanitize test-libraries bench docs lint ext clean
+.PHONY: demo test test-alone test-mpi answers test-many test-slow sanitize test-libraries bench docs lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -44,6 +45,10 @@ test-alone: ready-test
 test-mpi: ready-test
 	$(call MPI_TESTS,2)
 	$(call MPI_TESTS,4)
+
+answers:
+	rm -f tests/answers.txt tests/*/answers.txt
+	$(MAKE) test PYTEST_ARGS=--oracle=renew
 
 # All of it on 16 ranks, with the whole matrix of operations and transformations; on 64 the collectives, and of the matrix
 # what is float32. It takes as much longer as there are ranks on a core.

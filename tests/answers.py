@@ -10,6 +10,7 @@ Answers are lines of `tests/FOLDER/answers.txt`, in order: two branches that add
 from __future__ import annotations
 
 import fcntl
+import functools
 import math
 import os
 import re
@@ -129,8 +130,14 @@ def key_of_program(computation: Any) -> str | None:
     text = str(computation.stablehlo())
     if KNOWN_CALLS.search(text):
         return None
-    parts = (jaxlib.__version__, os.environ.get("XLA_FLAGS", ""), text)
+    parts = (jaxlib.__version__, flags(), text)
     return b64encode(digest("\n".join(parts).encode())).decode()
+
+
+@functools.cache
+def flags() -> str:
+    """Those that XLA read when it started. Processes of `pytest -n` have some of them twice."""
+    return " ".join(dict.fromkeys(os.environ.get("XLA_FLAGS", "").split()))
 
 
 class Remembered:
