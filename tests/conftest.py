@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import answers
+import answers_of_programs
 import mpi4py
 import pytest
 import quickly
@@ -99,7 +100,7 @@ def pytest_collection_finish(session):
     quickly.collect_garbage_less_often()
     if quickly.quicken_jax():
         answers.session.mode = session.config.getoption("--oracle")
-        answers.install()
+        answers_of_programs.install()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """The answers of JAX that tests keep: what is found, what is not, and that a wrong one fails."""
 
 import answers
+import answers_of_programs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,7 +55,7 @@ def test_answers_of_all_types(make, folder):
     folder("kept")
     for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(make()()), strict=True):
         assert jnp.result_type(b) == jnp.result_type(a)
-        np.testing.assert_array_equal(answers.array_of(b), answers.array_of(a))
+        np.testing.assert_array_equal(answers_of_programs.array_of(b), answers_of_programs.array_of(a))
 
 
 @pytest.mark.parametrize("again", [lambda: scaled()(jnp.arange(1.0, 5)), lambda: scaled(4.0)(jnp.arange(4.0))])
