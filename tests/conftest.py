@@ -96,8 +96,12 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
 
 
+def pytest_collection():
+    quickly.collect_no_garbage_yet()
+
+
 def pytest_collection_finish(session):
-    quickly.collect_garbage_less_often()
+    quickly.collect_garbage_less_often(first=True)
     if quickly.quicken_jax():
         answers.session.mode = session.config.getoption("--oracle")
         answers_of_programs.install()
