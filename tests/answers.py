@@ -68,6 +68,7 @@ class Session:
         self.mode = "kept"
         self.folders: dict[Path, Answers] = {}
         self.current: Answers | None = None
+        self.paused = False
 
     def enter(self, folder: Path) -> None:
         if folder not in self.folders:
@@ -77,11 +78,11 @@ class Session:
     @contextmanager
     def nothing_kept(self) -> Iterator[None]:
         """JAX compiles and runs all, and what it answers is not kept."""
-        current, self.current = self.current, None
+        self.paused = True
         try:
             yield
         finally:
-            self.current = current
+            self.paused = False
 
     def write(self) -> None:
         for answers in self.folders.values():

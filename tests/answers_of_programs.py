@@ -33,6 +33,8 @@ def install() -> None:
         answers = session.current
         if answers is None or args or kwargs or not is_plain(computation):
             return compile_(computation, *args, **kwargs)
+        if session.paused and answers.mode != "renew":
+            return compile_(computation)
         program = key_of_program(computation)
         if program is None or answers.mode == "kept" and program not in answers.programs:
             return compile_(computation)
@@ -98,7 +100,7 @@ class Remembered:
         from jax._src import dispatch
 
         answers = session.current
-        if answers is None or dispatch.needs_check_special():
+        if session.paused or dispatch.needs_check_special():
             return self.real().unsafe_call(*args)
         key = self.program + self.key_of_arguments(args)
         answer = answers.kept.get(key)

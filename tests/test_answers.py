@@ -1,10 +1,14 @@
 """The answers of JAX that tests keep: what is found, what is not, and that a wrong one fails."""
 
+import json
+import sys
+
 import answers
 import answers_of_programs
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracle
 import pytest
 from jax._src import compiler
 
@@ -85,6 +89,80 @@ def test_what_the_text_of_a_program_does_not_tell_is_not_kept(folder):
     jax.jit(lambda x: jax.debug.callback(lambda x: None, x))(2.0)
     jax.jit(lambda x: jnp.zeros(answers.LARGEST))(2.0)
     assert not new.new
+
+
+def cosine(J):
+    return lambda x: J.numpy.cos(x) + shift
+
+
+shift = 1.0
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The questions that JAX is asked."""
+    questions = []
+    ask = oracle.asked_of_jax
+    monkeypatch.setattr(oracle, "asked_of_jax", lambda *question: questions.append(question) or ask(*question))
+    return questions
+
+
+def test_a_question_is_asked_once(folder, asked, monkeypatch):
+    x = np.arange(3, dtype=np.float32)
+    new = folder("renew")
+    oracle.check(cosine, x, rtol=1e-6)
+    oracle.check(lambda J: lambda: J.numpy.reshape(J.numpy.zeros(3), 2))
+    assert len(asked) == len(new.new) == 2
+    folder("kept")
+    oracle.check(cosine, x, rtol=1e-6)
+    oracle.check(lambda J: lambda: J.numpy.reshape(J.numpy.zeros(3), 2))
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("change", ["arguments", "types", "global", "parts"])
+def test_another_question_is_asked(change, folder, asked, monkeypatch):
+    x = np.arange(3, dtype=np.float32)
+    folder("renew")
+    oracle.check(cosine, x, rtol=1e-6)
+    answers.session.current.write()
+    answers.session.current = answers.Answers(answers.session.current.file.parent, "kept")
+    if change == "global":
+        monkeypatch.setattr(sys.modules[__name__], "shift", 2.0)
+    x = {"arguments": x + 1, "types": x.astype(np.int16)}.get(change, x)
+    oracle.check(cosine, x, jaxpr=change != "parts", rtol=1e-6)
+    assert len(asked) == 2
+
+
+ZEROS = ["", [["AAAAAAAAAAAAAAAA", "float32", [3], "float32", False]]]
+
+
+@pytest.mark.parametrize("wrong", [{"jaxpr": ["", "AAAAAAAA"]}, {"eager": ZEROS}, {"jitted": ["TypeError"]}])
+def test_a_wrong_answer_makes_no_test_fail_but_the_sample(wrong, folder, asked):
+    x = np.arange(3, dtype=np.float32)
+    new = folder("renew")
+    oracle.check(cosine, x, rtol=1e-6)
+    [(key, answer)] = new.new.items()
+    new.new[key] = json.dumps(json.loads(answer) | wrong, separators=(",", ":"))
+    new.write()
+    answers.session.current = answers.Answers(new.file.parent, "kept")
+    answers.session.current.sampled = lambda key: False
+    oracle.check(cosine, x, rtol=1e-6)
+    assert len(asked) == 2
+    answers.session.current.mode = "fresh"
+    answers.session.current.sampled = lambda key: True
+    with pytest.raises(pytest.fail.Exception, match="JAX now answers"):
+        oracle.check(cosine, x, rtol=1e-6)
+
+
+def test_ours_is_compared_with_the_kept_answer(folder, monkeypatch):
+    x = np.arange(3, dtype=np.float32)
+    folder("renew")
+    oracle.check(cosine, x, rtol=1e-6)
+    answers.session.current.write()
+    answers.session.current = answers.Answers(answers.session.current.file.parent, "kept")
+    monkeypatch.setattr(oracle.OURS.numpy, "cos", oracle.OURS.numpy.sin)
+    with pytest.raises(AssertionError, match="Jaxprs differ"):
+        oracle.check(cosine, x, rtol=1e-6)
 
 
 def test_two_processes_add_to_one_file(tmp_path):
