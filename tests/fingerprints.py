@@ -6,6 +6,7 @@ A value of any other kind has no fingerprint, and what depends on it is computed
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import sys
 from base64 import b64encode
@@ -103,12 +104,12 @@ def contents(cell: Any) -> Any:
 
 @functools.cache
 def described(code: CodeType) -> tuple[str, tuple[str, ...]]:
-    """A function's text, and the names that it or functions in it may look for outside."""
+    """A function's text, and the names that it or functions in it look for in its module."""
     return text_of(code), tuple(dict.fromkeys(names_in(code)))
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    yield from (i.argval for i in dis.get_instructions(code) if i.opname in {"LOAD_GLOBAL", "LOAD_NAME"})
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from names_in(constant)
