@@ -134,7 +134,7 @@ class Remembered:
             size = math.prod(physical.shape)
             values = np.frombuffer(data, physical.dtype, size, start).reshape(physical.shape)
             committed = self.computation.compile_args["committed"]
-            array = pxla.batched_device_put(physical, sharding, [values], [device], committed)
+            array = pxla.batched_device_put(physical, sharding, [values], [device], committed, enable_x64=True)
             results.append(array if physical is aval else PRNGKeyArray(aval.dtype._impl, array))
             start += values.nbytes
         assert start == len(data), f"{len(data)} bytes are kept of {start}"

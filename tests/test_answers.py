@@ -62,6 +62,16 @@ def test_answers_of_all_types(make, folder):
         np.testing.assert_array_equal(answers_of_programs.array_of(b), answers_of_programs.array_of(a))
 
 
+def test_64_bits_where_32_are_the_default(folder):
+    jax.config.update("jax_explicit_x64_dtypes", "allow")
+    try:
+        for mode in ("renew", "kept"):
+            folder(mode)
+            assert jax.jit(lambda: jnp.arange(3, dtype="float64"))().dtype == "float64"
+    finally:
+        jax.config.update("jax_explicit_x64_dtypes", "warn")
+
+
 @pytest.mark.parametrize("again", [lambda: scaled()(jnp.arange(1.0, 5)), lambda: scaled(4.0)(jnp.arange(4.0))])
 def test_other_arguments_and_other_programs_are_compiled(again, folder):
     folder("renew")
