@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 # What has a name in these is the same where the version of JAX is: JAX's version is in each key.
-LIBRARIES = {"builtins", "collections", "functools", "itertools", "jax", "jaxlib", "math", "ml_dtypes", "numpy", "operator"}
+LIBRARIES = set("_operator builtins collections functools itertools jax jaxlib math ml_dtypes numpy operator".split())
+OF_EACH_CLASS = set("__dict__ __doc__ __firstlineno__ __module__ __qualname__ __static_attributes__ __weakref__".split())
 NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, range)
 
 
@@ -37,7 +38,7 @@ def fingerprint(*values: Any) -> str:
 
 
 def words(x: Any, seen: dict[int, int]) -> Iterator[str]:
-    """A text that no other value has. seen: the numbers of functions that are described already, by their identities."""
+    """A text that no other value has. seen: the numbers of functions and classes that are described already."""
     if type(x) in NUMBERS:
         yield f"{type(x).__name__} {x!r}"
     elif isinstance(x, (np.ndarray, np.generic)) and not x.dtype.hasobject:
@@ -62,8 +63,15 @@ def words(x: Any, seen: dict[int, int]) -> Iterator[str]:
         yield name
     elif type(x).__module__ == "oracle" and type(x).__name__ == "Library":
         yield f"library {x.name}"
+    elif str(getattr(x, "__module__", None)).split(".")[0] == "mpijax":
+        raise NoFingerprintError(f"{x}, which JAX's answer should not depend on")
     elif isinstance(x, FunctionType):
         yield from words_of_function(x, seen)
+    elif type(x) is type:
+        yield from words_of_class(x, seen)
+    elif type(type(x)) is type and type(getattr(x, "__dict__", None)) is dict:
+        yield from words_of_class(type(x), seen)
+        yield from words(x.__dict__, seen)
     else:
         raise NoFingerprintError(type(x))
 
@@ -93,6 +101,21 @@ def words_of_function(f: FunctionType, seen: dict[int, int]) -> Iterator[str]:
         if name in f.__globals__:
             yield name
             yield from words(f.__globals__[name], seen)
+
+
+def words_of_class(cls: type, seen: dict[int, int]) -> Iterator[str]:
+    """Of a class of a test, with no more bases than `object`: what its instances are is in their `__dict__`."""
+    if id(cls) in seen:
+        yield f"class {seen[id(cls)]}"
+        return
+    if cls.__bases__ != (object,) or "__slots__" in cls.__dict__ or name_in_library(cls) is not None:
+        raise NoFingerprintError(cls)
+    seen[id(cls)] = len(seen)
+    yield f"class {cls.__qualname__}"
+    for name, value in cls.__dict__.items():
+        if name not in OF_EACH_CLASS:
+            yield name
+            yield from words(value, seen)
 
 
 def contents(cell: Any) -> Any:

@@ -30,6 +30,29 @@ def countdown(n):
     return countdown(n - 1) if n else math.inf
 
 
+class Scaled:
+    factor = 2
+
+    def __init__(self, by):
+        self.by = by
+
+    def of(self, x):
+        return Scaled(x * self.by * self.factor)
+
+
+class Slotted:
+    __slots__ = ("by",)
+
+
+def test_instances_of_classes_of_tests(monkeypatch):
+    before = fingerprint(Scaled(1))
+    assert before == fingerprint(Scaled(1)) != fingerprint(Scaled(2))
+    monkeypatch.setattr(Scaled, "factor", 3)
+    assert fingerprint(Scaled(1)) != before
+    monkeypatch.setattr(Scaled, "of", lambda self, x: x)
+    assert fingerprint(Scaled(1)) != before
+
+
 def test_lambdas_of_one_line():
     first, second, third = map(fingerprint, AS_A_TABLE)
     assert first == third != second
@@ -59,6 +82,8 @@ def test_values_of_different_types_differ():
     "value",
     [
         object(),
+        Slotted(),
+        type("Vector", (list,), {})(),
         np.random.default_rng(0),
         sys.modules[__name__],
         np.array([None]),
@@ -67,7 +92,7 @@ def test_values_of_different_types_differ():
         adding(object()),
         adding(sys),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_without_a_fingerprint(value):
     with pytest.raises(NoFingerprintError):
