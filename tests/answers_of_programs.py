@@ -1,7 +1,8 @@
 """Programs of JAX: one that it ran before on the same arguments is not compiled again.
 
 JAX traces and lowers as always, so its types, its Jaxprs and its errors are its own. An answer is found by a hash of the
-lowered program and one of the arguments, of this version of JAX with these flags. What has no answer is compiled.
+lowered program and one of the arguments, of this version of JAX, its flags and the processor's instructions. What has no
+answer is compiled.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import functools
 import math
 import os
+import platform
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,7 +69,7 @@ def key_of_program(computation: Any) -> str | None:
     text = str(computation.stablehlo())
     if KNOWN_CALLS.search(text):
         return None
-    parts = (jaxlib.__version__, flags(), text)
+    parts = (jaxlib.__version__, flags(), instructions(), text)
     return digest("\n".join(parts).encode())
 
 
@@ -74,6 +77,13 @@ def key_of_program(computation: Any) -> str | None:
 def flags() -> str:
     """Those that XLA read when it started. Processes of `pytest -n` have some of them twice."""
     return " ".join(dict.fromkeys(os.environ.get("XLA_FLAGS", "").split()))
+
+
+@functools.cache
+def instructions() -> str:
+    """On which the last bits of results depend, and what numbers out of range become: of this processor, sets of them."""
+    found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return " ".join(sorted({"avx", "avx2", "avx512f", "fma"} & set(found[1].split()))) if found else platform.machine()
 
 
 class Remembered:

@@ -11,7 +11,7 @@ from numpy_oracle import function
 from oracle import OURS, THEIRS
 
 scale = 2.0
-AS_A_TABLE = [lambda J: lambda x: J.numpy.sin(x), lambda J: lambda x: J.numpy.cos(x), lambda J: lambda x: J.numpy.sin(x)]
+AS_A_TABLE = [lambda J: lambda x: J.numpy.sin(x), lambda J: lambda x: J.numpy.cos(x), lambda J: lambda x: J.numpy.sin(x)]  # fmt: skip
 
 
 def scaled(x):
