@@ -14,6 +14,7 @@ _HOMES = {
     "mpijax.core.checks": "check_jaxpr",
     "mpijax.core.dimension_bounds": "bounds_of",
     "mpijax.core.errors": "JaxRuntimeError",
+    "mpijax.core.jaxpr_trace": "trace_to_jaxpr",
     "mpijax.core.leaks": "check_leaks",
     "mpijax.core.pretty": "eqn_text jaxpr_text",
     "mpijax.core.refs": "AbstractRef",

@@ -13,7 +13,7 @@ _HOMES = {
     "ShapedArray": "mpijax.core.avals",
     "Trace": "mpijax.core.trace",
     "Tracer": "mpijax.core.tracer",
-    "ensure_compile_time_eval": "mpijax.core.trace",
+    "ensure_compile_time_eval": "mpijax.core.folding",
     "eval_context": "mpijax.core.trace",
     "eval_jaxpr": "mpijax.core.jaxpr",
     "max_dim": "mpijax.core.dimensions",

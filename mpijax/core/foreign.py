@@ -7,16 +7,18 @@ it can reuse the entries of `numpy.ndarray`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
+from mpijax.core import dtypes, provided
+
+if TYPE_CHECKING:
+    from mpijax.core.avals import ShapedArray
 
 
 def _type_of_array(x: Any) -> ShapedArray:
-    return ShapedArray(np.shape(x), dtypes.canonicalize_dtype(x.dtype))
+    return provided.ShapedArray(np.shape(x), dtypes.canonicalize_dtype(x.dtype))
 
 
 def _elements(x: Any) -> np.ndarray:

@@ -16,7 +16,6 @@ from mpijax._ext import dispatch
 from mpijax.core import config, provided
 from mpijax.core.avals import NO_AXES
 from mpijax.core.state import State, state
-from mpijax.core.tracer import Tracer
 
 if TYPE_CHECKING:
     from mpijax.core.jaxpr_trace import JaxprTrace
@@ -132,48 +131,6 @@ def eval_context() -> Any:
     Array(4., dtype=float32)
     """
     return current_trace(EVAL)
-
-
-class FoldingTrace(Trace):
-    """Runs operations on concrete values immediately, and passes operations on tracers to its parent."""
-
-    __slots__ = ()
-
-    def recorder(self) -> None:
-        return None
-
-    def _for(self, args) -> Trace:
-        return self.parent if any(isinstance(x, Tracer) for x in args) else EVAL  # type: ignore[return-value]
-
-    def records(self, args) -> bool:
-        return self._for(args).records(args)
-
-    def process_primitive(self, primitive, args, params):
-        with current_trace(self._for(args)) as trace:
-            return trace.process_primitive(primitive, args, params)
-
-    def process_custom_call(self, call, args):
-        with current_trace(self._for(args)) as trace:
-            return trace.process_custom_call(call, args)
-
-
-@contextmanager
-def ensure_compile_time_eval():
-    """Inside, operations on concrete arrays run immediately, even during tracing.
-
-    Their results can decide a Python `if`, a shape or a table that the traced function then uses as a constant.
-    Operations on traced values are traced as usual.
-
-    >>> @mpijax.jit
-    ... def f(x):
-    ...     with mpijax.ensure_compile_time_eval():
-    ...         small = jnp.max(jnp.arange(3)) < 5
-    ...     return x if small else -x
-    >>> f(jnp.arange(2))
-    Array([0, 1], dtype=int32)
-    """
-    with current_trace(EVAL if state.trace is EVAL else FoldingTrace(state.trace)):
-        yield
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import ShardingTypeError
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import (
     Communication,
@@ -216,7 +216,7 @@ def _by_parts(s: TypedOperation, fun: Callable) -> Sequence[ShapedArray]:
         out = fun(*args, **s.params)
         return list(out) if s.primitive.multiple_results else [out]
 
-    jaxpr, _ = trace_to_jaxpr(parts, s.types)
+    jaxpr, _ = provided.trace_to_jaxpr(parts, s.types)
     return [v.aval for v in jaxpr.outvars]
 
 
