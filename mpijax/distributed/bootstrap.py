@@ -117,9 +117,10 @@ def _join(
         except OSError as error:  # process 0 is not listening yet
             last = error
             time.sleep(min(_RETRY_SECONDS, max(left, 0.0)))
+    attempt = "" if last is None else f"The last attempt failed with: {last}. "
     raise RuntimeError(
-        f"Process {rank} of {size} could not reach process 0 at {host}:{port} within initialization_timeout. The last "
-        f"attempt failed with: {last}. Check that process 0 runs on that host and that the port is open."
+        f"Process {rank} of {size} could not reach process 0 at {host}:{port} within initialization_timeout. {attempt}"
+        "Check that process 0 runs on that host and that the port is open."
     )
 
 

@@ -64,7 +64,7 @@ def spawn(
     [0, 1]
     """
     if not isinstance(nprocs, int) or nprocs < 1:
-        raise ValueError(f"spawn: nprocs must be at least 1, got {nprocs!r}")
+        raise ValueError(f"spawn needs at least 1 rank, got nprocs={nprocs!r}")
     task = functions.dumps((fn, tuple(args), dict(kwargs or {})))
     output = Output(nprocs) if not _is_file(sys.stdout) else None
     ranks = start(nprocs, "mpijax.distributed.worker", {**os.environ, **(env or {})}, output)

@@ -189,7 +189,7 @@ def test_launcher_of_the_library_is_found(mpis):
 def test_wrong_launcher_is_told(mpis, monkeypatch):
     with pytest.raises(NoLauncher, match=r"Open MPI\) 5.0.3\) does not belong to MPICH Version: 4.2.1"):
         launcher.find_launcher(library("MPICH Version: 4.2.1"), f"{mpis}/open/bin/mpirun")
-    with pytest.raises(NoLauncher, match="there is no launcher 'nothere'"):
+    with pytest.raises(NoLauncher, match="launcher 'nothere' not found"):
         launcher.find_launcher(library("MPICH Version: 4.2.1"), "nothere")
     monkeypatch.setenv("PATH", f"{mpis}/open/bin")
     with pytest.raises(NoLauncher, match="of other MPIs: .*open/bin/mpirun.\nPut its bin folder"):
@@ -403,14 +403,14 @@ def test_ranks_are_pinned_apart():
         (["run", "-n", "2"], "expected a program"),
         (["run", "-n", "0", "-c", "pass"], "must be at least 1"),
         (["run", "--restart", "-1", "-c", "pass"], "got -1"),
-        (["run", "-n", "2", "nothere.py"], "there is no file 'nothere.py'"),
+        (["run", "-n", "2", "nothere.py"], "file 'nothere.py' not found"),
         (["run", "-n", "2", "python"], "expected a program"),
-        (["run", "-n", "2", "/elsewhere/python", "a.py"], "not /elsewhere/python"),
+        (["run", "-n", "2", "/elsewhere/python", "a.py"], "To run /elsewhere/python"),
         (["bench", "--sizes", "1Q"], "expected sizes such as"),
-        (["bench", "--operations", "gossip"], "there is no gossip"),
+        (["bench", "--operations", "gossip"], "unknown operations gossip"),
         (["doctor", "-n", "1"], "at least 2 ranks"),
         (["submit", "--scheduler", "slurm", "--nodes", "0", "--ranks-per-node", "1", "x.py"], "got '0'"),
-        (["submit", "--scheduler", "slurm", "--nodes", "1", "--ranks-per-node", "1", "x.py"], "no file 'x.py'"),
+        (["submit", "--scheduler", "slurm", "--nodes", "1", "--ranks-per-node", "1", "x.py"], "file 'x.py' not found"),
     ],
 )
 def test_wrong_arguments(words, said, capsys):
@@ -784,7 +784,7 @@ def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
     (tmp_path / "mpich_shm_link").symlink_to("theirs")
     with (tmp_path / names[2]).open("r+b") as file, mmap.mmap(file.fileno(), 0):
         [found] = checks.shared_memory_left()
-        assert (found.state, found.remedy) == ("warning", "mpijax doctor --remove-leftovers")
+        assert (found.state, found.remedy) == ("warning", "run mpijax doctor --remove-leftovers")
         assert found.text.startswith("3 unused segments of your ended MPI jobs take 1.54 MB of memory")
         assert main(["doctor", "--remove-leftovers"]) == 0
     assert capsys.readouterr().out == "ok       shared memory: removed 3 unused segments of your ended MPI jobs, 1.54 MB\n"
@@ -845,7 +845,7 @@ def test_batch_script_is_submitted(scheduler, tmp_path, monkeypatch, capfd):
     name = submit._NEEDED[scheduler]
     if shutil.which(name) is None:
         assert main(words) == 1
-        assert f"there is no {name} here" in capfd.readouterr().err
+        assert f"command {name} not found" in capfd.readouterr().err
     last = 'for last; do :; done; if [ -f "$last" ]; then cat "$last"; else cat; fi'
     script(tmp_path / name, last)
     assert main(words) == 0

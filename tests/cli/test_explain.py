@@ -132,7 +132,7 @@ def test_ranks_are_merged():
 
 @pytest.mark.parametrize(("words", "said"), [
     ([], "expected a program"),
-    (["missing.py"], "there is no file 'missing.py'"),
+    (["missing.py"], "file 'missing.py' not found"),
     (["-n", "0", "-c", "1"], "ranks must be at least 1"),
 ])  # fmt: skip
 def test_wrong_arguments(words, said, capsys):

@@ -296,7 +296,7 @@ def test_what_cannot_be_imagined_is_an_error(folder):
         (["--nodes", "3", "program.py"], "each node needs at least 1 rank, got 2 ranks on 3 nodes"),
         (["--simulate", "0", "program.py"], "--simulate and --threads must be at least 1"),
         (["--bench", "program.py", "program.py"], "program.py is not the output of `mpijax bench --json` on several ranks"),
-        (["none.py"], "there is no file 'none.py'"),
+        (["none.py"], "file 'none.py' not found"),
         ([], "expected a program"),
     ],
 )

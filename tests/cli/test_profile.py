@@ -162,7 +162,7 @@ def test_bytes_of_a_loop_nest():
 
 
 def test_wrong_words(capsys):
-    for words, said in (([], "expected a program"), (["nowhere.py"], "no file"), (["-n", "0", __file__], "at least 1")):
+    for words, said in (([], "expected a program"), (["nowhere.py"], "not found"), (["-n", "0", __file__], "at least 1")):
         with pytest.raises(SystemExit) as ended:
             profile.main(words)
         assert ended.value.code == 2 and said in capsys.readouterr().err

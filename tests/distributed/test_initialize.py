@@ -126,7 +126,7 @@ def test_processes_become_ranks_once(outcomes):
 def test_a_missing_process_is_named_to_all_that_came(outcomes):
     for status, output, seconds in outcomes["missing"]:
         assert status == 1 and seconds < 100
-        assert "process 2 of 3 did not come" in output and "within 3 s" in output
+        assert "process 2 of 3 did not join" in output and "within 3 s" in output
 
 
 def test_a_coordinator_that_dies_ends_all(outcomes):
@@ -143,7 +143,7 @@ def test_a_rank_that_dies_ends_the_others(outcomes, case):
 
 
 def test_nobody_listens():
-    with pytest.raises(RuntimeError, match=r"process 1 of 2 could not reach process 0 at 127.0.0.1.*Connection refused"):
+    with pytest.raises(RuntimeError, match=r"Process 1 of 2 could not reach process 0 at 127.0.0.1.*Connection refused"):
         bootstrap.connect(f"127.0.0.1:{free_port()}", None, 2, 1, 0.5)
 
 

@@ -384,9 +384,9 @@ def test_mpi4py_operations_are_understood(mpi):
     [
         ("max", "complex64", TypeError, "'max' does not support complex numbers.*Use prod, sum"),
         ("band", "float32", TypeError, "'band' does not support floating-point numbers"),
-        ("sum", "float8_e4m3fn", TypeError, "float8_e4m3fn cannot be reduced over ranks: convert"),
-        ("sum", "int4", TypeError, "int4 cannot be reduced over ranks: convert"),
-        ("mean", "float32", ValueError, "unknown reduction 'mean'; there are sum, prod"),
+        ("sum", "float8_e4m3fn", TypeError, "float8_e4m3fn cannot be reduced over ranks. Convert"),
+        ("sum", "int4", TypeError, "int4 cannot be reduced over ranks. Convert"),
+        ("mean", "float32", ValueError, "unknown reduction 'mean'. The reductions are sum, prod"),
     ],
 )
 def test_reductions_that_do_not_exist(mpi, op, name, error, text):
