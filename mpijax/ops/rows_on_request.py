@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes
+from mpijax.core import dtypes, provided
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut
 from mpijax.core.sharding.rules import Operation, Plan
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import max, min, sub
+from mpijax.ops import binary
 from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.exchange import all_to_all
@@ -28,8 +28,13 @@ from mpijax.ops.rules import full_like
 from mpijax.ops.searchsorted import search
 from mpijax.ops.select import select
 from mpijax.ops.shapes import broadcast_in_dim, expand_dims, reshape, transpose
-from mpijax.ops.slicing import slice_in_dim
+from mpijax.ops.slicing import concatenate, slice_in_dim
 from mpijax.transforms.batching import move_dim
+
+# Elements of the result from which on rows are requested in several passes, and the parts of the result that the
+# buffers of a pass may have.
+PASS = 1 << 18
+FEW = 4
 
 
 def plan(s: Operation) -> Plan | None:
@@ -74,7 +79,7 @@ def _program(s: Operation, dim: int, cut: Cut, axis: int, split: Cut) -> Callabl
         at = reshape(indices, typeof(indices).shape[:-1])
         inside = _is_in(at, s.shapes[0][dim])
         flat = reshape(_positions(at, inside, s.shapes[0][dim], drops), ((high - low) * others,))
-        rows = _requested(s, move_dim(x, dim, 0), flat, cut)
+        rows = _in_passes(s, move_dim(x, dim, 0), flat, cut, split.widest * others)
         found = reshape(rows, (*typeof(at).shape, *typeof(rows).shape[1:]))
         batch, ndim = typeof(at).ndim, typeof(found).ndim
         order = _placed(s, range(batch, ndim), range(batch))
@@ -105,28 +110,48 @@ def _wide(at: Any) -> Any:
 def _positions(at: Any, inside: Any, size: int, drops: bool) -> Any:
     """Positions between 0 and `size`; a position that is dropped is `size`, which no rank has."""
     at = _wide(at)
-    clipped = min(max(at, full_like(at, 0)), full_like(at, size - 1))
+    clipped = binary.min(binary.max(at, full_like(at, 0)), full_like(at, size - 1))
     at = select(inside, at, full_like(at, size)) if drops else clipped
     return convert_element_type(at, np.dtype(np.int32)) if size < 2**31 else at
 
 
-def _requested(s: Operation, rows: Any, at: Any, cut: Cut) -> Any:
+def _in_passes(s: Operation, rows: Any, at: Any, cut: Cut, longest: int) -> Any:
+    """The rows of the whole array at the positions `at`. Large results are requested in several passes.
+
+    All ranks may request their rows of one rank. The buffers of a pass, which have room for that, are no larger than
+    `PASS` elements or a few times this rank's part of the result. longest: the most positions of any rank.
+    """
+    here, total = typeof(at).shape[0], math.prod(s.shapes[1][:-1])
+    part = math.prod(s.results[0]) // cut.parts
+    passes = max(1, math.prod(s.results[0]) // max(PASS, FEW * part, 1))
+    width = -(-longest // passes)
+    most, usual = _requests(s, cut, min(total, width * cut.parts)), total / cut.parts / passes
+    if passes == 1:
+        return _requested(s, rows, at, cut, most, usual)
+    nowhere = full((passes * width - here,), cut.size, typeof(at).dtype)
+    chunks = reshape(concatenate([at, nowhere], 0), (passes, width))
+    found = provided.loop_map(lambda chunk: _requested(s, rows, chunk, cut, most, usual), chunks)
+    return slice_in_dim(reshape(found, (passes * width, *typeof(found).shape[2:])), 0, here)
+
+
+def _requested(s: Operation, rows: Any, at: Any, cut: Cut, most: int, usual: float) -> Any:
     """The rows of the whole array at the positions `at`, rows of zeros where no rank has the position.
 
-    rows: this rank's part, along the first axis. Communicates one alltoall and two alltoallv.
+    rows: this rank's part, along the first axis. most, usual: the number of rows that ranks request of this one at
+    most, and on average. Communicates one alltoall and two alltoallv.
     """
     here, (low, high) = typeof(at).shape[0], s.span(cut)
     numbers = iota(np.dtype(np.int32), here)
     asked, order = registry["sort"].bind(at, numbers, dimension=0, is_stable=True, num_keys=1)
     borders = np.append(cut.lows, cut.size).astype(typeof(at).dtype)
     places = search(asked, borders, "left", np.dtype(np.int32))
-    send = sub(slice_in_dim(places, 1, None), slice_in_dim(places, 0, -1))
+    send = binary.sub(slice_in_dim(places, 1, None), slice_in_dim(places, 0, -1))
     receive = all_to_all(send, cut.axes, 0, 0, tiled=True)
-    most, usual = _requests(s, cut, high - low)
     wanted = counted_all_to_all(asked, send, receive, cut.axes, most)
     if high > low:
-        local = sub(wanted, full_like(wanted, low))
-        answers = _taken(s, rows, min(max(local, full_like(local, 0)), full_like(local, high - low - 1)))
+        local = binary.sub(wanted, full_like(wanted, low))
+        inside = binary.min(binary.max(local, full_like(local, 0)), full_like(local, high - low - 1))
+        answers = _taken(s, rows, inside)
     else:
         answers = full((most, *typeof(rows).shape[1:]), 0, typeof(rows).dtype)
     got = counted_all_to_all(answers, receive, send, cut.axes, here, usual / most if most else 1.0)
@@ -134,11 +159,11 @@ def _requested(s: Operation, rows: Any, at: Any, cut: Cut) -> Any:
     return _taken(s, got, inverse)
 
 
-def _requests(s: Operation, cut: Cut, own: int) -> tuple[int, float]:
-    """The number of rows that ranks request of one rank at most, and on average."""
-    total = math.prod(s.shapes[1][:-1])
+def _requests(s: Operation, cut: Cut, most: int) -> int:
+    """The number of rows that ranks request of this one at most, of `most` requests."""
+    low, high = s.span(cut)
     once = s.params["unique_indices"] and s.params["mode"].name != "CLIP"  # clipped positions are not unique
-    return own if once else total, total / cut.parts
+    return min(high - low, most) if once else most
 
 
 def _taken(s: Operation, rows: Any, at: Any) -> Any:

@@ -9,6 +9,7 @@ from spmd.ranks import SIZE, P, assert_same, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding
 from mpijax import numpy as jnp
+from mpijax.ops import rows_on_request
 from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
@@ -149,6 +150,21 @@ def test_permutations_of_rows():
         f = lambda x: jax.random.permutation(jax.random.key(3), x[cut_off:])  # noqa: B023
         assert_same(jax.jit(f)(split(X)), np.asarray(f(X)))
         check(lambda x: jax.random.permutation(jax.random.key(3), x), X, cut_off=cut_off)
+
+
+@pytest.mark.parametrize("cut_off", [0, 1])
+def test_rows_are_requested_in_passes(monkeypatch, cut_off):
+    monkeypatch.setattr(rows_on_request, "PASS", 0)
+    monkeypatch.setattr(rows_on_request, "FEW", 1)
+    x, rows = split(X), np.random.default_rng(9).integers(-2 * N, 2 * N, (N - 5, 1))
+    f = lambda x, at: jnp.take(x[cut_off:], at[cut_off:, 0], axis=0, mode="fill")
+    assert_same(jax.jit(f)(x, rows), np.asarray(f(X, rows)))
+    assert_same(jax.jit(f)(x, split(np.resize(rows, (N, 1)))), np.asarray(f(X, np.resize(rows, (N, 1)))))
+    shuffled = lambda x: jax.random.permutation(jax.random.key(3), x[cut_off:])
+    assert_same(jax.jit(shuffled)(x), np.asarray(shuffled(X)))
+    if SIZE > 1:
+        found = [s for s in traffic(f, x, rows) if "alltoall" in s.kind]
+        assert found and all(s.times > 1 for s in found)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
