@@ -56,6 +56,31 @@ def test_where_nothing_is_left_those_who_waited_work_at_once():
 
 
 @LINUX
+def test_a_forked_child_does_not_keep_the_claim():
+    read, write = os.pipe()
+    children = []
+
+    def make():
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # lives until the parent closes its end
+            os._exit(0)
+        children.append(child)
+        return "it"
+
+    try:
+        once.once_on_node("forks", lambda: None, make)
+        claim = once._claim("forks")
+    finally:
+        os.close(write)
+        os.waitpid(children[0], 0)
+        os.close(read)
+    assert claim is not None
+    claim.close()
+
+
+@LINUX
 def test_an_error_is_that_of_who_works():
     def fails():
         time.sleep(0.1)

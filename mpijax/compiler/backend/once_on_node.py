@@ -19,6 +19,8 @@ T = TypeVar("T")
 PATIENCE = 30.0
 # Seconds between two attempts: a tenth of the time waited so far, within these bounds.
 _SHORTEST, _LONGEST = 5e-4, 1e-2
+# The claims of this process.
+_claims: set[_socket.socket] = set()
 
 
 def once_on_node(key: str, found: Callable[[], T | None], make: Callable[[], T]) -> T:
@@ -37,21 +39,38 @@ def once_on_node(key: str, found: Callable[[], T | None], make: Callable[[], T])
         claim = _claim(key)
     try:
         if claim is not None and time.monotonic() - began > _SHORTEST:
-            claim.close()  # release all waiting processes at once, whether or not there is a result for them
+            _release(claim)  # all waiting processes go on at once, whether or not there is a result for them
         value = found()
         return make() if value is None else value
     finally:
         if claim is not None:
-            claim.close()
+            _release(claim)
 
 
 def _claim(key: str) -> _socket.socket | None:
     """Claims the name of `key` until the socket is closed; None while another socket has it."""
     claim = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    _claims.add(claim)
     try:
         if sys.platform == "linux":
             claim.bind(f"\0mpijax-{os.geteuid()}-{key}"[:107])
         return claim
     except OSError:
-        claim.close()
+        _release(claim)
         return None
+
+
+def _release(claim: _socket.socket) -> None:
+    _claims.discard(claim)
+    claim.close()
+
+
+def _leave_to_parent() -> None:
+    """In a forked child, which would keep its copies of the sockets, and so the names, as long as it lives."""
+    for claim in _claims:
+        claim.close()
+    _claims.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
