@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpijax.core import provided
 from mpijax.core.abstract import AbstractValue, lent
 from mpijax.core.array_api import OPERATORS, Array
 from mpijax.core.tracer import Tracer
-from mpijax.numpy.array_methods import METHODS
 
 
 def follow_types() -> None:
@@ -21,7 +21,7 @@ def follow_types() -> None:
     AbstractValue.any_high = True
     for name in (*OPERATORS, "__len__"):
         setattr(Tracer, name, _operator_of_type(name, vars(Tracer).get(name)))
-    for name, own in METHODS.items():
+    for name, own in provided.METHODS.items():
         if not name.startswith("_"):
             setattr(Tracer, name, _attribute_of_type(name, own))
 
