@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from mpijax.core import tree
+from mpijax.core.array_api import Array
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import is_internal
@@ -53,21 +54,21 @@ class Frame:
 
 @dataclass(frozen=True)
 class _Opaque:
-    """A local value that is no pytree: a dict with keys of several types, or a container that holds itself."""
+    """A value that the callback keeps as it is: no array, or no pytree, such as a container that holds itself."""
 
     value: Any
 
 
 def _as_pytree(value: Any) -> Any:
+    """The value with its arrays as leaves to be computed. Numbers stay what they are in the source."""
     try:
-        tree.tree_flatten(value)
+        return tree.tree_map(lambda leaf: leaf if isinstance(leaf, Array) else _Opaque(leaf), value)
     except (RecursionError, TypeError, ValueError):
         return _Opaque(value)
-    return value
 
 
 def _as_it_was(value: Any) -> Any:
-    return value.value if type(value) is _Opaque else value
+    return tree.tree_map(lambda leaf: leaf.value if type(leaf) is _Opaque else leaf, value)
 
 
 def _frame_of(info: inspect.FrameInfo) -> Frame:

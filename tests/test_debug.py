@@ -218,7 +218,25 @@ def test_breakpoint_evaluates_in_the_frames():
     assert said[0] == "Entering jdb:\n"
     assert said[1:4] == ["Array(6., dtype=float32)\n", "Array(4., dtype=float32)\n", "[1]\n"]
     assert said[4].startswith("*** NameError") and "->          return inner(x) * scale" in said[5]
-    assert said[7].startswith("Array(10, dtype=int32")
+    assert said[7] == "10\n"
+
+
+@pytest.mark.parametrize("values", [(2, 2.5, True, 1j, None, "a"), (np.arange(2), np.float32(2)), ([1, {"k": 2.0}],)], ids=str)
+def test_breakpoint_shows_untraced_values_as_jax(values):
+    said = []
+    for J in (THEIRS, OURS):
+        out = io.StringIO()
+
+        @J.jit
+        def f(x, J=J, out=out):
+            here = values
+            J.debug.breakpoint(backend="cli", stdin=io.StringIO("p here, x\nc\n"), stdout=out)
+            return len(here) + x
+
+        f(3.0)
+        J.effects_barrier()
+        said.append(out.getvalue().replace(", weak_type=True", ""))
+    assert said[1] == said[0]
 
 
 def test_breakpoint_among_values_that_are_no_pytrees():

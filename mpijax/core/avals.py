@@ -13,7 +13,8 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 
@@ -302,7 +303,7 @@ def _axis_types(mesh: Any) -> str:
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist, for `eval_shape` and ahead-of-time lowering.
 
-    Immutable; two are equal if all fields are equal. `sharding` is a sharding or None; a `Format` gives its sharding. A
+    Immutable; two are equal if all fields are equal. `sharding` is a sharding, a `Format` with one, or None. A
     PartitionSpec gives the sharding over the mesh in context; without a mesh, reading `sharding` raises TypeError.
     manual_axis_type: the mesh axes over which a value varies inside `shard_map`; None if it varies over none.
     is_ref: it describes a mutable array reference.
@@ -313,7 +314,7 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "_sharding", "weak_type", "manual_axis_type", "is_ref")
+    __slots__ = ("shape", "dtype", "_sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
 
     shape: tuple[int, ...]
     dtype: Any
@@ -321,6 +322,7 @@ class ShapeDtypeStruct:
     weak_type: bool
     manual_axis_type: ManualAxisType | None
     is_ref: bool
+    _layout: Layout | None
 
     def __init__(
         self, shape, dtype, *, sharding=None, weak_type: bool = False, manual_axis_type: ManualAxisType | None = None,
@@ -328,7 +330,10 @@ class ShapeDtypeStruct:
     ):  # fmt: skip
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        sharding = getattr(sharding, "sharding", sharding)  # there is one layout in memory
+        layout = None
+        if isinstance(sharding, Format):
+            sharding.refuse_auto("in a `ShapeDtypeStruct`")
+            layout, sharding = sharding.layout, sharding.sharding
         if sharding is not None and not (hasattr(sharding, "shard_shape") or isinstance(sharding, PartitionSpec)):
             raise ValueError(
                 "sharding should be a mpijax.sharding.Sharding or PartitionSpec, got "
@@ -349,6 +354,7 @@ class ShapeDtypeStruct:
         put(self, "weak_type", weak_type)
         put(self, "manual_axis_type", manual_axis_type)
         put(self, "is_ref", is_ref)
+        put(self, "_layout", layout)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise RuntimeError(f"{name} cannot be assigned: a ShapeDtypeStruct is immutable; make another with .update()")
@@ -376,7 +382,7 @@ class ShapeDtypeStruct:
         return ShapeDtypeStruct(
             get("shape", self.shape),
             get("dtype", self.dtype),
-            sharding=get("sharding", self._sharding),
+            sharding=get("sharding", Format(self._layout, self._sharding)),
             weak_type=get("weak_type", self.weak_type),
             manual_axis_type=get("manual_axis_type", self.manual_axis_type),
             is_ref=get("is_ref", self.is_ref),
@@ -398,6 +404,11 @@ class ShapeDtypeStruct:
         return NamedSharding(mesh, self._sharding)
 
     @property
+    def format(self) -> Format:
+        """The sharding, and the layout in memory that was given with it, or None."""
+        return Format(self._layout, self.sharding)
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -412,13 +423,14 @@ class ShapeDtypeStruct:
 
     def __repr__(self) -> str:
         sharding = f", sharding={self._sharding}" if self._sharding is not None else ""
+        layout = f", format={self._layout}" if self._layout is not None else ""
         weak = f", weak_type={self.weak_type}" if self.weak_type else ""
         manual = f", manual_axis_type={self.manual_axis_type}" if self.manual_axis_type is not None else ""
         ref = ", is_ref=True" if self.is_ref else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual}{ref})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{layout}{weak}{manual}{ref})"
 
     def _key(self):
-        return self.shape, self.dtype, self._sharding, self.weak_type, self.manual_axis_type, self.is_ref
+        return self.shape, self.dtype, self._sharding, self.weak_type, self.manual_axis_type, self.is_ref, self._layout
 
     def __eq__(self, other) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -427,11 +439,14 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
 
-def _struct(shape, dtype, sharding, weak_type: bool, manual_axis_type: Any, is_ref: bool = False) -> ShapeDtypeStruct:
+def _struct(
+    shape, dtype, sharding, weak_type: bool, manual_axis_type: Any, is_ref: bool = False, layout: Layout | None = None
+) -> ShapeDtypeStruct:
     """Constructor for pickle and copy."""
     return ShapeDtypeStruct(
-        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual_axis_type, is_ref=is_ref
-    )
+        shape, dtype, sharding=Format(layout, sharding), weak_type=weak_type, manual_axis_type=manual_axis_type,
+        is_ref=is_ref,
+    )  # fmt: skip
 
 
 def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:

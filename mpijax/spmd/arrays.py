@@ -10,6 +10,7 @@ import numpy as np
 from mpijax.core import dtypes, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import UnexpectedTracerError
+from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trace import trace_state_clean
@@ -40,7 +41,8 @@ def make_array_from_callback(
         calls it for the shards of its own devices only.
       dtype: of the array; by default that of the elements.
 
-    Raises ValueError if the elements do not have the shape of the shard. Communicates only if a process has several
+    Raises ValueError if the elements do not have the shape of the shard, TypeError for anything but a sharding or a
+    `Format` with one. Communicates only if a process has several
     devices whose shards are not adjacent in the array.
 
     >>> rows = mpijax.NamedSharding(mpijax.make_mesh((mpijax.device_count(),), ("x",)), mpijax.P("x"))
@@ -49,7 +51,12 @@ def make_array_from_callback(
     """
     if not trace_state_clean():
         raise UnexpectedTracerError("jax.make_array_from_callback cannot be called within a traced context.")
-    shape, sharding = tuple(shape), getattr(sharding, "sharding", sharding)
+    if isinstance(sharding, Format):
+        sharding.refuse_auto("when calling `jax.make_array_from_callback`")
+        sharding = sharding.sharding
+    if not isinstance(sharding, Sharding):
+        raise TypeError(f"sharding should be an instance of `jax.sharding`. Got {sharding} of type {type(sharding)}")
+    shape = tuple(shape)
     what = "That is what data_callback returned"
     indices = list(sharding.addressable_devices_indices_map(shape).values())
     if not indices:

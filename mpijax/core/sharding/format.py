@@ -66,3 +66,22 @@ class Format:
             )
         if isinstance(self.layout, Layout) and self.sharding is None:
             raise ValueError("Sharding has to be concrete when the layout is a Layout; pass a NamedSharding.")
+
+    def refuse_auto(self, where: str) -> None:
+        """Raise TypeError for `Layout.AUTO`, which only a compiler can replace by a layout."""
+        if isinstance(self.layout, AutoLayout):
+            raise TypeError(f"`Layout.AUTO` cannot be used in place of a device-local layout {where}. Got {self}")
+
+    def sharding_of(self, aval: Any) -> Any:
+        """The sharding of an array of this type that is put here. Raises ValueError if the layout does not fit it."""
+        if isinstance(self.layout, AutoLayout):
+            raise ValueError(
+                f"sharding and layout in `Layout` instance should be concrete. Got layout: {self} for input "
+                f"{aval.str_short()}"
+            )
+        if self.layout is not None and len(self.layout.major_to_minor) != aval.ndim:
+            raise ValueError(
+                "Length of major_to_minor and the rank of the value should match. Got "
+                f"major_to_minor={self.layout.major_to_minor} and shape={aval.shape}"
+            )
+        return self.sharding

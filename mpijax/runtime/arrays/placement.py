@@ -76,6 +76,8 @@ def _put(x: Any, layout: Any) -> Any:
     aval = typeof(x)
     if isinstance(layout, Space):
         layout = _in_memory(x, layout.kind)
+    elif isinstance(layout, Format):
+        layout = layout.sharding_of(aval)
     if not isinstance(x, ArrayBase):
         value = np.asarray(x).astype(aval.dtype, copy=False)
         return _placed(value, aval, carried_sharding(layout))
