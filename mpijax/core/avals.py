@@ -13,7 +13,7 @@ from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, sharding_of, unsplit
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
 from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
