@@ -338,5 +338,5 @@ def test_enable_checks_checks_what_transformations_build():
         return x
 
     jax.make_jaxpr(broken)(1.0)
-    with jax.enable_checks(True), pytest.raises(JaxprTypeError, match="have the types"):
+    with jax.enable_checks(True), pytest.raises(JaxprTypeError, match="its variables have types"):
         jax.make_jaxpr(broken)(1.0)

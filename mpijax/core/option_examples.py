@@ -6,7 +6,7 @@ EXAMPLES = {
     ...     lax.reduce_sum(jnp.ones(3, "float16"), (0,))
     Traceback (most recent call last):
     ...
-    ValueError: reduce_sum on operand f16[3] is not allowed when jax_allow_f16_reductions=False: ...""",
+    ValueError: reduce_sum on operand f16[3] is not allowed when jax_allow_f16_reductions=False. ...""",
     "array_garbage_collection_guard": """
     >>> with mpijax.array_garbage_collection_guard("log"):
     ...     jnp.sum(jnp.arange(3))
@@ -78,7 +78,7 @@ EXAMPLES = {
     ...     jnp.negative(1.0)
     Traceback (most recent call last):
     ...
-    RuntimeError: jit(...) would be executed, but the no_execution config option is set; ...""",
+    RuntimeError: jit(...) would be executed, but the no_execution config option is set. ...""",
     "no_tracing": """
     >>> with mpijax.no_tracing(True):
     ...     mpijax.jit(lambda x: x + 1)(1.0)

@@ -121,8 +121,8 @@ def survivors() -> list[int]:
     >>> try:
     ...     left = mpijax.distributed.survivors()
     ... except RuntimeError as error:
-    ...     print(str(error).partition("; ")[0])
-    distributed.survivors needs an MPI that goes on when a rank dies
+    ...     print(str(error).partition(". ")[0])
+    distributed.survivors needs an MPI library that continues after a rank dies
     """
     from mpijax.distributed import survival
 

@@ -97,7 +97,11 @@ def register_lowering(
 
 
 class ModuleContext:
-    """What a rule in JAX's form learns about the program: it runs on CPUs."""
+    """What a rule in JAX's form learns about the program: it runs on CPUs.
+
+    >>> mpijax.interpreters.mlir.ModuleContext().platforms
+    ('cpu',)
+    """
 
     platforms: ClassVar[tuple[str, ...]] = ("cpu",)
 
@@ -141,6 +145,13 @@ def emit_python_callback(
       operands, result_avals: the operands of the rule, and the types of the results.
       has_side_effect: whether the program makes the call even if it does not use the results.
       ctx, token, operand_avals, returns_token, partitioned, sharding: accepted, without effect.
+
+    >>> from mpijax.interpreters import mlir
+    >>> x = jnp.arange(3.0)
+    >>> a = mpijax.typeof(x)
+    >>> [out], _, _ = mlir.emit_python_callback(None, lambda x: [2 * x], None, [x], [a], [a], has_side_effect=False)
+    >>> out
+    Array([0., 2., 4.], dtype=float32)
     """
     call = io_callback if has_side_effect else pure_callback
     types = tuple(ShapeDtypeStruct(a.shape, a.dtype) for a in result_avals)

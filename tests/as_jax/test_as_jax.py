@@ -165,7 +165,7 @@ def test_what_is_missing_says_so_when_it_is_used(folder):
         """,
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 3 and all("mpijax has no jax.experimental.pallas.mosaic_gpu" in line for line in lines)
+    assert len(lines) == 3 and all("mpijax does not have jax.experimental.pallas.mosaic_gpu" in line for line in lines)
     assert "numba" in lines[0]
 
 
@@ -183,7 +183,7 @@ def test_asking_for_a_name_is_no_error(folder, start):
 def test_without_it_modules_left_out_are_import_errors_with_the_reason(folder):
     for code in ("from mpijax.experimental.pallas import mosaic_gpu", "import mpijax.experimental.pallas.mosaic_gpu"):
         done = python(folder, "-c", code, check=False)
-        assert "ImportError: mpijax has no experimental.pallas.mosaic_gpu: kernels for CPUs are" in done.stderr
+        assert "ImportError: mpijax does not have experimental.pallas.mosaic_gpu: kernels for CPUs are" in done.stderr
 
 
 # ---------------------------------------------------------------- ways to start
@@ -251,7 +251,7 @@ def test_jax_that_is_imported_already_is_a_clear_error(folder):
     (folder / "jax").mkdir()
     (folder / "jax" / "__init__.py").write_text("")
     done = python(folder, "-c", "import sys; sys.path.insert(0, '.')\nimport jax\nimport mpijax.as_jax", check=False)
-    assert "ImportError: mpijax.as_jax: jax is already imported, from" in done.stderr
+    assert "ImportError: mpijax.as_jax: jax is already imported from" in done.stderr
     assert "first line of the program" in done.stderr
 
 

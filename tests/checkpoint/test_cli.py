@@ -48,7 +48,7 @@ def test_diff(run, capsys):
     assert capsys.readouterr().out == "0 of 4 leaves differ\n"
     assert main(["checkpoint", "diff", a, b]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "! key  1 of 2 elements differ", "! step  1 -> 2", "! w  1 of 60 elements differ, by 0.25 at most",
+        "! key  1 of 2 elements differ", "! step  1 -> 2", "! w  1 of 60 elements differ, by at most 0.25",
         "3 of 4 leaves differ",
     ]  # fmt: skip
     other = str(run / "other")

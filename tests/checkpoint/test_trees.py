@@ -55,7 +55,7 @@ def test_like_may_be_types_and_a_part(folder):
 @pytest.mark.parametrize(
     "like, said",
     [
-        ({"params": {"v": 0, "w": 0}}, "has no params/v, which `like` has: `mpijax checkpoint show"),
+        ({"params": {"v": 0, "w": 0}}, "has no params/v, which `like` has. `mpijax checkpoint show"),
         ({"params": {"w": jnp.ones((4, 3))}}, r"params/w is float32\[3, 4\] in the checkpoint and float32\[4, 3\]"),
         ({"params": {"w": jnp.ones((3, 4), jnp.int32)}}, r"params/w is float32\[3, 4\] .* int32\[3, 4\]"),
     ],

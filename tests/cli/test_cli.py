@@ -192,7 +192,7 @@ def test_wrong_launcher_is_told(mpis, monkeypatch):
     with pytest.raises(NoLauncher, match="launcher 'nothere' not found"):
         launcher.find_launcher(library("MPICH Version: 4.2.1"), "nothere")
     monkeypatch.setenv("PATH", f"{mpis}/open/bin")
-    with pytest.raises(NoLauncher, match="of other MPIs: .*open/bin/mpirun.\nPut its bin folder"):
+    with pytest.raises(NoLauncher, match="of other MPIs: .*open/bin/mpirun.\nAdd its bin folder"):
         launcher.find_launcher(library("MPICH Version: 4.2.1"))
 
 

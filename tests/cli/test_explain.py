@@ -95,7 +95,7 @@ def test_two_ranks(program, tmp_path):
     table = done.stdout[done.stdout.index("program step") :]
     line = f"{program}:12 (step)"
     assert re.search(rf"{re.escape(line)} +all_gather +1 +512 +512 +1,024  qr needs the whole of a sharded array\n", table)
-    assert f"made whole: f32[4,8,8] (1.02 kB on every rank) for qr at {line}\n  to avoid it, split argument 0" in table
+    assert f"gathered: f32[4,8,8] (1.02 kB on every rank) for qr at {line}\n  to avoid it, shard argument 0" in table
     text = page.read_text()
     assert text.count("<iframe") == text.count("<details>") and "all_gather" in text and text.count("</script>") == 1
     if shutil.which("chromium") is not None:  # each page in a frame runs its script

@@ -75,5 +75,5 @@ def test_the_others_go_on(deaths):
 
 
 def test_other_libraries_are_refused():
-    with pytest.raises(RuntimeError, match=r"needs an MPI that goes on when a rank dies.*--with-ft ulfm.*mpijax run --restart 3"):
+    with pytest.raises(RuntimeError, match=r"needs an MPI library that continues after a rank dies.*--with-ft ulfm.*mpijax run --restart 3"):
         distributed.survivors()

@@ -40,7 +40,7 @@ def test_names_left_out_say_why(name):
 
 @pytest.mark.parametrize("name", ["mosaic", "jax2tf", "topologies"])
 def test_modules_left_out_say_why(name):
-    with pytest.raises(ImportError, match="mpijax has no experimental"):
+    with pytest.raises(ImportError, match="mpijax does not have experimental"):
         importlib.import_module(f"mpijax.experimental.{name}")
     with pytest.raises(AttributeError, match=f"no attribute '{name}': ..."):
         getattr(importlib.import_module("mpijax.experimental"), name)

@@ -11,6 +11,7 @@ import pytest
 from experimental import hijax_types as library
 
 import mpijax
+from mpijax.experimental.hijax import operators
 
 
 @cache
@@ -202,7 +203,7 @@ def test_a_type_without_a_method_says_what_needs_it():
         return mpijax.lax.scan(lambda c, x: (c, x), 0, xs, length=2)
 
     w = world("mpijax")
-    with pytest.raises(NotImplementedError, match=r"ScaledTy\.leading_axis_spec is not defined: scan"):
+    with pytest.raises(NotImplementedError, match=r"ScaledTy must define leading_axis_spec: scan"):
         loop(w.scaled.scale(w.jnp.asarray(VECTOR)))
 
 
@@ -652,3 +653,9 @@ def test_shard_map_with_operations_of_a_library():
     x = mpijax.numpy.arange(2.0 * mpijax.device_count())
     np.testing.assert_array_equal(mpijax.jit(cube)(x), np.asarray(x) ** 3)
     np.testing.assert_array_equal(mpijax.grad(lambda x: cube(x).sum())(x), 3 * np.asarray(x) ** 2)
+
+
+def test_traced_arrays_keep_the_methods_that_need_values():
+    operators.follow_types()
+    with pytest.raises(mpijax.errors.ConcretizationTypeError, match="tobytes"):
+        mpijax.jit(lambda x: x.tobytes())(np.ones(3))

@@ -72,5 +72,5 @@ def test_what_is_refused():
         call(dropout=0.5)
     with pytest.raises(NotImplementedError, match="bfloat16"):
         call(precision=mpijax.lax.Precision.DEFAULT)
-    with pytest.raises(ValueError, match=r"a vector of 144, got \(143,\)"):
+    with pytest.raises(ValueError, match=r"a vector of 144 elements, got shape \(143,\)"):
         rnn.unpack_lstm_weights(jnp.ones(143), *sizes)

@@ -42,12 +42,12 @@ def test_an_operation_is_an_operand_of_another():
 
 
 def test_the_result_has_the_type_of_abstract_evaluation():
-    with pytest.raises(TypeError, match=r"returns bool\[3\], and its abstract evaluation says f(loat)?32\[3\]"):
+    with pytest.raises(TypeError, match=r"returns bool\[3\], but its abstract evaluation returns f(loat)?32\[3\]"):
         primitive(lambda _, x: [hlo.is_finite(x)])(X)
 
 
 def test_an_operation_that_takes_attributes_is_missing():
-    with pytest.raises(NotImplementedError, match="makes MLIR for XLA") as caught:
+    with pytest.raises(NotImplementedError, match="generates MLIR for XLA") as caught:
         primitive(lambda _, x: hlo.CompareOp(x, x, "GT").results)(X)
     assert "has no 'CompareOp'. It has the elementwise operations" in str(caught.value.__cause__)
 

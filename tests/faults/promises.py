@@ -30,7 +30,7 @@ class Promise:
 
 
 PLACE = r"at <string>:\d+"
-BOTH = rf"rank 0 did .* {PLACE}.* rank 1 did .* {PLACE}"
+BOTH = rf"rank 0 ran .* {PLACE}.* rank 1 ran .* {PLACE}"
 
 DIFFERENT = Promise(
     "ranks run different collectives, or the same collectives with different shapes, dtypes, roots or order",
@@ -60,7 +60,7 @@ EARLIER = Promise(
     "rank A starts a new program while rank B waits in an earlier one",
     "`MismatchError` on rank A",
     "2 s",
-    None, (rf"MismatchError: .*rank 0 is about to run .*while rank 1 waits in .*{PLACE}",), 12,
+    None, (rf"MismatchError: .*rank 0 is about to run .*but rank 1 waits in .*{PLACE}",), 12,
 )  # fmt: skip
 KNOWN = Promise(
     "ranks of a node run known programs in different orders",

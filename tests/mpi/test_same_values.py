@@ -70,7 +70,7 @@ def test_all_ranks_are_told(outcomes, name):
     for rank in range(3):
         [told] = re.findall(f"^{name} told to {rank}: (.*)$", outcomes["values"].output, re.M)
         assert "passed to device_put is not the same on each process" in told and leaf in told, told
-        assert f"one value on {ranks}, and another" in told and "without a seed" in told and "at <string>" in told, told
+        assert f"one value on {ranks} and another" in told and "without a seed" in told and "at <string>" in told, told
 
 
 @marked

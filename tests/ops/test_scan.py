@@ -311,7 +311,7 @@ ERRORS = {
     "no axis": (lambda J: J.lax.scan(lambda c, x: (c, x), 0, 1.0), "no leading axis"),
     "unroll": (lambda J: J.lax.scan(lambda c, x: (c, x), 0, XS, unroll=-1), "non-negative"),
     "not an array": (lambda J: J.lax.scan(lambda c, x: (c, x), 0, ["a"]), "not a valid JAX type"),
-    "scalar": (lambda J: J.lax.scan(lambda c, x: (c, x), 0, np.float32(1)), "without axes"),
+    "scalar": (lambda J: J.lax.scan(lambda c, x: (c, x), 0, np.float32(1)), "1 scalars in xs"),
     "one result": (lambda J: J.lax.scan(lambda c, x: c, XS[0], XS), "must be a pair, got float32[2]"),
     "traced unroll": (
         lambda J: J.jit(lambda n: J.lax.scan(lambda c, x: (c, x), 0, XS, unroll=n))(3), "unroll", "concrete",

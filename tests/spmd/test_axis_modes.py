@@ -90,7 +90,7 @@ def test_results_of_auto_axes_are_laid_out(mesh, jitted):
     assert seen == [(AxisType.Auto,)] * 2
     with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
         later(X)
-    with pytest.raises(ValueError, match="no axis 'z'"):
+    with pytest.raises(ValueError, match="not have the axis 'z'"):
         auto_axes(f, axes="z", out_sharding=layouts)(X)
 
 

@@ -145,7 +145,7 @@ def test_the_rank_may_be_asked_for_in_a_branch():
 REFUSED = {
     "branch": (
         lambda w, x: lax.cond(x[0, 0] > 0, lambda: lax.psum(x, "i"), lambda: lax.psum(2 * x, "i")),
-        r"predicate of cond varies over the mesh axis 'i', while a branch communicates.*psum.*test_branches.py",
+        r"predicate of cond varies over the mesh axis 'i', but a branch communicates.*psum.*test_branches.py",
     ),
     "nested": (
         lambda w, x: lax.cond(x[0, 0] > 0, *(lambda k=k: jax.jit(lambda x: lax.pmax(k * x, "i"))(x) for k in (1, 2))),
@@ -157,7 +157,7 @@ REFUSED = {
     ),
     "body": (
         lambda w, x: lax.while_loop(lambda x: x[0, 0] > 0, lambda x: x - lax.psum(x, "i"), x),
-        r"condition of while_loop varies over the mesh axis 'i', while the loop communicates.*psum",
+        r"condition of while_loop varies over the mesh axis 'i', but the loop communicates.*psum",
     ),
     "condition": (
         lambda w, x: lax.while_loop(lambda x: lax.pmax(x, "i")[0, 0] > x[0, 0], lambda x: x + 1, x),

@@ -35,7 +35,7 @@ CASES = {
     "equal names": (lambda: jax.make_mesh((1, 1), ("i", "i")), ValueError, "must be unique"),
     "ppermute twice": (lambda: call(lambda x: lax.ppermute(x, "i", [(0, 0), (0, 0)]), P("i"), P("i"), X), ValueError,
                        "sources and destinations must be unique"),
-    "pcast of varying": (lambda: call(lambda x: lax.pcast(x, "i", to="varying"), P("i"), P("i"), X), ValueError, "varies over"),
+    "pcast of varying": (lambda: call(lambda x: lax.pcast(x, "i", to="varying"), P("i"), P("i"), X), ValueError, "from=varying"),
     "not callable": (lambda: jax.shard_map(3, mesh=mesh_1d(), in_specs=P(), out_specs=P()), TypeError, "requires a callable"),
 }  # fmt: skip
 

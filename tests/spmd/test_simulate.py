@@ -154,7 +154,7 @@ def test_memory_of_programs_that_grow_with_the_ranks():
     load_programs()
     row = memory.row(PROGRAMS["stencil/heat by .at"])
     assert not row["grows"] and row["bytes"][0] == pytest.approx(row["bytes"][-1], rel=0.1)
-    assert memory.row(PROGRAMS["control/scan over the split axis"])["grows"]
+    assert memory.row(PROGRAMS["shape/tile"])["grows"]
     assert "sizes are fixed" in memory.row(PROGRAMS["shape/split the split axis"])["error"]
-    text = memory.text_table([row, memory.row(PROGRAMS["control/scan over the split axis"])])
-    assert "1 of 2 hold no more than 1.1 x" in text and "1 hold more: control/scan over the split axis" in text
+    text = memory.text_table([row, memory.row(PROGRAMS["shape/tile"])])
+    assert "1 of 2 hold no more than 1.1 x" in text and "1 hold more: shape/tile" in text

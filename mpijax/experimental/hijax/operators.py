@@ -23,7 +23,7 @@ def follow_types() -> None:
         setattr(Tracer, name, _operator_of_type(name, vars(Tracer).get(name)))
     for name, own in provided.METHODS.items():
         if not name.startswith("_"):
-            setattr(Tracer, name, _attribute_of_type(name, own))
+            setattr(Tracer, name, _attribute_of_type(name, vars(Tracer).get(name, own)))
 
 
 def _attribute_of_type(name: str, own: Any) -> property:
