@@ -4,7 +4,6 @@
 # make docs    the documentation site, in build/site
 # make sanitize        tests of the C code with the address, the undefined-behaviour and the thread sanitizer
 # make test-libraries  programs that use libraries of JAX, on JAX and on mpijax
-# make answers         JAX's answers that tests keep, computed anew
 # make test-many       communication on 16 and on 64 ranks, which may share cores
 #
 # Each target makes its own .venv (tools/environment.sh lists what it needs). Variables: PYTHON, the Python that makes .venv
@@ -30,7 +29,7 @@ MPIRUN_FREE = $(MPIRUN) $(if $(OPEN_MPI),--oversubscribe --allow-run-as-root) --
 PYTEST = $(PY) -m pytest $(PYTEST_ARGS)
 MPI_TESTS = $(MPIRUN_FREE) -n $(1) $(PYTEST) --with-mpi --timeout-method=thread -m "mpi"
 
-.PHONY: demo test test-alone test-mpi answers test-many test-slow sanitize test-libraries bench docs lint ext clean
+.PHONY: demo test test-alone test-mpi test-many test-slow sanitize test-libraries bench docs lint ext clean
 .SECONDARY:
 
 demo: ready-examples
@@ -45,11 +44,6 @@ test-alone: ready-test
 test-mpi: ready-test
 	$(call MPI_TESTS,2)
 	$(call MPI_TESTS,4)
-
-# A run of all tests in which JAX computes every answer; CONTRIBUTING.md tells where they are kept.
-answers:
-	rm -f tests/answers.txt tests/*/answers.txt
-	$(MAKE) test PYTEST_ARGS=--oracle=renew
 
 # On 16 ranks: all tests, and the whole matrix of operations and transformations. On 64 ranks: the collectives, and the
 # float32 part of the matrix. The time grows with the number of ranks per core.

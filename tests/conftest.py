@@ -12,8 +12,6 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import answers
-import answers_of_programs
 import mpi4py
 import pytest
 import quickly
@@ -50,8 +48,6 @@ SIZE = int(next((os.environ[v] for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE") if 
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run tests marked slow")
-    parser.addoption("--oracle", choices=["kept", "fresh", "renew"], default="kept",
-                     help="use answers of JAX that tests keep, compute and compare them all, or keep what JAX computes now")
 
 
 @pytest.hookimpl(trylast=True)
@@ -96,24 +92,9 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
 
 
-def pytest_collection():
-    quickly.collect_no_garbage_yet()
-
-
-def pytest_collection_finish(session):
-    quickly.collect_garbage_less_often(first=True)
-    if quickly.quicken_jax():
-        answers.session.mode = session.config.getoption("--oracle")
-        answers_of_programs.install()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
-    answers.session.enter(item.path.parent)
-
-
-def pytest_sessionfinish():
-    answers.session.write()
+def pytest_collection_finish():
+    quickly.collect_garbage_less_often()
+    quickly.quicken_jax()
 
 
 @pytest.hookimpl(trylast=True)

@@ -13,25 +13,17 @@ from types import SimpleNamespace
 _NONE = SimpleNamespace(params={})
 
 
-def collect_no_garbage_yet() -> None:
-    """Importing modules of tests makes little: looking for it takes a fifth of the time."""
-    gc.disable()
-
-
-def collect_garbage_less_often(first: bool = False) -> None:
+def collect_garbage_less_often() -> None:
     """What modules of tests and caches hold stays: no later turn looks through it."""
-    if not first:
-        gc.collect()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
-    gc.enable()
 
 
-def quicken_jax() -> bool:
-    """JAX makes an MLIR context for each program, and resolves the path of each frame when an error passes it. Whether
-    tests of this run use JAX."""
-    if "jax" not in sys.modules and "oracle" not in sys.modules:
-        return False
+def quicken_jax() -> None:
+    """JAX makes an MLIR context for each program, and resolves the path of each frame when an error passes it."""
+    if "jax" not in sys.modules:
+        return
     from jax._src import traceback_util
     from jax._src.interpreters import mlir
 
@@ -45,7 +37,6 @@ def quicken_jax() -> bool:
         return contexts.context
 
     mlir.make_ir_context = context_of_thread
-    return True
 
 
 def sweep_products(items: list) -> None:

@@ -57,16 +57,18 @@ def test_where_nothing_is_left_those_who_waited_work_at_once():
 
 @LINUX
 def test_a_forked_child_does_not_keep_the_claim():
-    read, write = os.pipe()
+    (read, write), (runs, forked) = os.pipe(), os.pipe()
     children = []
 
     def make():
         child = os.fork()
         if child == 0:
+            os.write(forked, b"x")  # handlers of the fork have run
             os.close(write)
             os.read(read, 1)  # lives until the parent closes its end
             os._exit(0)
         children.append(child)
+        os.read(runs, 1)
         return "it"
 
     try:
@@ -75,7 +77,8 @@ def test_a_forked_child_does_not_keep_the_claim():
     finally:
         os.close(write)
         os.waitpid(children[0], 0)
-        os.close(read)
+        for end in (read, runs, forked):
+            os.close(end)
     assert claim is not None
     claim.close()
 
