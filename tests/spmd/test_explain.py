@@ -38,7 +38,7 @@ def test_programs_that_send_nothing_say_so():
 
 def test_arrays_that_are_made_whole_are_named():
     text = jax.jit(gathering).lower(rows()).compile().explain()
-    assert "made whole: f32[" in text and "test_explain.py" in text
+    assert "gathered: f32[" in text and "test_explain.py" in text
 
 
 def reasons(f, x) -> list[str]:
@@ -55,7 +55,7 @@ def shifted(x):
     (lambda x: jnp.sort(x, axis=0), "sort needs the array sharded along another axis"),
     (lambda x: x.T @ x, "dot_general combines values of the ranks"),
     (lambda x: x @ x.T, "dot_general needs the whole of a sharded array"),
-    (lambda x: jnp.sort(x[:, 0]), "the ranks do sort together"),
+    (lambda x: jnp.sort(x[:, 0]), "the ranks compute sort together"),
     (lambda x: jax.lax.with_sharding_constraint(x, NamedSharding(mesh_1d(), P(None, "i"))), "the program asks for this sharding"),
     (lambda x: x[1:], "results are returned in equal shards"),
     (shifted, "the program communicates here"),
@@ -69,7 +69,7 @@ def test_messages_in_loops_have_the_reason_of_the_loops_operation():
         return jax.lax.fori_loop(0, 3, lambda i, y: jnp.sort(y + i), x)
 
     found = reasons(f, rows(1)[:, 0])
-    assert "the ranks do sort together" in found and "the program communicates here" not in found
+    assert "the ranks compute sort together" in found and "the program communicates here" not in found
 
 
 def split_on(*axes):

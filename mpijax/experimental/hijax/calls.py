@@ -46,7 +46,7 @@ def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
         if [_normal(c.known) for c in other.changes] != [_normal(c.known) for c in first.changes]:
             raise TypeError(
                 "cond: after the branches, the mutable values have different types: "
-                "{[c.known for c in first.changes]} and {[c.known for c in other.changes]}. Each branch must set "
+                f"{[c.known for c in first.changes]} and {[c.known for c in other.changes]}. Each branch must set "
                 "values of the same types."
             )
     changed = {**params, "branches": tuple(b.jaxpr for b in branches)}

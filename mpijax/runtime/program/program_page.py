@@ -216,7 +216,7 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
         )
     return (
         "<h2>Shards of arrays</h2><p>One grid for each result of a line. The numbers are ranks of the "
-        "mesh.</p><table>{''.join(out)}</table>"
+        f"mesh.</p><table>{''.join(out)}</table>"
     )
 
 
