@@ -249,7 +249,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     """
     if memory_space is not None:
         raise NotImplementedError(
-            "new_ref: mpijax has a single memory space, that of the process. Leave out memory_space."
+            "new_ref does not take a memory_space: mpijax keeps all arrays in the memory of the process. Leave it out."
         )
     try:
         aval = typeof(init_val)

@@ -108,7 +108,7 @@ def _gather_program(
     def program(x: Any, indices: Any) -> Any:
         at = _column(indices, column)
         wanted = at if drops else min(max(at, full_like(at, 0)), full_like(at, size - 1))
-        mine = _inside(wanted, low, high)
+        mine = is_inside(wanted, low, high)
         local = _with_column(indices, column, sub(wanted, full_like(wanted, low)))
         params = {**s.params, "slice_sizes": _local_sizes(s, plain, dim)}
         got = primitive.bind(x, local, **params) if high > low else None
@@ -130,7 +130,7 @@ def _gather_program(
         given = s.params["fill_value"]
         outside = np.asarray(dtypes.out_of_bounds(x.dtype) if given is None else given, x.dtype)
         fill = broadcast_in_dim(outside, shape, ())
-        return select(_over_windows(_inside(at, 0, size), shape, offsets), total, fill)
+        return select(_over_windows(is_inside(at, 0, size), shape, offsets), total, fill)
 
     return program
 
@@ -153,7 +153,8 @@ def _with_column(indices: Any, column: int, values: Any) -> Any:
     return concatenate([p for p in parts if p.shape[last]], last)
 
 
-def _inside(at: Any, low: int, high: int) -> Any:
+def is_inside(at: Any, low: int, high: int) -> Any:
+    """Whether positions are in `[low, high)`."""
     return bitwise_and(ge(at, full_like(at, low)), lt(at, full_like(at, high)))
 
 
@@ -192,7 +193,7 @@ def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
         at = _column(indices, column)
         at = min(max(at, full_like(at, 0)), full_like(at, shape[dim] - 1)) if clips else at
         # Positions outside this rank's part become out of bounds, and are dropped.
-        mine = _inside(at, low, high)
+        mine = is_inside(at, low, high)
         local = select(mine, sub(at, full_like(at, low)), full_like(at, high - low))
         params = {**s.params, "mode": type(s.params["mode"]).FILL_OR_DROP}
         return primitive_of().bind(x, _with_column(indices, column, local), updates, **params)

@@ -18,10 +18,9 @@ from mpijax.core.sharding.cuts import Cut
 from mpijax.core.sharding.rules import Operation, Plan
 from mpijax.core.typeof import typeof
 from mpijax.ops import binary
-from mpijax.ops.bitwise import bitwise_and
+from mpijax.ops.by_owner import is_inside
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.exchange import all_to_all
-from mpijax.ops.compare import ge, lt
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import full, iota
 from mpijax.ops.rules import full_like
@@ -76,8 +75,8 @@ def _program(s: Operation, dim: int, cut: Cut, axis: int, split: Cut) -> Callabl
     others = math.prod(n for j, n in enumerate(s.shapes[1][:-1]) if j != axis)
 
     def program(x: Any, indices: Any) -> Any:
-        at = reshape(indices, typeof(indices).shape[:-1])
-        inside = _is_in(at, s.shapes[0][dim])
+        at = _wide(reshape(indices, typeof(indices).shape[:-1]))
+        inside = is_inside(at, 0, s.shapes[0][dim])
         flat = reshape(_positions(at, inside, s.shapes[0][dim], drops), ((high - low) * others,))
         rows = _in_passes(s, move_dim(x, dim, 0), flat, cut, split.widest * others)
         found = reshape(rows, (*typeof(at).shape, *typeof(rows).shape[1:]))
@@ -94,12 +93,6 @@ def _program(s: Operation, dim: int, cut: Cut, axis: int, split: Cut) -> Callabl
     return program
 
 
-def _is_in(at: Any, size: int) -> Any:
-    """Whether positions are in an axis."""
-    at = _wide(at)
-    return bitwise_and(ge(at, full_like(at, 0)), lt(at, full_like(at, size)))
-
-
 def _wide(at: Any) -> Any:
     """Positions in a signed type of at least 32 bits."""
     dtype = typeof(at).dtype
@@ -109,7 +102,6 @@ def _wide(at: Any) -> Any:
 
 def _positions(at: Any, inside: Any, size: int, drops: bool) -> Any:
     """Positions between 0 and `size`; a position that is dropped is `size`, which no rank has."""
-    at = _wide(at)
     clipped = binary.min(binary.max(at, full_like(at, 0)), full_like(at, size - 1))
     at = select(inside, at, full_like(at, size)) if drops else clipped
     return convert_element_type(at, np.dtype(np.int32)) if size < 2**31 else at

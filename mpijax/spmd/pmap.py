@@ -24,6 +24,7 @@ from mpijax.runtime.arrays.devices import devices
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.spmd.local_views import to_global, to_local
 from mpijax.spmd.shard_map import shard_map
+from mpijax.transforms.batching import move_dim
 from mpijax.transforms.jit import jit
 
 _NO_NAME = "_internal_pmap_axis_name"
@@ -265,9 +266,7 @@ def _first_moved(x, axis: int):
     ndim = typeof(x).ndim
     if axis < -ndim:
         raise ValueError(f"pmap out_axes: axis {axis} is out of bounds for a result with {ndim} axes")
-    order = [*range(1, ndim)]
-    order.insert(axis % ndim, 0)
-    return registry["transpose"].bind(x, permutation=tuple(order))
+    return move_dim(x, 0, axis)
 
 
 def _squeeze(x, axis: int):

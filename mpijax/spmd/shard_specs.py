@@ -68,7 +68,7 @@ def mesh_for(given: Any, args) -> Mesh:
         if given.abstract_mesh != here:
             raise ValueError(
                 f"The context mesh {here} should match the mesh passed to shard_map {given}. Within a shard_map, "
-                "leave `mesh` out and pass axis_names: the mesh is that of the enclosing shard_map."
+                "pass axis_names and leave out `mesh`: shard_map then uses the mesh of the enclosing one."
             )
         return state.body[0]
     return _mesh_of_arguments(given, args) if isinstance(given, AbstractMesh) else given

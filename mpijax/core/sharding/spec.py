@@ -79,8 +79,7 @@ class PartitionSpec:
         if kind is not UnreducedKind.sum:
             raise NotImplementedError(
                 f"mpijax does not support unreduced_kind={kind}: values over unreduced axes are sums. Compute the "
-                "maximum "
-                "or minimum directly, with jax.lax.pmax, jax.lax.pmin, jnp.max or jnp.min."
+                "maximum or minimum directly, with jax.lax.pmax, jax.lax.pmin, jnp.max or jnp.min."
             )
 
     @property

@@ -210,7 +210,6 @@ all_gather_invariant_p = Primitive(
 )
 
 
-
 def _gather_reduced_type(x, *, axis_name, **params):
     gathered = _all_gather_type(x, axis_name=axis_name, **params)
     kept = with_sums(gathered, unreduced_axes(x), reduced_axes(x))

@@ -24,9 +24,7 @@ from mpijax.ops.tokens import AbstractToken, abstract_token, create_token
 
 _NO_DERIVATIVE = Unsupported("psend and precv have no derivative. Use ppermute")
 _WITHIN = Unsupported("psend and precv need shard_map")
-_NOT_MAPPED = Unsupported(
-    "psend and precv do not support vmap. Use ppermute"
-)
+_NOT_MAPPED = Unsupported("psend and precv do not support vmap. Use ppermute")
 
 
 def psend(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
