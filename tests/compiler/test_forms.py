@@ -7,9 +7,11 @@ import pytest
 
 import mpijax as jax
 import mpijax.numpy as jnp
+from mpijax import NamedSharding
 from mpijax.compiler.graph import inline, nodes
 from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.sharding import build, partitioner
 from mpijax.compiler.steps import lower
 from mpijax.compiler.steps import plan as plans
 from mpijax.compiler.steps.control import control_step
@@ -18,6 +20,8 @@ from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config
 from mpijax.core.errors import BrokenForm
+from mpijax.sharding import AxisType
+from mpijax.sharding import PartitionSpec as P
 
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 
@@ -168,6 +172,40 @@ def test_broken_graphs_are_refused(broken):
     broken(found)
     with pytest.raises(BrokenForm, match=GRAPHS[broken]):
         nodes.verify(found)
+
+
+# ---------------------------------------------------------------- shards
+
+
+def wrong_shape(p, v, blocks):
+    p.known.blocks[v] = blocks.recut((None, None))
+
+
+def wrong_sharding(p, v, blocks):
+    p.known.layouts[v] = NamedSharding(blocks.mesh, P(None, "i"))
+
+
+SHARDS = {
+    wrong_shape: "A shard has the shape of its part",
+    wrong_sharding: "A sharding describes the shard that it belongs to",
+}
+
+
+@pytest.mark.parametrize("broken", SHARDS, ids=lambda f: f.__name__)
+def test_broken_shards_are_refused(broken, monkeypatch):
+    sharding = NamedSharding(jax.make_mesh((4,), ("i",), (AxisType.Auto,), devices=jax.simulate.devices(4, 2)), P("i"))
+    partitioners = []
+    monkeypatch.setattr(build, "verify", partitioners.append)
+    with config.enable_checks(True):
+        found = build.build_shards(jax.make_jaxpr(lambda x: jnp.sin(x)[1:])(np.ones((8, 4))), (sharding,))
+    [p] = partitioners
+    partitioner.verify(p)
+    broken(p, found.inputs[0], p.blocks_of(found.inputs[0]))
+    with pytest.raises(BrokenForm, match=SHARDS[broken]):
+        partitioner.verify(p)
+
+
+# ---------------------------------------------------------------- steps
 
 
 def test_steps_in_the_wrong_order_are_refused():

@@ -27,7 +27,7 @@ LAYERS = (
 
 # Folders inside of packages, from the bottom up. A folder imports only what lies below it.
 FOLDERS = {
-    "compiler": ("backend", "sharding", "graph", "fusion", "loops", "steps"),
+    "compiler": ("backend", "graph", "sharding", "fusion", "loops", "steps"),
     "runtime": ("machine", "reports", "mpi", "matching", "arrays", "program"),
 }
 

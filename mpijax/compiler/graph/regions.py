@@ -12,15 +12,12 @@ from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.graph.views import is_view
-from mpijax.compiler.sharding.blocks import Blocks
-from mpijax.compiler.sharding.redistribute import recut
 from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.source import Source
 from mpijax.ops.ad_ops import copy_p
 
 # Elementwise results of at most this many elements are hoisted: the saved work is worth the memory.
@@ -51,12 +48,10 @@ class Body:
     outs: list[Any]
     source: Source
 
-    def closed(
-        self, blocks: Sequence[Blocks | None], carries: int | None = None, merge_from: int | None = None
-    ) -> Region:
+    def closed(self, parts: Sequence[Any], carries: int | None = None, merge_from: int | None = None) -> Region:
         """The region.
 
-        blocks: the shards of arrays that results are; None for whole arrays. carries: the position of the first carry
+        parts: the part of an array that each result is; None for whole arrays. carries: the position of the first carry
         among the arguments. A carry may be its unchanged argument; all other results are computed in the region.
         merge_from: the first result that is not a carry; from there on, equal results are stored once.
         """
@@ -64,7 +59,7 @@ class Body:
         outputs: list[Any] = []
         position: list[int] = []
         first: dict[Any, int] = {}
-        for k, (v, part) in enumerate(zip(self.outs, blocks, strict=True)):
+        for k, (v, part) in enumerate(zip(self.outs, parts, strict=True)):
             carried = carries is not None and (merge_from is None or k < merge_from)
             if merge_from is not None and not carried:
                 if v in first:
@@ -73,10 +68,7 @@ class Body:
                 first[v] = len(outputs)
             position.append(len(outputs))
             if carries is None or not carried or v is not self.args[carries + k]:
-                if part is None:
-                    v = child.whole(v, source)
-                else:
-                    v = recut(child.partitioner, v, part.mesh, part.cuts, source)
+                v = child.leaving(v, part, source)
                 if v.producer is None or not child.owns(v) or any(v is o for o in outputs):
                     [v] = child.node(copy_p, {}, [child.local(v)], [v.aval], source)
             outputs.append(v)
@@ -89,19 +81,12 @@ class Body:
 def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> Body:
     """The body of a loop or branch.
 
-    args: for each argument an outer value, or the type and blocks of an argument that changes each iteration (None:
+    args: for each argument an outer value, or the type and part of an argument that changes each iteration (None:
     whole). leaves: whether loop-invariant operations may be hoisted.
     """
     child = builder.child(leaves)
-    inner = [_argument(child, *a) if isinstance(a, tuple) else a for a in args]
+    inner = [child.argument_as(*a) if isinstance(a, tuple) else a for a in args]
     return Body(child, inner, child.inline(needed(closed), inner, source), source)
-
-
-def _argument(child, aval: ShapedArray, blocks: Blocks | None) -> Any:
-    if blocks is None:
-        return child.argument(aval)
-    value = child.argument(aval.update(shape=blocks.local_shape))
-    return child.partitioner.held_as(value, blocks, blocks.sharding, True, UNKNOWN)
 
 
 @memo_on_jaxpr

@@ -17,14 +17,13 @@ import numpy as np
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of
 from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
-from mpijax.compiler.sharding.asked import operands_for
 from mpijax.core import config
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Library
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
-from mpijax.core.sharding.rules import Operation, Plan, rule_of
+from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
 from mpijax.ops.binary import add_p, mul_p
 from mpijax.ops.control_flow.scan import scan_p
 from mpijax.ops.creation import iota_p
@@ -44,9 +43,11 @@ _TURN = ("turn",)
 
 
 def in_turns(graph: Graph) -> Graph:
-    """The graph with loops instead of operations on large arrays."""
+    """The graph, and those of its loops and branches, with loops instead of operations on large arrays."""
     if config.values.mpijax_same_bits:
         return graph
+    for region in (region for node in graph.nodes for region in node.regions):
+        in_turns(region.graph)
     seen: set[Node] = set()
     while True:
         first = next((n for n in graph.nodes if _is_large(n) and n not in seen), None)

@@ -10,15 +10,15 @@ follow the forward rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.jaxpr import Jaxpr, Literal
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import ControlFlow, Flow, Layout
-from mpijax.core.sharding.cuts import Cut, Cuts, count, even_cut, uncut
-from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
+from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
+from mpijax.core.sharding.rules import Operation, operands_for, rule_of
 
 
 @dataclass
@@ -109,41 +109,6 @@ class _Walk:
             even_cut(n, axes, count(axes, self.sizes)) if axes and n % count(axes, self.sizes) == 0 else None
             for n, axes in zip(shape, split_of(layout, len(shape)), strict=True)
         )
-
-
-def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
-    """Operand cuts with which the rule yields the requested cut without messages; None if impossible. s: uncut."""
-    guess = [list(uncut(x)) for x in s.shapes]
-    for d, cut in enumerate(wish):
-        if cut is None:
-            continue
-        for k, shape in enumerate(s.shapes):
-            for at, n in enumerate(shape):
-                if n >= cut.parts and _yields(s, rule, k, at, cut, d):
-                    guess[k][at] = even_cut(n, cut.axes, cut.parts)
-                    break
-    cuts = [tuple(c) for c in guess]
-    plan = rule(replace(s, cuts=cuts))
-    if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):
-        return None
-    return [c if any(c) else None for c in cuts]
-
-
-def _yields(s: Operation, rule: Rule, k: int, at: int, cut: Cut, d: int) -> bool:
-    """Whether cutting only axis `at` of operand `k` cuts axis `d` of the result."""
-    cuts = [uncut(x) for x in s.shapes]
-    cuts[k] = (*cuts[k][:at], even_cut(s.shapes[k][at], cut.axes, cut.parts), *cuts[k][at + 1 :])
-    plan = rule(replace(s, cuts=cuts))
-    if plan is None or plan.over or plan.program is not None or plan.whole is not None:
-        return False
-    made = plan.results[0][d]
-    return made is not None and made.axes == cut.axes and plan.operands[k] == cuts[k]
-
-
-def _sends_nothing(plan: Plan, cuts: list[Cuts]) -> bool:
-    """Whether the plan keeps the cuts of cut operands and sums nothing over ranks."""
-    stays = all(want == have or not any(have) for want, have in zip(plan.operands, cuts, strict=True))
-    return stays and not plan.over and plan.program is None and plan.whole is None
 
 
 def _of_carries(eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
+from mpijax.compiler.graph.build import Builder
+from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.avals import NO_AXES
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
@@ -128,15 +129,13 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
     jaxpr = closed.jaxpr
     eqns = [equation(e) for e in jaxpr.eqns]
     constvars, invars, outvars = (list(map(atom, vs)) for vs in (jaxpr.constvars, jaxpr.invars, jaxpr.outvars))
-    return ClosedJaxpr(
-        jaxpr.replace(constvars=constvars, invars=invars, outvars=outvars, eqns=eqns), closed.consts
-    )
+    return ClosedJaxpr(jaxpr.replace(constvars=constvars, invars=invars, outvars=outvars, eqns=eqns), closed.consts)
 
 
 class _GraphBlocks(Blocks):
     """Cuts and joins blocks of graph values."""
 
-    def __init__(self, graph: GraphBuilder, axes: Axes, source):
+    def __init__(self, graph: Builder, axes: Axes, source):
         super().__init__(axes)
         self.graph, self.source = graph, source
 

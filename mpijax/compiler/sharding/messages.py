@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from mpijax.compiler.sharding.partitioner import GraphBuilder, Partitioner
+from mpijax.compiler.graph.build import Builder
+from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import effects as fx
 from mpijax.core.index import Lin
 from mpijax.core.lowering import Communication, Exchange, Layout, Structural
@@ -138,15 +139,17 @@ def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
 class _Message:
     """One collective among `size` ranks."""
 
-    def __init__(self, graph: GraphBuilder, primitive, params, size: int, source, effects):
+    def __init__(self, graph: Builder, primitive, params, size: int, source, effects):
         self.graph, self.primitive, self.params = graph, primitive, params
         self.size, self.source, self.effects = size, source, effects
 
     def send(self, lower: Communication, v, aval, *counts) -> list:
         alone = self.size == 1
         if lower.counted:
-            return [v] if alone else self.graph.node(
-                self.primitive, self.params, [v, *counts], [aval], self.source, self.effects
+            return (
+                [v]
+                if alone
+                else self.graph.node(self.primitive, self.params, [v, *counts], [aval], self.source, self.effects)
             )
         if lower.exchange is Exchange.PERMUTE:
             return [v] if alone and self.params["perm"] else [self._node(v, v.aval)]

@@ -5,16 +5,18 @@ A graph gets a `Partitioner` at its first value that is split over ranks or devi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, whole_shape
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import BrokenForm
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.sharding.mesh import Mesh
@@ -23,8 +25,8 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.ops.ad_ops import copy_p
 
 if TYPE_CHECKING:
-    from mpijax.compiler.graph.nodes import Graph, Value
     from mpijax.compiler.sharding.asked import Asked
+    from mpijax.compiler.sharding.build import ShardBuilder
     from mpijax.core.jaxpr import Eqn, Jaxpr
 
 
@@ -38,25 +40,6 @@ class Frame:
     jaxpr: Jaxpr
     asked: Asked | None = None
     at: Eqn | None = None
-
-
-class GraphBuilder(Protocol):
-    """The interface of the graph under construction (of a program, or of a loop or branch body) to the partitioner.
-
-    leaves: whether loop-invariant operations may be hoisted.
-    """
-
-    graph: Graph
-    frame: Frame | None
-    leaves: bool
-
-    def literal(self, val: Any, aval: ShapedArray) -> Value: ...
-    def local(self, v: Value) -> Value: ...
-    def node(self, primitive, params, inputs: list, avals: list, source, effects: Any = ...) -> list[Value]: ...
-    def apply(self, eqn, inputs: list, source) -> list[Value]: ...
-    def inline(self, closed, inputs: list, source) -> list[Value]: ...
-    def apart(self) -> AbstractContextManager[None]: ...
-    def once(self, what, params, inputs: list, avals: list, make: Callable[[], list[Value]]) -> list[Value]: ...
 
 
 @dataclass
@@ -96,7 +79,7 @@ class Partitioner:
     operation's operands.
     """
 
-    def __init__(self, graph: GraphBuilder, outer: Partitioner | None):
+    def __init__(self, graph: ShardBuilder, outer: Partitioner | None):
         self.graph, self.outer = graph, outer
         self.known: Known = outer.known if outer is not None else Known()
         self.views: dict[Value, Any] = {}
@@ -232,3 +215,17 @@ class Partitioner:
     def made_since(self, first: int) -> set[Value]:
         """The results of all operations from index `first` on."""
         return {v for node in self.nodes[first:] for v in node.outputs}
+
+
+def verify(p: Partitioner) -> None:
+    """Check that each value has the shape of its part, and that its sharding describes this part.
+
+    Raises:
+      BrokenForm: a rule does not hold; the message names it.
+    """
+    for v, blocks in p.known.blocks.items():
+        if v.aval.shape != blocks.local_shape:
+            raise BrokenForm(f"A shard has the shape of its part, {blocks.local_shape}, but {v} does not.")
+        layout = p.layout_held(v)
+        if layout is not None and blocks.is_even and blocks_by(layout, blocks.shape).local_shape != v.aval.shape:
+            raise BrokenForm(f"A sharding describes the shard that it belongs to, but {layout} does not describe {v}.")

@@ -9,9 +9,10 @@ import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph import nodes, same_bits
-from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Graph, Value
+from mpijax.compiler.graph.turns import in_turns
 from mpijax.compiler.loops.streaming import stream_above
+from mpijax.compiler.sharding.build import build_shards
 from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import control_step, write_control
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
@@ -122,7 +123,7 @@ def plan_program(
 ) -> Plan:
     """The plan of a Jaxpr.
 
-    donated: arguments whose memory results may take. in_shardings, default: see `compiler.graph.build.build_graph`.
+    donated: arguments whose memory results may take. in_shardings, default: see `compiler.sharding.build.build_shards`.
     fresh: whether each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a
     constant or another result.
     """
@@ -141,7 +142,7 @@ def plan_program(
 
 
 def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool) -> Plan:
-    graph = build_graph(closed, in_shardings, default)
+    graph = in_turns(build_shards(closed, in_shardings, default))
     if config.values.jax_enable_checks:
         nodes.verify(graph)
     if graph.elsewhere is not None:

@@ -1,0 +1,245 @@
+"""Builds the graph of a program whose arrays are split over ranks: each value is this rank's shard.
+
+The builder of whole arrays (`compiler.graph.build`) runs each equation. This one looks at its operands first. If they
+are shards, it runs the equation by its sharding rule, or makes them whole. It records the shards that results are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mpijax.compiler.graph import flow, normalize, regions
+from mpijax.compiler.graph.build import Builder, decomposed
+from mpijax.compiler.graph.inline import Program, inlined
+from mpijax.compiler.graph.nodes import Graph, Value
+from mpijax.compiler.sharding import asked, constraints, messages, partition
+from mpijax.compiler.sharding.carries import CutLoop
+from mpijax.compiler.sharding.partitioner import Frame, Partitioner, verify
+from mpijax.compiler.sharding.redistribute import gathered, recut
+from mpijax.core import config
+from mpijax.core import effects as fx
+from mpijax.core.array_api import is_whole
+from mpijax.core.avals import ShapedArray
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var
+from mpijax.core.lowering import Communication, ControlFlow, Decompose, Layout, Partitioned, Structural
+from mpijax.core.source import UNKNOWN, Source
+
+
+class ShardBuilder(Builder):
+    """Runs a Jaxpr symbolically on this rank's shards.
+
+    partitioner: the shardings of values; None until the first value that is split over ranks or devices.
+    """
+
+    parent: ShardBuilder | None
+
+    def __init__(self, parent: ShardBuilder | None = None, leaves: bool = False):
+        super().__init__(parent, leaves)
+        self.frame: Frame | None = None
+        self.partitioner: Partitioner | None = None
+        if parent is not None and parent.partitioner is not None:
+            self.over_ranks()
+
+    def over_ranks(self) -> Partitioner:
+        """The partitioner of this region; created on first use."""
+        if self.partitioner is None:
+            self.partitioner = Partitioner(self, self.parent.over_ranks() if self.parent else None)
+        return self.partitioner
+
+    def const(self, value: Any, aval: ShapedArray) -> Value:
+        known = super().const(value, aval)
+        if self.parent is not None:
+            return self.parent.whole(known, UNKNOWN)
+        return known if self.partitioner is None else partition.constant(self.partitioner, known)
+
+    def new_const(self, value: Any, aval: ShapedArray) -> Value:
+        if is_whole(value):
+            return super().new_const(value, aval)
+        layout = value._sharding
+        known = super().new_const(value, aval.update(shape=layout.planned_shape(aval.shape)))
+        self.over_ranks().laid_out(known, layout, aval.shape)
+        return known
+
+    # ------------------------------------------------------------ regions
+
+    def argument_as(self, aval: ShapedArray, part: Any) -> Value:
+        if part is None:
+            return self.argument(aval)
+        value = self.argument(aval.update(shape=part.local_shape))
+        return self.over_ranks().held_as(value, part, part.sharding, True, UNKNOWN)
+
+    def brought_in(self, v: Value) -> Value:
+        found = super().brought_in(v)
+        if self.partitioner is not None:
+            self.partitioner.alike(v, found)
+        return found
+
+    def leaving(self, v: Value, part: Any, source: Source) -> Value:
+        return self.whole(v, source) if part is None else recut(self.over_ranks(), v, part.mesh, part.cuts, source)
+
+    def whole(self, v: Value, source: Source) -> Value:
+        """The whole array of `v`, on every rank: gathered if `v` is this rank's shard."""
+        return v if self.partitioner is None else gathered(self.partitioner, v, source)
+
+    def global_aval(self, v: Value) -> ShapedArray:
+        return v.aval if self.partitioner is None else self.partitioner.global_aval(v)
+
+    def has_parts(self, inputs: list[Value]) -> bool:
+        """Whether any operand is this rank's shard of an array."""
+        return self.partitioner is not None and any(self.partitioner.blocks_of(v) is not None for v in inputs)
+
+    def tables(self) -> list[Any]:
+        p = self.partitioner
+        own = [] if p is None else [p.views, p.moved, p.summed, p.known.gathers, p.known.placements, p.known.inspected]
+        return own + super().tables()
+
+    # ------------------------------------------------------------ running a Jaxpr
+
+    def run(
+        self,
+        program: Program,
+        consts: list[Value],
+        args: list[Value],
+        source: Source,
+        asked_for: asked.Asked | None = None,
+    ) -> list[Value]:
+        """Add the operations of a program; return its results. asked_for: cuts that its constraints request."""
+        outer, self.frame = self.frame, Frame(program.closed.jaxpr, asked_for)
+        try:
+            return super().run(program, consts, args, source)
+        finally:
+            self.frame = outer
+
+    def equation(self, eqn: Eqn, inputs: list[Value], source: Source) -> list[Value]:
+        assert self.frame is not None
+        self.frame.at, first = eqn, len(self.graph.nodes)
+        if self.partitioner is None:
+            outs = self.apply(eqn, inputs, source)
+        else:
+            outs = partition.done(self.partitioner, eqn, inputs, source)
+        if self.partitioner is None and not ShapedArray.any_split:
+            return outs
+        return partition.placed(self.over_ranks(), eqn, inputs, outs, first, source)
+
+    def apply(self, eqn: Eqn, inputs: list[Value], source: Source) -> list[Value]:
+        lower = eqn.primitive.lower
+        if isinstance(lower, Partitioned):
+            return partition.run_shards(self.over_ranks(), eqn.params[lower.param], eqn.params, inputs, source)
+        return super().apply(eqn, inputs, source)
+
+    def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
+        lower = eqn.primitive.lower
+        if isinstance(lower, Layout):
+            return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
+        if self.has_parts(inputs):
+            p = self.over_ranks()
+            outs = self._spread(p, eqn, inputs, avals, source)
+            if outs is not None:
+                return outs
+            inputs = partition.made_whole(p, eqn, inputs, source)
+        if isinstance(lower, Communication):
+            p = self.over_ranks()
+            return messages.communicate(p, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        return super().lowered(eqn, inputs, avals, source)
+
+    def _spread(self, p: Partitioner, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:
+        """The results of an operation on shards; None if it needs whole operands."""
+        lower = eqn.primitive.lower
+        if isinstance(lower, Structural):
+            simpler = normalize.simplified(self, eqn.primitive, eqn.params, inputs, avals, source)
+            if simpler is not None:
+                return simpler
+        outs = partition.spread(p, eqn, inputs, avals, source)
+        if outs is not None:
+            return outs
+        if isinstance(lower, Decompose):
+            whole = [p.global_aval(v) for v in inputs]
+            return self.inline(decomposed(eqn.primitive, whole, eqn.params), inputs, source)
+        if isinstance(lower, ControlFlow) and not self.is_inlined(eqn):
+            return self.control_flow(eqn, inputs, avals, source)
+        return None
+
+    def control_flow(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
+        p = self.partitioner
+        held = next((b for v in inputs if (b := p.blocks_of(v)) is not None), None) if p is not None else None
+        if p is None or held is None:
+            return super().control_flow(eqn, inputs, avals, source)
+        return flow.control_node(CutLoop(self, eqn, source, p, held.mesh), inputs, avals)
+
+    def pure(self, primitive, params, inputs: list[Value], avals, source: Source) -> list[Value]:
+        """Add a pure operation; on shards, each rank computes its shard. avals: types of the whole results."""
+        if not self.has_parts(inputs):
+            return super().pure(primitive, params, inputs, avals, source)
+        eqn = Eqn(primitive, [Var(v.aval) for v in inputs], [Var(a) for a in avals], params, fx.no_effects, source)
+        return self.apply(eqn, inputs, source)
+
+
+def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), default: Any = None) -> Graph:
+    """The graph of a Jaxpr, with `users` filled in.
+
+    in_shardings: for each argument, its sharding if it is split over ranks or is on several devices of this process,
+    else None. default: the sharding of results if no argument has one.
+    """
+    builder = ShardBuilder()
+    layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
+    program = inlined(closed)
+    constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
+    if any(layouts) or constraints_asked:  # exchanges added for an operation stay, even if it is dead
+        program = replace(program, closed=regions.needed(program.closed))
+    args = [_argument(builder, v.aval, layout) for v, layout in zip(closed.jaxpr.invars, layouts, strict=True)]
+    consts, wishes = builder.constants(program), None
+    if constraints_asked:
+        mesh_of = partial(constraints.devices_of, builder.over_ranks())
+        wishes = asked.asked_of(program.closed.jaxpr, constraints_asked, mesh_of)
+    outs = builder.run(program, consts, args, UNKNOWN, wishes)
+    others = others_layout(layouts) or default
+    if builder.partitioner is not None:
+        return _finished(builder, builder.partitioner, outs, others)
+    graph = builder.finish(outs)
+    graph.shardings = [_for_axes(others, v.aval.ndim) for v in outs]
+    return graph
+
+
+def _argument(builder: ShardBuilder, aval: ShapedArray, layout: Any) -> Value:
+    """An argument of the program. layout: its sharding; None for an array of this process alone."""
+    if layout is None:
+        return builder.argument(aval)
+    value = builder.argument(aval.update(shape=layout.planned_shape(aval.shape)))
+    builder.over_ranks().laid_out(value, layout, aval.shape)
+    return value
+
+
+def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: Any) -> Graph:
+    """The graph, with the shardings of its results. others: the sharding of results that have none."""
+    results = [partition.as_result(p, v) for v in outs]
+    elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
+    others = whole_by(elsewhere) or others
+    shardings = [
+        None if v in p.known.own else p.layout_held(result) or _for_axes(others, v.aval.ndim)
+        for v, result in zip(outs, results, strict=True)
+    ]
+    constraints.show(p, others)
+    if config.values.jax_enable_checks:
+        verify(p)
+    graph = builder.finish(results)
+    graph.shardings, graph.elsewhere = shardings, elsewhere
+    graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
+    return graph
+
+
+def _for_axes(layout: Any, ndim: int) -> Any:
+    """The layout for a whole array of rank `ndim`; over Explicit axes the spec needs an entry for each array axis."""
+    mesh = getattr(layout, "mesh", None)
+    return layout if mesh is None or not mesh.is_explicit else layout.update(spec=layout.spec.padded(ndim))
+
+
+def others_layout(layouts: tuple[Any, ...]) -> Any:
+    """The layout of values that depend on no sharded argument: replicated over the devices of the first one."""
+    return whole_by(next((x for x in layouts if x is not None), None))
+
+
+def whole_by(layout: Any) -> Any:
+    """A layout that replicates values over the devices of `layout`."""
+    return layout if layout is None or not hasattr(layout, "mesh") else layout.update(spec=type(layout.spec)())
