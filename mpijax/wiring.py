@@ -58,7 +58,8 @@ _HOMES = {
     "mpijax.spmd.moves": "put",
     "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
     "mpijax.spmd.reshard": "move_to",
-    "mpijax.spmd.shard_map": "shard_map shard_type unshard_aval",
+    "mpijax.spmd.shard_map": "shard_map",
+    "mpijax.spmd.shard_map_rules": "shard_type unshard_aval",
 }
 
 # Modules that define primitives: a program read from a file may use any of them. Those come first that a first call of

@@ -6,44 +6,32 @@ shard to shard; results that out_specs call replicated are checked against them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
-import numpy as np
-
 from mpijax.core import provided, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.array_api import Array
-from mpijax.core.avals import NO_AXES, ShapedArray
-from mpijax.core.checks import agree
-from mpijax.core.effects import NamedAxisEffect, communication
-from mpijax.core.errors import ConcretizationTypeError, JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
-from mpijax.core.jaxpr_trace import refs_refused, trace_to_closed_jaxpr, trace_to_jaxpr
-from mpijax.core.lowering import Partitioned
-from mpijax.core.primitive import Primitive
+from mpijax.core.avals import NO_AXES
+from mpijax.core.errors import ConcretizationTypeError
+from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.refs import has_views, opened
 from mpijax.core.registry import registry
-from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import in_body, in_types, of_sharding
+from mpijax.core.sharding.context import in_body
 from mpijax.core.sharding.mesh import Mesh
-from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import Split, normal
 from mpijax.core.source import callable_name
 from mpijax.core.state import state
-from mpijax.core.trace import EVAL, examples_over, named_axes
+from mpijax.core.trace import EVAL
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.scope import varying
-from mpijax.ops.control_flow.kept import Twice, keep_in_body
-from mpijax.runtime.arrays.array import rewrap
 from mpijax.spmd.constraints import mesh_types
-from mpijax.spmd.ranked_residuals import with_ranked_residuals
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.shard_map_eager import run_eagerly
+from mpijax.spmd.shard_map_rules import scope, shard_aval, shard_map_p
 from mpijax.spmd.shard_specs import (
     check_fits,
     check_inferable,
@@ -54,16 +42,9 @@ from mpijax.spmd.shard_specs import (
     mesh_for,
 )
 from mpijax.spmd.shown_blocks import text_of
-from mpijax.transforms import key_reuse
-from mpijax.transforms.batching import AxisData, batch_flat, batch_jaxpr, move_dim
-from mpijax.transforms.blocks import Blocks
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
-from mpijax.transforms.jvp import jvp_jaxpr
-from mpijax.transforms.linearize import linearize_jaxpr
 from mpijax.transforms.ref_state import has_refs, is_ref, of_values, values_in, values_of, write_all
-from mpijax.transforms.transpose import is_undefined_primal, transpose_jaxpr
-from mpijax.transforms.zeros import Zero
 
 P = PartitionSpec
 
@@ -131,87 +112,113 @@ def shard_map(
         if in_specs is Infer:
             check_inferable(the_mesh, names)
         mapped = NO_AXES if state.body is None else state.body[1]
-        return _call(f, the_mesh, names - mapped, in_specs, out_specs, check_vma, args)
+        return _ShardMap(f, the_mesh, names - mapped, in_specs, out_specs, check_vma)(args)
 
     return wrapped
 
 
-def _call(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
-    if AbstractValue.any_high and provided.has_layouts(in_specs, out_specs):
-        return provided.over_parts(_call, f, mesh, names, in_specs, out_specs, check_vma, args)
-    leaves, in_tree = tree.tree_flatten((args, {}))
-    if has_views(leaves):
-        return _call(f, mesh, names, in_specs, out_specs, check_vma, opened(args))
-    if in_specs is Infer:
-        flat_in = [given_spec(x, mesh, names) for x in values_of(leaves)]
-    else:
-        specs_in = tuple(in_specs) if isinstance(in_specs, list) else in_specs
-        flat_in, fixed = flatten_specs("in_specs", specs_in, in_tree.children()[0], mesh, names)
-        objects = {i: leaves[i] for i in fixed if not isinstance(leaves[i], (Array, Tracer))}
+@dataclass(frozen=True)
+class _ShardMap:
+    """A function over a mesh. names: the mesh axes that it is mapped over."""
+
+    f: Callable
+    mesh: Mesh
+    names: frozenset
+    in_specs: Any
+    out_specs: Any
+    check_vma: bool
+
+    def __call__(self, args: tuple) -> Any:
+        if AbstractValue.any_high and provided.has_layouts(self.in_specs, self.out_specs):
+            return provided.over_parts(self, args)
+        leaves, in_tree = tree.tree_flatten((args, {}))
+        if has_views(leaves):
+            return self(opened(args))
+        specs, objects = self._flat_in(leaves, in_tree)
         if objects:
-            given = [i for i in range(len(leaves)) if i not in objects]
-            specs = tuple(flat_in[i] for i in given)
-            return _call(_of_arrays(f, in_tree, objects), mesh, names, specs, out_specs, check_vma,
-                         tuple(leaves[i] for i in given))  # fmt: skip
-    kinds = mesh_types(mesh)
-    check_sums("in_specs", flat_in, kinds, names)
-    avals = [typeof(x) for x in leaves]
+            arrays = [i for i in range(len(leaves)) if i not in objects]
+            of_arrays = self.over(_of_arrays(self.f, in_tree, objects), tuple(specs[i] for i in arrays), self.out_specs)
+            return of_arrays(tuple(leaves[i] for i in arrays))
+        self._check(args, leaves, specs)
+        if has_refs(leaves):
+            values, refs = values_in(args)
+            of_refs = [s for s, x in zip(specs, leaves, strict=True) if is_ref(x)]
+            out, finals = self.over(of_values(self.f, args), self.in_specs, (self.out_specs, of_refs))(values)
+            write_all(refs, finals)
+            return out
+        return self._bound(args, leaves, in_tree, specs)
 
-    def parameters():
-        return parameter_names(f, args, {})
+    def over(self, f: Callable, in_specs: Any, out_specs: Any) -> _ShardMap:
+        """Another function over the same mesh."""
+        return replace(self, f=f, in_specs=in_specs, out_specs=out_specs)
 
-    for i, (a, s) in enumerate(zip(avals, flat_in, strict=True)):
-        check_fits(f, mesh, a, s, i, parameters)
-    if has_refs(leaves):
-        values, refs = values_in(args)
-        of_refs = [s for s, x in zip(flat_in, leaves, strict=True) if is_ref(x)]
-        out, finals = _call(of_values(f, args), mesh, names, in_specs, (out_specs, of_refs), check_vma, values)
-        write_all(refs, finals)
-        return out
-    inner = in_body(kinds, names)
-    local = [shard_aval(mesh, s, a, check_vma, inner) for a, s in zip(avals, flat_in, strict=True)]
-    flat_fun = FlatFun(f, in_tree)
-    flat_out: list[PartitionSpec] = []
-    runs_now = state.trace is EVAL and not mesh.is_multi_process and not state.axis_env
+    def _flat_in(self, leaves: list, in_tree: Any) -> tuple[list[PartitionSpec], dict[int, Any]]:
+        """The specification of each leaf of the arguments, and the leaves that are not arrays, by position."""
+        if self.in_specs is Infer:
+            return [given_spec(x, self.mesh, self.names) for x in values_of(leaves)], {}
+        specs = tuple(self.in_specs) if isinstance(self.in_specs, list) else self.in_specs
+        flat, fixed = flatten_specs("in_specs", specs, in_tree.children()[0], self.mesh, self.names)
+        return flat, {i: leaves[i] for i in fixed if not isinstance(leaves[i], (Array, Tracer))}
 
-    def on_every_device(g):
-        return _call(g, mesh, names, tuple(flat_in), P(mesh.axis_names), False, tuple(leaves))
+    def _flat_out(self, structure: Any) -> list[PartitionSpec]:
+        specs, _ = flatten_specs("out_specs", self.out_specs, structure, self.mesh, self.names)
+        check_sums("out_specs", specs, mesh_types(self.mesh), self.names)
+        return specs
 
-    def body(*shards):
-        if runs_now and names == set(mesh.axis_names):
-            state.trace.text_of = partial(text_of, mesh, on_every_device)
-        outs = flat_fun(*shards)
-        structure = body.out_tree = flat_fun.out_tree  # type: ignore[attr-defined]
-        if not all(is_array(out) for out in outs):
-            return outs  # tracing raises an error with the position of the result that is not an array
-        flat_out[:], _ = flatten_specs("out_specs", out_specs, structure, mesh, names)
-        check_sums("out_specs", flat_out, kinds, names)
-        outs = [_as_declared(out, spec) if check_vma else out for out, spec in zip(outs, flat_out, strict=True)]
-        for out, spec in zip(outs, flat_out, strict=True):
-            check_out(f, mesh, typeof(out), spec, names if check_vma else NO_AXES)
+    def _check(self, args: tuple, leaves: list, specs: list[PartitionSpec]) -> None:
+        check_sums("in_specs", specs, mesh_types(self.mesh), self.names)
+        names = partial(parameter_names, self.f, args, {})
+        for i, (x, spec) in enumerate(zip(leaves, specs, strict=True)):
+            check_fits(self.f, self.mesh, typeof(x), spec, i, names)
+
+    def _bound(self, args: tuple, leaves: list, in_tree: Any, specs: list[PartitionSpec]) -> Any:
+        """The results: the body traced with the types of one shard, as one operation on all of them."""
+        inner = in_body(mesh_types(self.mesh), self.names)
+        local = [shard_aval(self.mesh, s, typeof(x), self.check_vma, inner) for x, s in zip(leaves, specs, strict=True)]
+        fun = FlatFun(self.f, in_tree)
+        out_specs: list[PartitionSpec] = []
+        runs_now = state.trace is EVAL and not self.mesh.is_multi_process and not state.axis_env
+
+        def on_every_device(g):
+            return replace(self.over(g, tuple(specs), P(self.mesh.axis_names)), check_vma=False)(tuple(leaves))
+
+        def body(*shards):
+            if runs_now and self.names == set(self.mesh.axis_names):
+                state.trace.text_of = partial(text_of, self.mesh, on_every_device)
+            outs = fun(*shards)
+            body.out_tree = fun.out_tree  # type: ignore[attr-defined]
+            if not all(map(is_array, outs)):
+                return outs  # tracing raises an error with the position of the result that is not an array
+            out_specs[:] = self._flat_out(fun.out_tree)
+            return self._declared(outs, out_specs)
+
+        try:
+            with scope(self.mesh, self.names, self.check_vma):
+                jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", self.f, args, {}))
+        except ConcretizationTypeError:
+            if not runs_now:
+                raise
+            return run_eagerly(self.f, self.mesh, self.names, specs, self.out_specs, self.check_vma, args)
+        closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
+        outs = shard_map_p.bind(
+            *values_of(moved),
+            *leaves,
+            jaxpr=closed,
+            mesh=self.mesh,
+            in_specs=(*(P() for _ in moved), *specs),
+            out_specs=tuple(out_specs),
+            check_vma=self.check_vma,
+            newly_manual_axes=self.names,
+        )
+        return tree.tree_unflatten(fun.out_tree, outs)
+
+    def _declared(self, outs: list, specs: list[PartitionSpec]) -> list:
+        """The results of the body, typed as `out_specs` say."""
+        if self.check_vma:
+            outs = [_as_declared(out, spec) for out, spec in zip(outs, specs, strict=True)]
+        for out, spec in zip(outs, specs, strict=True):
+            check_out(self.f, self.mesh, typeof(out), spec, self.names if self.check_vma else NO_AXES)
         return outs
-
-    try:
-        with _scope(mesh, names, check_vma):
-            jaxpr, consts = trace_to_jaxpr(body, local, debug_info("shard_map", f, args, {}))
-    except ConcretizationTypeError:
-        if not runs_now:
-            raise
-        return _run_eagerly(f, mesh, names, flat_in, out_specs, check_vma, args)
-    closed, moved = hoist_tracers(jaxpr, consts, lambda c: isinstance(c, Tracer))
-    moved = values_of(moved)
-    out_tree = flat_fun.out_tree
-    outs = shard_map_p.bind(
-        *moved,
-        *leaves,
-        jaxpr=closed,
-        mesh=mesh,
-        in_specs=(P(),) * len(moved) + tuple(flat_in),
-        out_specs=tuple(flat_out),
-        check_vma=check_vma,
-        newly_manual_axes=names,
-    )
-    return tree.tree_unflatten(out_tree, outs)
 
 
 def _of_arrays(f, in_tree, objects: dict[int, Any]) -> Callable:
@@ -232,47 +239,6 @@ def _as_declared(x: Any, spec: PartitionSpec) -> Any:
     x = varying(x, spec.all_axes())
     pending = tuple(sorted(spec.unreduced - typeof(x).mat.unreduced, key=str))
     return registry["vary_unreduced_cast_p"].bind(x, axes=pending) if pending else x
-
-
-def _run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):
-    """Run the body operation by operation, on all devices of this process together, for Python code that reads values.
-
-    Values that are equal on all devices are then concrete; those that differ are not.
-    """
-    leaves, in_tree = tree.tree_flatten((args, {}))
-    axes = [(n, s) for n, s in mesh.shape.items() if n in names]
-    blocks, flat_fun = Blocks(axes), FlatFun(f, in_tree)
-    splits = [s.split(typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
-    operands = [blocks.apart(x, split) for x, split in zip(leaves, splits, strict=True)]
-    outs, differing = _over_axes(flat_fun, axes, operands, [blocks.named(split) for split in splits])
-    specs, _ = flatten_specs("out_specs", out_specs, flat_fun.out_tree, mesh, names)
-    results = []
-    for x, along, spec in zip(outs, differing, specs, strict=True):
-        aval = typeof(x)
-        shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
-        check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
-        results.append(lay_out(blocks.together(x, along, spec.split(shard.ndim)), NamedSharding(mesh, spec)))
-    return tree.tree_unflatten(flat_fun.out_tree, results)
-
-
-def _over_axes(fun: Callable, axes, args, leading) -> tuple[list, list[tuple]]:
-    """Run `fun` over all of `axes`. leading: for each argument, the axes along which it differs, as its first axes.
-
-    Returns the results, and for each the axes along which it differs, which lead.
-    """
-    if not axes:
-        outs = fun(*args)
-        return outs, [()] * len(outs)
-    (name, size), *rest = axes
-    inner: list[tuple] = []
-
-    def one(*xs):
-        outs, inner[:] = _over_axes(fun, rest, xs, [tuple(n for n in names if n != name) for names in leading])
-        return outs
-
-    outs, dims = batch_flat(one, AxisData(name, size), args, [0 if name in names else None for names in leading])
-    outs = [x if d is None else move_dim(x, d, 0) for x, d in zip(outs, dims, strict=True)]
-    return outs, [names if d is None else (name, *names) for names, d in zip(inner, dims, strict=True)]
 
 
 def smap(f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
@@ -316,290 +282,3 @@ def is_array(x: Any) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- types
-
-
-def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
-    """The type of one shard. inner: the mesh inside the body."""
-    shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    vma = in_types(spec.all_axes(), mesh) if check_vma else NO_AXES
-    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval, check_vma))
-
-
-def _left_to_types(inner: AbstractMesh, aval: ShapedArray, check_vma: bool) -> Split | None:
-    """The split of a shard over mesh axes that the body does not map, and the axes over which sums are pending."""
-    if aval.split is None:
-        return None
-    kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
-    tracked = frozenset(inner.axis_names if check_vma else inner.explicit_axes)
-    return normal(Split(inner, kept, aval.split.unreduced & tracked, aval.split.reduced & tracked))
-
-
-def shard_type(mesh: Mesh, names: frozenset, check_vma: bool, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
-    """The type of one shard in the body of a `shard_map` over `names`."""
-    return shard_aval(mesh, spec, aval, check_vma, in_body(mesh_types(mesh), names))
-
-
-def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
-    """The type of the whole array, given the type of one shard along the axes in `over`."""
-    shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    whole = of_sharding(NamedSharding(mesh_types(mesh), spec), aval.ndim)
-    if aval.split is not None:  # over mesh axes that the body does not map
-        split = whole or Split(mesh_types(mesh), ((),) * aval.ndim)
-        axes = zip(split.axes, aval.split.axes, strict=True)
-        whole = replace(split, axes=tuple((*out, *(a for a in own if a not in out)) for out, own in axes))
-    return aval.update(shape=shape, vma=aval.vma - over, split=whole)
-
-
-def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newly_manual_axes, **_):
-    whole = [
-        a.update(shape=unshard_aval(mesh, s, a.update(split=None), newly_manual_axes).shape)
-        for s, a in zip(in_specs, jaxpr.in_avals, strict=True)
-    ]
-    if not agree(whole, avals):
-        raise JaxprTypeError(f"shard_map: the body takes shards of {whole}, but its operands are {avals}")
-    return [unshard_aval(mesh, s, a, newly_manual_axes) for s, a in zip(out_specs, jaxpr.out_avals, strict=True)]
-
-
-def inside(params):
-    """The scope of the body: named axes, and the axes over which values may vary."""
-    return _scope(params["mesh"], params["newly_manual_axes"], params["check_vma"])
-
-
-def _scope(mesh: Mesh, names: frozenset, check_vma: bool):
-    sizes = {n: s for n, s in mesh.shape.items() if n in names}
-    return named_axes(sizes, state.manual_axes | in_types(names, mesh) if check_vma else state.manual_axes, mesh)
-
-
-def _rebind(args, params, jaxpr: ClosedJaxpr, in_specs, out_specs):
-    return shard_map_p.bind(
-        *args, **{**params, "jaxpr": jaxpr, "in_specs": tuple(in_specs), "out_specs": tuple(out_specs)}
-    )
-
-
-def _all_axes_spec(params, aval: ShapedArray) -> PartitionSpec:
-    """The spec that carries a shard's value out of the body: its first axis is split over all axes it varies over."""
-    over = params["newly_manual_axes"] & aval.vma if params["check_vma"] else _copied_over(params)
-    axes = tuple(n for n in params["mesh"].axis_names if n in over)
-    mat = aval.mat
-    return P(*([axes] if axes else []), unreduced=mat.unreduced, reduced=mat.reduced)
-
-
-def _copied_over(params) -> frozenset:
-    """Without varying-axes types: the axes over which an argument with no split along them is replicated."""
-    return params["newly_manual_axes"] - examples_over()
-
-
-# ---------------------------------------------------------------- rules
-
-
-def _jvp(primals, tangents, **params):
-    nonzero = tuple(type(t) is not Zero for t in tangents)
-    with inside(params):
-        closed, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero, False)
-    specs = params["in_specs"]
-    in_specs = [*specs, *(s for s, nz in zip(specs, nonzero, strict=True) if nz)]
-    outs_specs = params["out_specs"]
-    out_specs = [*outs_specs, *(s for s, nz in zip(outs_specs, nonzero_out, strict=True) if nz)]
-    outs = _rebind([*primals, *(t for t in tangents if type(t) is not Zero)], params, closed, in_specs, out_specs)
-    n = len(nonzero_out)
-    rest = iter(outs[n:])
-    return outs[:n], [next(rest) if nz else Zero.of_primal(p) for p, nz in zip(outs[:n], nonzero_out, strict=True)]
-
-
-def _linearize(trace, primals, tangents, params):
-    nonzero = tuple(type(t) is not Zero for t in tangents)
-    with inside(params):
-        split = linearize_jaxpr(params["jaxpr"], nonzero)
-        n = len(split.nonzero_out)
-        if params["jaxpr"].is_high:
-            split = provided.with_parts_as_residuals(split, n)
-        primal, linear = with_ranked_residuals(split.primal, split.linear, n, split.forwarded)
-    res_avals = primal.out_avals[n:]
-    res_specs = [_all_axes_spec(params, a) for a in res_avals]
-    # JAX's order: residuals first, then results.
-    reordered = primal.jaxpr.replace(outvars=primal.jaxpr.outvars[n:] + primal.jaxpr.outvars[:n])
-    outs = _rebind(
-        primals, params, ClosedJaxpr(reordered, primal.consts), params["in_specs"], [*res_specs, *params["out_specs"]]
-    )
-    returned, primal_out = iter(outs[: len(res_specs)]), outs[len(res_specs) :]
-    specs = iter(res_specs)
-    residuals, residual_specs = [], []
-    for i in split.forwarded:
-        residuals.append(next(returned) if i is None else primals[i])
-        residual_specs.append(next(specs) if i is None else params["in_specs"][i])
-    live = [t for t in tangents if type(t) is not Zero]
-    in_specs = residual_specs + [s for s, nz in zip(params["in_specs"], nonzero, strict=True) if nz]
-    out_specs = [s for s, nz in zip(params["out_specs"], split.nonzero_out, strict=True) if nz]
-    linear_outs = iter(
-        _rebind([*residuals, *live], params, linear, in_specs, out_specs) if any(split.nonzero_out) else ()
-    )
-    return primal_out, [
-        next(linear_outs) if nz else Zero.of_primal(p) for p, nz in zip(primal_out, split.nonzero_out, strict=True)
-    ]
-
-
-def _transpose(cts, *args, **params):
-    linear = tuple(is_undefined_primal(x) for x in args)
-    nonzero = tuple(type(ct) is not Zero for ct in cts)
-    check = params["check_vma"]
-    with inside(params):
-        closed, nonzero_out, refs = transpose_jaxpr(params["jaxpr"], linear, nonzero)
-        if refs:
-            raise refs_refused(params["jaxpr"].jaxpr.debug_info)
-        if not check:
-            closed = _unchecked_cotangents(closed, params, linear, nonzero, nonzero_out)
-    specs = params["in_specs"]
-    in_specs = [s for s, lin in zip(specs, linear, strict=True) if not lin]
-    in_specs += [s.to_ct_spec() for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
-    wanted = [s.to_ct_spec() for s, lin in zip(specs, linear, strict=True) if lin]
-    out_specs = [s for s, nz in zip(wanted, nonzero_out, strict=True) if nz]
-    values = [x for x in args if not is_undefined_primal(x)]
-    outs = iter(_rebind([*values, *(ct for ct in cts if type(ct) is not Zero)], params, closed, in_specs, out_specs))
-    flags = iter(nonzero_out)
-    return [(next(outs) if next(flags) else Zero(x.aval)) if lin else None for x, lin in zip(args, linear, strict=True)]
-
-
-def _unchecked_cotangents(closed: ClosedJaxpr, params, linear, nonzero, nonzero_out) -> ClosedJaxpr:
-    """Without varying-axes types: divides the cotangent of a replicated result among the copies, and sums the
-    cotangents of replicated arguments over them."""
-    mesh: Mesh = params["mesh"]
-    plain = sum(not lin for lin in linear)
-    out_specs = [s.to_ct_spec() for s, nz in zip(params["out_specs"], nonzero, strict=True) if nz]
-    in_specs = [s.to_ct_spec() for s, lin in zip(params["in_specs"], linear, strict=True) if lin]
-    in_specs = [s for s, nz in zip(in_specs, nonzero_out, strict=True) if nz]
-
-    def copies(spec) -> tuple:
-        apart = {*spec.all_axes(), *spec.unreduced}
-        return tuple(n for n in mesh.axis_names if n in _copied_over(params) and n not in apart)
-
-    def fun(*args):
-        cts = [
-            registry["div"].bind(ct, _number(ct, math.prod(mesh.shape[a] for a in copies(s)))) if copies(s) else ct
-            for ct, s in zip(args[plain:], out_specs, strict=True)
-        ]
-        outs = eval_jaxpr(closed.jaxpr, closed.consts, *args[:plain], *cts)
-        return [
-            registry["psum"].bind(o, axes=copies(s), axis_index_groups=None) if copies(s) else o
-            for o, s in zip(outs, in_specs, strict=True)
-        ]
-
-    return trace_to_closed_jaxpr(fun, closed.in_avals)
-
-
-def _number(like, value):
-    return np.asarray(value).astype(typeof(like).dtype)[()]
-
-
-def _batch(axis: AxisData, args, dims, **params):
-    for what in ("in_specs", "out_specs"):
-        if any(set(axis.spmd) & set(s.all_axes()) for s in params[what]):
-            raise ValueError(f"vmap spmd_axis_name cannot appear in shard_map {what}: {axis.spmd}, {params[what]}")
-    moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
-    batched = tuple(d is not None for d in dims)
-    closed, split = params["jaxpr"], tuple(n for n in axis.along if n in params["newly_manual_axes"])
-    size = axis.size // math.prod(params["mesh"].shape[n] for n in split)
-    # Inside the body, axis names refer to the mesh.
-    name = None if axis.name in params["newly_manual_axes"] else axis.name
-    inner = AxisData(name, size, axis.spmd, None if split else axis.split)
-    with inside(params):
-        if split and params["check_vma"]:
-            closed = _varying_over(closed, batched, frozenset(split))
-        closed, out_batched = batch_jaxpr(closed, inner.in_context(), batched, False)
-    in_specs = [s.update([split, *s]) if b else s for s, b in zip(params["in_specs"], batched, strict=True)]
-    out_specs = [s.update([split, *s]) if b else s for s, b in zip(params["out_specs"], out_batched, strict=True)]
-    outs = _rebind(moved, params, closed, in_specs, out_specs)
-    return outs, [0 if b else None for b in out_batched]
-
-
-def _varying_over(closed: ClosedJaxpr, which: tuple[bool, ...], axes: frozenset) -> ClosedJaxpr:
-    """The body with some arguments varying over additional axes."""
-    avals = [a.update(vma=a.vma | axes) if w else a for a, w in zip(closed.in_avals, which, strict=True)]
-    return trace_to_closed_jaxpr(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), avals)
-
-
-def _dce(used: list[bool], eqn: Eqn) -> Eqn:
-    closed: ClosedJaxpr = eqn.params["jaxpr"]
-    jaxpr, consts, used_inputs = without_dead_code(closed.jaxpr, closed.consts, used)
-    if jaxpr is closed.jaxpr:
-        return eqn
-    pruned = ClosedJaxpr(jaxpr, consts)
-    params = {
-        **eqn.params,
-        "jaxpr": pruned,
-        "in_specs": tuple(s for s, u in zip(eqn.params["in_specs"], used_inputs, strict=True) if u),
-        "out_specs": tuple(s for s, u in zip(eqn.params["out_specs"], used, strict=True) if u),
-    }
-    return Eqn(
-        eqn.primitive,
-        [v for v, u in zip(eqn.invars, used_inputs, strict=True) if u],
-        [v for v, u in zip(eqn.outvars, used, strict=True) if u],
-        params,
-        shard_map_p.effects(params),  # type: ignore[misc]
-        eqn.source,
-    )
-
-
-def _keep_inside(eqn: Eqn, keeps: Callable[[Eqn], bool]) -> Twice | None:
-    """A body that returns the values kept inside, split as they vary, and one that takes them."""
-    params, count = eqn.params, len(eqn.outvars)
-    body = keep_in_body(params["jaxpr"], keeps)
-    if not body.kept:
-        return None
-    with inside(params):
-        first, again = with_ranked_residuals(body.first, body.again, count, [None] * len(body.kept))
-    avals = first.out_avals[count:]
-    specs = [_all_axes_spec(params, a) for a in avals]
-    mesh, over = params["mesh"], params["newly_manual_axes"]
-    new = [Var(unshard_aval(mesh, s, a, over)) for s, a in zip(specs, avals, strict=True)]
-    params_first = {**params, "jaxpr": first, "out_specs": (*params["out_specs"], *specs)}
-    params_again = {**params, "jaxpr": again, "in_specs": (*specs, *params["in_specs"])}
-    return Twice(
-        eqn.replace(outvars=[*eqn.outvars, *new], params=params_first),
-        eqn.replace(invars=[*new, *eqn.invars], params=params_again, effects=_outer_effects(params_again)),
-        new,
-    )
-
-
-def _outer_effects(params):
-    """Effects of the body, without references to the mesh's own axes, which are bound here. Results that are unreduced
-    are summed where they leave it."""
-    names = params["newly_manual_axes"]
-    own = frozenset(e for e in params["jaxpr"].effects if not (isinstance(e, NamedAxisEffect) and e.name in names))
-    return own | {communication} if any(s.unreduced for s in params["out_specs"]) else own
-
-
-def _reference(*_args, **_params):
-    raise NotImplementedError("shard_map has no NumPy reference")
-
-
-class _ShardMap(Primitive):
-    """Over Explicit axes, results have layouts with an entry for each array axis in programs. Outside of programs they
-    have the layouts exactly as out_specs give them, if the body maps all axes of the mesh."""
-
-    def bind(self, *args, **params):
-        outs = super().bind(*args, **params)
-        mesh = params["mesh"]
-        is_full = mesh.are_all_axes_explicit and params["newly_manual_axes"] == {*mesh.axis_names}
-        if state.trace is not EVAL or not is_full:
-            return outs
-        layouts = [NamedSharding(mesh, spec) for spec in params["out_specs"]]
-        return [x if x.sharding == s else rewrap(x, x.aval, s) for x, s in zip(outs, layouts, strict=True)]
-
-
-shard_map_p = _ShardMap(
-    "shard_map",
-    type_rule=_type_rule,
-    reference=_reference,
-    lower=Partitioned("jaxpr"),
-    jvp=_jvp,
-    transpose=_transpose,
-    batch=_batch,
-    multiple_results=True,
-    effects=_outer_effects,
-    dce=_dce,
-    linearize=_linearize,
-    keep_inside=_keep_inside,
-    vma=lambda avals, params: None,
-    keys=key_reuse.of_program("jaxpr"),
-)

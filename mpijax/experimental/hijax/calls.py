@@ -9,7 +9,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Var
 from mpijax.core.typeof import typeof
 from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
 from mpijax.experimental.hijax.types import HiType
-from mpijax.spmd.shard_map import inside
+from mpijax.spmd.shard_map_rules import inside
 
 
 def lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

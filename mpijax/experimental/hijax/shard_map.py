@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mpijax.core import tree
@@ -21,32 +20,31 @@ def has_layouts(*specs: Any) -> bool:
     return any(isinstance(s, HiPspec) for s in tree.tree_leaves(specs))
 
 
-def over_parts(
-    call: Callable, f: Callable, mesh: Any, names: frozenset, in_specs: Any, out_specs: Any, check_vma: bool, args: Any
-) -> Any:
-    """`call(f, mesh, names, in_specs, out_specs, check_vma, args)`, for a `call` that takes arrays alone."""
+def over_parts(mapped: Any, args: Any) -> Any:
+    """`mapped(args)`, by a `shard_map` of the arrays that values of these types consist of."""
+    mesh, check_vma, in_specs = mapped.mesh, mapped.check_vma, mapped.in_specs
     leaves, in_tree = tree.tree_flatten(args)
     given = flatten_axes("shard_map in_specs", in_tree, tuple(in_specs) if isinstance(in_specs, list) else in_specs)
     high = [isinstance(s, HiPspec) for s in given]
     triples = zip(leaves, given, high, strict=True)
-    local = [typeof(x).shard(mesh, names, check_vma, s) if h else None for x, s, h in triples]
+    local = [typeof(x).shard(mesh, mapped.names, check_vma, s) if h else None for x, s, h in triples]
     returned: list[tuple[Any, Any]] = []  # the type of the shard of each result, and its layout
     structures: list[Any] = []
     specs_of_parts: list[Any] = []  # read when the body has been traced
 
     def body(*shards: Any) -> list[Any]:
         values = [raised(a, list(x)) if h else x for a, x, h in zip(local, shards, high, strict=True)]
-        outs, structure = tree.tree_flatten(f(*tree.tree_unflatten(in_tree, values)))
-        wanted = flatten_axes("shard_map out_specs", structure, out_specs)
+        outs, structure = tree.tree_flatten(mapped.f(*tree.tree_unflatten(in_tree, values)))
+        wanted = flatten_axes("shard_map out_specs", structure, mapped.out_specs)
         structures[:] = [structure]
         returned[:] = [(typeof(x), s) for x, s in zip(outs, wanted, strict=True)]
         specs_of_parts[:] = [list(s.to_lo()) if isinstance(s, HiPspec) else s for s in wanted]
         return [parts_of(x) if isinstance(s, HiPspec) else x for x, s in zip(outs, wanted, strict=True)]
 
-    body.__name__ = callable_name(f)
+    body.__name__ = callable_name(mapped.f)
     parts = tuple(parts_of(x) if h else x for x, h in zip(leaves, high, strict=True))
     part_specs = tuple(list(s.to_lo()) if h else s for s, h in zip(given, high, strict=True))
-    outs = call(body, mesh, names, part_specs, specs_of_parts, check_vma, parts)
+    outs = mapped.over(body, part_specs, specs_of_parts)(parts)
     whole = [
         raised(aval.unshard(mesh, check_vma, s), x) if isinstance(s, HiPspec) else x
         for (aval, s), x in zip(returned, outs, strict=True)
