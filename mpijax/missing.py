@@ -38,7 +38,11 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("save programs with mpijax.export", "experimental.jax2tf."),
     (
         "ranks are processes of MPI: exchange arrays with mpijax.mpi, and save them with mpijax.checkpoint",
-        "experimental.colocated_python. experimental.transfer.",
+        "experimental.transfer.",
+    ),
+    (
+        "call the three functions of experimental.colocated_python",
+        "experimental.colocated_python.*",
     ),
     (
         "save arrays with mpijax.checkpoint or array_serialization.pytree_serialization (docs/checkpoints.md)",

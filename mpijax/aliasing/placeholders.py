@@ -13,9 +13,8 @@ from mpijax import missing
 
 # JAX's packages that mpijax lacks; its other missing modules have no submodules.
 _PACKAGES = (
-    """experimental.array_serialization experimental.colocated_python
-    experimental.jax2tf experimental.mosaic experimental.pallas.ops experimental.roofline experimental.source_mapper
-    extend.mlir tools"""
+    """experimental.array_serialization experimental.jax2tf experimental.mosaic experimental.pallas.ops
+    experimental.roofline experimental.source_mapper extend.mlir tools"""
 ).split()
 
 
