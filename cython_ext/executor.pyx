@@ -54,7 +54,7 @@ cdef extern from "threads.h" nogil:
     int MT_MAX_THREADS
 
 cdef extern from "time_tiles.h" nogil:
-    void tt_run(const tt_tiles* tiles, const tt_call* calls, void** ptrs, int64_t places, int64_t turns)
+    void tt_run(const tt_tiles* tiles, const tt_call* calls, void** ptrs, int64_t places, int64_t iterations)
 
 cdef extern from "denormals.h" nogil:
     uint64_t DN_FLUSH
@@ -226,24 +226,24 @@ cdef void run_tiles(TilesData* data, void** table, void** words) noexcept nogil:
     cdef tt_call* calls = <tt_call*>words
     cdef void** ptrs = words + data.tiles.calls * sizeof(tt_call) // sizeof(void*)
     cdef void** kept = ptrs + data.tiles.depth * data.num_places
-    cdef int64_t turn = 0, k, turns
+    cdef int64_t first = 0, k, iterations
     cdef int32_t j
-    while turn < data.count:
-        turns = min(data.tiles.depth, data.count - turn)
-        for j in range(data.num_starts if turn == 0 else 0):
+    while first < data.count:
+        iterations = min(data.tiles.depth, data.count - first)
+        for j in range(data.num_starts if first == 0 else 0):
             kept[j] = table[data.starts[j].buffer]
             table[data.starts[j].buffer] = at(table, data.starts[j].place)
-        for k in range(turns):
+        for k in range(iterations):
             point_calls(data, table, calls, ptrs + k * data.num_places)
-            for j in range(data.num_starts if turn + k == 0 else 0):
+            for j in range(data.num_starts if first + k == 0 else 0):
                 table[data.starts[j].buffer] = kept[j]
             for j in range(data.num_moves):
                 if data.moves[j] == OP_SWAP:
                     swap(table, data.moved[j])
                 else:
                     advance(table, data.moved[j])
-        tt_run(&data.tiles, calls, ptrs, data.num_places, turns)
-        turn += turns
+        tt_run(&data.tiles, calls, ptrs, data.num_places, iterations)
+        first += iterations
 
 
 cdef void point_calls(TilesData* data, void** table, tt_call* calls, void** ptrs) noexcept nogil:

@@ -71,9 +71,9 @@ static int64_t tt_ranges_of(const tt_tiles *t, int64_t steps) {
     return most < 1 ? 1 : most < mt_threads ? most : mt_threads;
 }
 
-/* Runs a group of `turns` iterations. ptrs: the arguments of the kernels, `places` pointers for each iteration. */
-static void tt_run(const tt_tiles *t, const tt_call *calls, void **ptrs, int64_t places, int64_t turns) {
-    tt_group group = {t, calls, ptrs, places, turns * t->calls, tt_ranges_of(t, turns * t->calls)};
+/* Runs a group of iterations. ptrs: the arguments of the kernels, `places` pointers for each iteration. */
+static void tt_run(const tt_tiles *t, const tt_call *calls, void **ptrs, int64_t places, int64_t iterations) {
+    tt_group group = {t, calls, ptrs, places, iterations * t->calls, tt_ranges_of(t, iterations * t->calls)};
     void *passed[1] = {&group};
     mt_run(tt_ranges, passed, NULL, group.ranges, 1);
     int64_t borders = t->wraps ? group.ranges : group.ranges - 1;

@@ -280,12 +280,12 @@ class Flow(Enum):
 class ControlFlow:
     """A loop or branch over Jaxprs in parameters.
 
-    written_out: whether the loop with these parameters is unrolled: `turns(*operands, **params)` then replaces it.
+    written_out: whether the loop with these parameters is unrolled: `unrolled(*operands, **params)` then replaces it.
     """
 
     kind: Flow
     written_out: Callable[[dict[str, Any]], bool] | None = None
-    turns: Callable[..., Any] | None = None
+    unrolled: Callable[..., Any] | None = None
 
 
 class NativeCode(Protocol):

@@ -8,7 +8,7 @@ from spmd.test_global_arrays import CLOSE, check, placed
 
 import mpijax as jax
 from mpijax import numpy as jnp
-from mpijax.compiler.graph import turns
+from mpijax.compiler.graph import by_parts
 from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
@@ -80,7 +80,7 @@ def test_in_turns_on_each_rank(name, monkeypatch):
     f, arrays, specs = case(name)
     args = placed(arrays, specs, mesh_1d())
     for option, value in {"LARGE": 64, "PART": 64, "ROWS": 1, "TIMES": 0}.items():
-        monkeypatch.setattr(turns, option, value)
+        monkeypatch.setattr(by_parts, option, value)
     check(lambda *x: gradient(f)(*x), arrays, specs, rtol=1e-4, atol=1e-4)
     lowered = jax.jit(lambda *x: gradient(f)(*x)).lower(*args)
     assert "loop" in lowered.compile().as_text()

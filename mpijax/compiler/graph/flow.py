@@ -99,7 +99,7 @@ def _scan(s: Loop, inputs, avals) -> list[Any]:
     consts, first, xs = inputs[:n], inputs[n : n + m], inputs[n + m :]
     slices = p["jaxpr"].in_avals[n + m :]
     if p["length"] == 1:
-        return _one_turn(s, [*consts, *first], xs, slices, avals)
+        return _one_iteration(s, [*consts, *first], xs, slices, avals)
     new = list(zip(slices, s.parts(slices, [s.cuts(v)[1:] for v in xs]), strict=True))
     cuts, outs, body = s.carried(p["jaxpr"], consts, first, new)
     cuts = [*cuts, *outs[m:]]
@@ -109,7 +109,7 @@ def _scan(s: Loop, inputs, avals) -> list[Any]:
     return s.results(rest, [region], region.position, avals, [*cuts[:m], *((None, *c) for c in cuts[m:])])
 
 
-def _one_turn(s: Loop, before, xs, slices, avals) -> list[Any]:
+def _one_iteration(s: Loop, before, xs, slices, avals) -> list[Any]:
     """The results of a scan of length 1: the body is inlined."""
 
     def reshaped(v, aval):

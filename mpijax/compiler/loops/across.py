@@ -39,17 +39,17 @@ def _across_part(
     schedule = nest.schedule
     hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], schedule.lanes)
 
-    def turn(i: str, width: int) -> None:
+    def iteration(i: str, width: int) -> None:
         reduce_and_store(nest, kernel, scope.along(loop[-1], i, width))
 
     if not outermost and schedule.whole_vectors():
-        for first in range(0, schedule.vector_size, schedule.turn):
-            turn(str(first), schedule.turn)
+        for first in range(0, schedule.vector_size, schedule.step):
+            iteration(str(first), schedule.step)
     elif not outermost and schedule.written_out(kernel, size):
         for k in range(size):
-            turn(lo if k == 0 else nest.function.builder(1).emit(f"add i64 {lo}, {k}"), 1)
+            iteration(lo if k == 0 else nest.function.builder(1).emit(f"add i64 {lo}, {k}"), 1)
     else:
-        nest.function.in_widths(lo, hi, schedule.widths_of(size, row=not outermost), turn)
+        nest.function.in_widths(lo, hi, schedule.widths_of(size, row=not outermost), iteration)
 
 
 def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
@@ -167,7 +167,7 @@ def _pass(nest: Nest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scala
         return accs
     loop = schedule.inner[depth]
     done = 0
-    for part, lo, hi, size in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+    for part, lo, hi, size in nest.parts(kernel, loop, *nest.iterations(depth, scope)):
         reduces, stores = part.of_phase(scope.phase)
         hoist(nest, [r.expr for r in reduces], stores, scope, scope.vector, scope.lanes)
 

@@ -8,7 +8,7 @@ from mpijax.compiler.fusion.reductions import first_hit, identity
 from mpijax.compiler.loops.addresses import INT64
 from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_keys, rule
 from mpijax.compiler.loops.nest import Nest
-from mpijax.compiler.loops.schedule import turns_of
+from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import fetch_next_row, store
 from mpijax.scalar.builder import Builder
@@ -43,7 +43,7 @@ class _RowPass:
         self.along = loop[-1]
         # In chunks, a last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it
         # would keep constants in registers that the vectors need.
-        whole = self.lanes > 1 and turns_of(loop) >= self.lanes
+        whole = self.lanes > 1 and iterations_of(loop) >= self.lanes
         self.overlaps = whole and schedule.chunked is not None and not schedule.split and not kernel.inner
 
     def write(self) -> None:
@@ -72,7 +72,7 @@ class _RowPass:
         loop = nest.schedule.inner[depth]
         last = depth == len(nest.schedule.inner) - 1
         widths = [self.lanes] * len(self.reduces) + [1] * len(self.reduces)
-        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.iterations(depth, scope)):
             reduces, stores = part.of_phase(self.phase)
             exprs = [r.expr for r in reduces] + [part.computed[m.value] for m, _ in self.rows]
             hoist(nest, exprs, stores, scope, nest.schedule.vector, self.lanes)
@@ -95,7 +95,7 @@ class _RowPass:
         mid = function.vectors_end(lo, hi, lanes)
         at: list[Scope] = []
 
-        def turn(i: str, c: list[Scalar]) -> list[Scalar]:
+        def iteration(i: str, c: list[Scalar]) -> list[Scalar]:
             at[:] = [scope.along(self.along, i, lanes)]
             out = self._element(kernel, at[0], c)
             if self.phase == 1:
@@ -113,7 +113,7 @@ class _RowPass:
             return self._element(kernel, scope.along(self.along, i, 1), c)
 
         until = None if hit is None else lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes))
-        vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, turn, until)
+        vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, iteration, until)
         if self.overlaps:
             return function.loop(mid, hi, lanes, vec, [lanes] * n, overlapping) + carried[n:]
         return vec + function.loop(mid, hi, 1, carried[n:], [1] * n, single)

@@ -19,7 +19,7 @@ from mpijax.compiler.fusion.groups import joined_name
 from mpijax.compiler.fusion.kernel import Cumulate, Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.reductions import first_hit, identity, zero_has_no_sign
 from mpijax.compiler.graph.nodes import Value, operation_of
-from mpijax.compiler.loops.schedule import Schedule, turns_of
+from mpijax.compiler.loops.schedule import Schedule, iterations_of
 from mpijax.compiler.loops.scheduling import CHUNK_UNIT, divided_loop, scheduled
 from mpijax.compiler.loops.streaming import SHARE
 from mpijax.core.avals import ShapedArray
@@ -55,7 +55,7 @@ def grain_of(kernel: Kernel, schedule: Schedule) -> int:
 
 def in_chunks(kernel: Kernel) -> list[Kernel]:
     """The kernels that replace a kernel with plain reductions, in order; itself, if chunks do not help."""
-    work = turns_of(kernel.variables)
+    work = iterations_of(kernel.variables)
     if not kernel.reduces or kernel.ordered or kernel.cumulate is not None or work < FEWEST * GRAIN:
         return [kernel]
     schedule = scheduled(kernel)
@@ -67,7 +67,7 @@ def in_chunks(kernel: Kernel) -> list[Kernel]:
 
 def running_in_chunks(kernel: Kernel) -> list[Kernel]:
     """The kernels that replace one with a cumulative reduction, in order; itself, if chunks do not help."""
-    work = turns_of(kernel.variables)
+    work = iterations_of(kernel.variables)
     if kernel.cumulate is None or work < FEWEST * GRAIN:
         return [kernel]
     schedule = scheduled(kernel)
@@ -114,8 +114,8 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
 
 def _chunks(kernel: Kernel, schedule: Schedule) -> int:
     """The number of chunks into which a kernel may be split."""
-    turns = turns_of(schedule.inner[divided_loop(schedule.inner)]) if schedule.inner else 1
-    return min(turns_of(kernel.variables) // GRAIN, MOST, turns_of(kernel.reduced) // PER_PARTIAL, turns)
+    iterations = iterations_of(schedule.inner[divided_loop(schedule.inner)]) if schedule.inner else 1
+    return min(iterations_of(kernel.variables) // GRAIN, MOST, iterations_of(kernel.reduced) // PER_PARTIAL, iterations)
 
 
 class _Division:

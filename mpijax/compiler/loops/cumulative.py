@@ -54,12 +54,12 @@ def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
             running.put(total, at)
 
         def row(i: str) -> None:
-            inner = scope.at(running.axis, running.turn(i))
+            inner = scope.at(running.axis, running.iteration(i))
             running.hoist(inner, nest.schedule.lanes)
             columns.sweep([inner], step)
 
         columns.sweep([Scope(scope, {})], clear)
-        function.each(*nest.turns(0, scope), 1, row)
+        function.each(*nest.iterations(0, scope), 1, row)
 
     function.in_tiles(lo, hi, TILE, tile)
 
@@ -70,7 +70,7 @@ def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     block = min(lanes, VECTOR_BYTES // max(info(running.dtype).itemsize, 4))
     carry = running.start(scope, 1)
     carry = function.builder(block).splat(carry) if block > 1 else carry
-    start, end = nest.turns(0, scope)
+    start, end = nest.iterations(0, scope)
     running.hoist(scope, block)
     blocks = 1 if running.is_heavy() else lanes // block
     for count in (blocks, 1) if blocks > 1 else (1,):
@@ -85,7 +85,7 @@ def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
         start = mid
 
     def last(i: str, carried: list[Scalar]) -> list[Scalar]:
-        inner = scope.along(running.axis, running.turn(i), 1)
+        inner = scope.along(running.axis, running.iteration(i), 1)
         total = running.combine(function.builder(1), carried[0], running.operand(inner, 1))
         running.put(total, inner)
         return [total]
@@ -121,12 +121,12 @@ class _Running:
         scope.known[self.cumulate.running] = x
         store(self.nest, self.target, scope)
 
-    def turn(self, i: str, width: int = 1) -> str:
+    def iteration(self, i: str, width: int = 1) -> str:
         """The position of step i; for a vector, of its first lane in memory."""
         if not self.cumulate.reverse:
             return i
         b = self.nest.function.builder(1)
-        lo, hi = self.nest.turns(0, self.scope)
+        lo, hi = self.nest.iterations(0, self.scope)
         last = hi if lo == "0" else b.emit(f"add i64 {lo}, {hi}")
         return b.emit(f"sub i64 {b.emit(f'sub i64 {last}, {width}')}, {i}")
 
@@ -142,12 +142,12 @@ class _Running:
         self.hoist(scope, lanes)
 
         def body(i: str, carried: list[Scalar]) -> list[Scalar]:
-            inner = scope.at(self.axis, self.turn(i))
+            inner = scope.at(self.axis, self.iteration(i))
             total = self.combine(self.nest.function.builder(lanes), carried[0], self.operand(inner, lanes))
             self.put(total, inner)
             return [total]
 
-        self.nest.function.loop(*self.nest.turns(0, scope), 1, [self.start(scope, lanes)], [lanes], body)
+        self.nest.function.loop(*self.nest.iterations(0, scope), 1, [self.start(scope, lanes)], [lanes], body)
 
     def vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
         """`count` vectors from step i on. carry: the running value before them, in all lanes; returns the next one.
@@ -158,7 +158,7 @@ class _Running:
         parts = []
         for k in range(count):
             at = i if k == 0 else one.emit(f"add i64 {i}, {k * block}")
-            inner = scope.along(self.axis, self.turn(at, block), block)
+            inner = scope.along(self.axis, self.iteration(at, block), block)
             parts.append((inner, self._prefixes(b, self.operand(inner, block))))
         final = 0 if self.cumulate.reverse else block - 1
         totals: list[Scalar] = []

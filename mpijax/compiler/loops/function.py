@@ -190,21 +190,21 @@ class Function:
     def each(self, lo: str, hi: str, step: int, body: Callable[[str], None]) -> None:
         """`for i in range(lo, hi, step)`."""
 
-        def turn(i: str, _) -> list[Scalar]:
+        def iteration(i: str, _) -> list[Scalar]:
             body(i)
             return []
 
-        self.loop(lo, hi, step, [], [], turn)
+        self.loop(lo, hi, step, [], [], iteration)
 
     def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[[str, int], None]) -> None:
         """Loops over [lo, hi) one after the other, each with the next width, as far as whole steps of it go."""
         for width in widths:
             end = hi if width == 1 else self.vectors_end(lo, hi, width)
 
-            def turn(i: str, width: int = width) -> None:
+            def iteration(i: str, width: int = width) -> None:
                 body(i, width)
 
-            self.each(lo, end, width, turn)
+            self.each(lo, end, width, iteration)
             lo = end
 
     def in_tiles(self, lo: str, hi: str, size: int, body: Callable[[str, str], None]) -> None:

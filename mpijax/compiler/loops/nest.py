@@ -12,7 +12,7 @@ from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.evaluate import evaluated
 from mpijax.compiler.loops.function import Function
 from mpijax.compiler.loops.repeated import Calls
-from mpijax.compiler.loops.schedule import Loop, Schedule, turns_of
+from mpijax.compiler.loops.schedule import Loop, Schedule, iterations_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.loops.scope import Dependencies, Needs, Scope
 from mpijax.core.primitive import Primitive
@@ -71,13 +71,13 @@ class Nest:
 
     def extent(self, loop: Loop) -> str:
         """The number of iterations of a loop, as a run-time integer."""
-        return self.function.param(turns_of(loop))
+        return self.function.param(iterations_of(loop))
 
     def range(self, loop: Loop, outermost: bool) -> tuple[str, str]:
         """The range of iterations to run; the outermost loop's is passed to the function."""
         return ("%begin", "%end") if outermost else ("0", self.extent(loop))
 
-    def turns(self, depth: int, scope: Scope) -> tuple[str, str]:
+    def iterations(self, depth: int, scope: Scope) -> tuple[str, str]:
         """The range of iterations of a reduced loop: all, or those of the chunk."""
         if depth == self.schedule.chunked:
             return scope.lookup("chunk")
@@ -102,7 +102,7 @@ class Nest:
 
         Yields for each part the kernel with the alternatives selected, its bounds and maximum size.
         """
-        found, step, start = split(kernel, loop[0]), turns_of(loop[1:]), lo
+        found, step, start = split(kernel, loop[0]), iterations_of(loop[1:]), lo
         for part in found:
             end = hi if part is found[-1] else self._cut(part.end * step, start, lo, hi)
             yield part.kernel, start, end, (part.end - part.begin) * step

@@ -13,7 +13,7 @@ from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist, rule
 from mpijax.compiler.loops.nest import Nest
-from mpijax.compiler.loops.schedule import turns_of
+from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.scalar.types import Scalar
@@ -51,15 +51,15 @@ def _of_rows(
     function, schedule, lanes = nest.function, nest.schedule, nest.schedule.lanes
     [loop], across = schedule.inner, schedule.vector_loop
     assert across is not None
-    size = turns_of(loop)
-    lo, hi = nest.turns(0, scope)
+    size = iterations_of(loop)
+    lo, hi = nest.iterations(0, scope)
     mid = function.vectors_end(lo, hi, lanes)
 
     def element(i: str, carried: list[Scalar], width: int) -> list[Scalar]:
         shared = scope.along(loop[-1], i, width)
         hoist(nest, [r.expr], (), shared, loop[-1], width)
-        turns = [shared.at(across[-1], number) for number in numbers]
-        return [accumulated(nest, kernel, r, acc, at, width) for acc, at in zip(carried, turns, strict=True)]
+        positions = [shared.at(across[-1], number) for number in numbers]
+        return [accumulated(nest, kernel, r, acc, at, width) for acc, at in zip(carried, positions, strict=True)]
 
     def part(lo: str, hi: str, width: int) -> list[Scalar]:
         start = function.builder(width).const(identity(r.op, r.dtype), r.dtype)

@@ -58,7 +58,7 @@ class Schedule:
     through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` iterations; tile_loop: the
     other one of tiles, in which the operands `staged` are transposed. written: the loops written out inside of the
     vectorized one. apart: the variables along which parts of loops are emitted one by one. columns: whether the
-    vectorized loop is across short rows, of which whole ones are read. lanes: elements per turn; turn: those whose
+    vectorized loop is across short rows, of which whole ones are read. lanes: elements per vector; step: those whose
     reductions run side by side, of which what follows is done `lanes` at a time. chunked: which of the reduced loops is
     divided into chunks of `chunk_length` iterations; the loop over the chunks is then the outermost one.
     """
@@ -74,7 +74,7 @@ class Schedule:
     vector_size: int
     apart: frozenset[LoopVar]
     lanes: int = 1
-    turn: int = 1
+    step: int = 1
     tile_loop: Loop | None = None
     staged: tuple[Expr, ...] = ()
     written: tuple[Loop, ...] = ()
@@ -95,19 +95,20 @@ class Schedule:
     @property
     def widths(self) -> list[int]:
         """Elements per iteration of the loops that run through the vectorized one."""
-        return list(dict.fromkeys([self.turn, self.lanes, 1]))
+        return list(dict.fromkeys([self.step, self.lanes, 1]))
 
     @property
     def extent(self) -> int:
         """Turns of the outermost loop, over which threads may split the kernel."""
-        return turns_of(self.outer[0] if self.outer else self.tile_loop or self.vector_loop or ())
+        return iterations_of(self.outer[0] if self.outer else self.tile_loop or self.vector_loop or ())
 
     def whole_vectors(self) -> bool:
         """Whether the vectorized loop is a few whole vectors, to be written out without a loop."""
-        turns, rest = divmod(self.vector_size, self.turn)
+        iterations, rest = divmod(self.vector_size, self.step)
         if not self.whole:
             return False
-        return rest == 0 and turns <= WRITE_OUT and (turns == 1 or len(self.kernel.expressions) <= UNROLL_EXPRESSIONS)
+        few = iterations == 1 or len(self.kernel.expressions) <= UNROLL_EXPRESSIONS
+        return rest == 0 and iterations <= WRITE_OUT and few
 
     def written_out(self, part: Kernel, size: int) -> bool:
         """Whether the part of a split loop is so short that its iterations are written out one by one."""
@@ -124,7 +125,7 @@ class Schedule:
             native = native_lanes(self.kernel)
             narrower = (row or size < FEW_TURNS) and self.lanes > native
             return list(dict.fromkeys([*self.widths[:-1], native, 1])) if narrower else self.widths
-        wide = self.turn
+        wide = self.step
         while wide > size:
             wide //= 2
         return [w for w in dict.fromkeys([wide, min(wide, self.lanes), 1]) if w >= 4 or w == 1]
@@ -132,7 +133,7 @@ class Schedule:
     def unrolled(self, depth: int) -> bool:
         """Whether to write the body of the innermost serial loop out, iteration by iteration."""
         most = TURN_UP_TO if self.columns else UNROLL_UP_TO
-        short = depth == len(self.inner) - 1 and depth != self.chunked and turns_of(self.inner[depth]) <= most
+        short = depth == len(self.inner) - 1 and depth != self.chunked and iterations_of(self.inner[depth]) <= most
         return short and len(self.kernel.expressions) <= UNROLL_EXPRESSIONS
 
     @cached_property
@@ -140,7 +141,7 @@ class Schedule:
         """Members to keep, between the passes over a row, in an array on the stack, with its length."""
         if self.strategy != "along" or len(self.inner) != 1:
             return []
-        length = turns_of(self.inner[0])
+        length = iterations_of(self.inner[0])
         kept = []
         room = ROW_BYTES
         for member in self.kernel.read_again():
@@ -194,9 +195,9 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     yield set(s.staged) <= set(s.kernel.expressions), "the kernel reads each staged array"
     vectorized = s.inner[-1] if along else s.vector_loop
     yield s.vector is (vectorized[-1] if vectorized else None), "lanes are along the innermost variable of their loop"
-    yield s.vector_size == turns_of(vectorized or ()), "vector_size is the size of the vectorized loop"
-    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.turn)), "numbers of lanes are powers of two"
-    yield s.turn >= s.lanes, "an iteration has all lanes"
+    yield s.vector_size == iterations_of(vectorized or ()), "vector_size is the size of the vectorized loop"
+    yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.step)), "numbers of lanes are powers of two"
+    yield s.step >= s.lanes, "an iteration has all lanes"
     yield s.lanes == 1 or s.vector is not None, "several lanes need a vectorized loop"
     steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
     in_order = s.lanes == 1 or steps == [1] * len(source.inner)
@@ -206,11 +207,11 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     if s.chunked is not None:
         yield s.outer[0] == tuple(chunks), "the loop over chunks is the outermost one"
         yield 0 <= s.chunked < len(s.inner), "the divided loop is reduced"
-        turns, covered = turns_of(s.inner[s.chunked]), turns_of(chunks) * s.chunk_length
-        yield turns <= covered, f"chunks cover the loop, but cover {covered} of {turns} iterations"
+        iterations, covered = iterations_of(s.inner[s.chunked]), iterations_of(chunks) * s.chunk_length
+        yield iterations <= covered, f"chunks cover the loop, but cover {covered} of {iterations} iterations"
 
 
-def turns_of(loop: Iterable[LoopVar]) -> int:
+def iterations_of(loop: Iterable[LoopVar]) -> int:
     """Turns of a loop, or of several inside of each other."""
     return math.prod(v.size for v in loop)
 
@@ -238,7 +239,7 @@ def native_lanes(kernel: Kernel) -> int:
 
 
 def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype], size: int) -> int:
-    """Elements per turn: one vector register for heavy bodies, several for light ones."""
+    """Elements per iteration: one vector register for heavy bodies, several for light ones."""
     widest = max([4, *map(compute_bytes, stored)])
     cost = 0
     hashes = False
@@ -249,7 +250,7 @@ def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype
             cost += max(e.attr.primitive.lower.cost, 1) if isinstance(e.attr, Applied) else 1
         hashes = hashes or e.op == "threefry2x32"
     native = VECTOR_BYTES // widest
-    moderate = MODERATE if turns_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
+    moderate = MODERATE if iterations_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
     # One long chain of dependent integer operations leaves room for a second one beside it.
     lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or hashes else 1)
     while lanes > 1 and lanes > size:

@@ -19,9 +19,9 @@ from mpijax.compiler.loops.schedule import (
     Schedule,
     compute_bytes,
     is_product,
+    iterations_of,
     lanes_for,
     native_lanes,
-    turns_of,
     verify,
 )
 from mpijax.core import config
@@ -110,10 +110,10 @@ def _scores(kernel: Kernel, candidates: list[LoopVar]) -> dict[LoopVar, float]:
 def _long_enough(kernel: Kernel, apart: Set[LoopVar], best: LoopVar, scores: dict[LoopVar, float]) -> LoopVar:
     """The best loop, or where it wastes the vector's lanes, because it is short, a long one not worse by much."""
     joined = collapsed(kernel, kernel.variables, apart)
-    turns = turns_of(next(loop for loop in joined if best in loop))
+    iterations = iterations_of(next(loop for loop in joined if best in loop))
     whole = best.size % (2 * native_lanes(kernel)) == 0
     short = best.size <= max(_short_sum(kernel, apart, whole) if best in kernel.reduced else 0, TOO_SHORT)
-    if turns >= ENOUGH and not (short and turns == best.size):
+    if iterations >= ENOUGH and not (short and iterations == best.size):
         return best
     enough = float("-inf") if short else scores[best] - 1.0
     longer = [v for v in scores if v.size >= ENOUGH and scores[v] >= enough and not (short and v is best)]
@@ -122,7 +122,7 @@ def _long_enough(kernel: Kernel, apart: Set[LoopVar], best: LoopVar, scores: dic
 
 
 def _short_sum(kernel: Kernel, apart: Set[LoopVar], whole: bool) -> int:
-    """Up to how many turns a reduction is short. whole: whether it has whole vectors."""
+    """Up to how many iterations a reduction is short. whole: whether it has whole vectors."""
     turned = _turned_up_to(kernel, apart)
     return turned if whole else max(turned, TOO_SHORT_SUM)
 
@@ -142,13 +142,13 @@ def _turned_up_to(kernel: Kernel, apart: Set[LoopVar]) -> int:
 def _in_order(source: Kernel, measured: Kernel, best: LoopVar | None, apart: frozenset[LoopVar]) -> Schedule:
     """The loops, the one to be vectorized as the innermost of its kind."""
     kept, reduced = source.kept, source.reduced
-    if best in reduced and turns_of(reduced) > 1:
+    if best in reduced and iterations_of(reduced) > 1:
         reduced = [*(v for v in reduced if v is not best), best]
         strategy = "along"
     else:
         if best in kept:
             kept = [*(v for v in kept if v is not best), best]
-        long = turns_of(reduced) >= SERIAL_BELOW and not is_product(measured)
+        long = iterations_of(reduced) >= SERIAL_BELOW and not is_product(measured)
         tiles = source.reduces and long and best in kept and not _fits_registers(measured, best.size)
         strategy = "tiled" if tiles else "across"
     kept_loops, inner = (tuple(map(tuple, collapsed(source, order, apart))) for order in (kept, reduced))
@@ -158,7 +158,7 @@ def _in_order(source: Kernel, measured: Kernel, best: LoopVar | None, apart: fro
         outer, vector_loop = kept_loops[:-1], kept_loops[-1] if kept_loops else None
         vectorized = vector_loop or ()
     vector = vectorized[-1] if vectorized else None
-    size = turns_of(vectorized)
+    size = iterations_of(vectorized)
     return Schedule(source, measured, strategy, kept_loops + inner, outer, inner, vector_loop, vector, size, apart)
 
 
@@ -226,7 +226,7 @@ def _writing_out(s: Schedule) -> Schedule:
     assert s.vector is not None  # there are several lanes
     count, copies, order = 0, 1, list(kernel.variables)
     for loop in reversed(s.outer):
-        copies *= turns_of(loop)
+        copies *= iterations_of(loop)
         inside = order.index(loop[-1]) > order.index(s.vector)
         if not inside or copies > WRITTEN_UP_TO or copies * len(kernel.expressions) > WRITTEN_EXPRESSIONS:
             break
@@ -245,9 +245,9 @@ def _in_blocks(s: Schedule) -> Schedule:
     kernel = s.kernel
     if s.strategy != "along" or s.split or kernel.phases != 1 or kernel.inner or len(kernel.reduces) > 2:
         return s
-    if len(s.inner) != 1 or not s.outer or turns_of(s.outer[-1]) < 8:
+    if len(s.inner) != 1 or not s.outer or iterations_of(s.outer[-1]) < 8:
         return s
-    if not is_product(kernel) and turns_of(s.inner[0]) > SHORT_ROW:
+    if not is_product(kernel) and iterations_of(s.inner[0]) > SHORT_ROW:
         return s
     lanes = VECTOR_BYTES // max(compute_bytes(r.dtype) for r in kernel.reduces)
     return replace(s, strategy="rows", vector_loop=s.outer[-1], outer=s.outer[:-1], lanes=lanes)
@@ -258,13 +258,13 @@ def _side_by_side(s: Schedule) -> Schedule:
     kernel = s.kernel
     alone = s.lanes == 1 or s.strategy != "across" or not s.inner
     if alone or kernel.phases != 1 or not kernel.reduces or kernel.inner:
-        return replace(s, turn=s.lanes)
+        return replace(s, step=s.lanes)
     lanes = s.pass_lanes(0)
     if s.columns:
-        return replace(s, turn=min(lanes, 2 * native_lanes(kernel)))
+        return replace(s, step=min(lanes, 2 * native_lanes(kernel)))
     if is_product(kernel) and 2 * lanes <= s.vector_size:
         lanes *= 2
-    return replace(s, turn=max(lanes, s.lanes))
+    return replace(s, step=max(lanes, s.lanes))
 
 
 def _in_chunks(s: Schedule) -> Schedule:
@@ -275,11 +275,11 @@ def _in_chunks(s: Schedule) -> Schedule:
     if not length:
         loop = s.inner[chunked]
         unit = CHUNK_UNIT if chunked == len(s.inner) - 1 and s.strategy in ("along", "rows") else 1
-        length = -(-turns_of(loop) // (s.source.chunks.size * unit)) * unit
+        length = -(-iterations_of(loop) // (s.source.chunks.size * unit)) * unit
     return replace(s, chunked=chunked, chunk_length=length, outer=(chunks, *s.outer), loops=(chunks, *s.loops))
 
 
 def divided_loop(reduced: Sequence[Loop]) -> int:
     """Which of the reduced loops is divided into chunks."""
-    long = [k for k, loop in enumerate(reduced) if turns_of(loop) >= DIVIDED]
-    return long[0] if long else max(range(len(reduced)), key=lambda k: turns_of(reduced[k]))
+    long = [k for k, loop in enumerate(reduced) if iterations_of(loop) >= DIVIDED]
+    return long[0] if long else max(range(len(reduced)), key=lambda k: iterations_of(reduced[k]))

@@ -13,7 +13,7 @@ from functools import cache
 
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.loops.caches import cache_size
-from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, turns_of
+from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, iterations_of
 from mpijax.core.index import LoopVar
 from mpijax.scalar.types import info
 
@@ -47,7 +47,7 @@ def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
     others = [c for atom, c in store.position.terms if atom not in loop]
     if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
         # It runs backwards in whole vectors from the end of the row or chunk.
-        if turns_of(loop) % unit:
+        if iterations_of(loop) % unit:
             return False
     known = all(type(atom) is LoopVar for atom, _ in store.position.terms)
     return known and store.position.offset % unit == 0 and all(c % unit == 0 for c in others)

@@ -56,10 +56,10 @@ class Columns:
     def sweep(self, scopes: list[Scope], body: Callable[..., None]) -> None:
         """A loop over the columns; passes the body each scope with a vector of columns bound in it."""
 
-        def turn(i: str, width: int) -> None:
+        def iteration(i: str, width: int) -> None:
             body(*(scope.along(self.v, i, width) for scope in scopes))
 
-        self.function.in_widths(self.start, self.stop, self.widths, turn)
+        self.function.in_widths(self.start, self.stop, self.widths, iteration)
 
     def pointer(self, array: str, dtype, scope: Scope) -> str:
         """The pointer to the array's elements for the scope's columns."""
@@ -123,13 +123,13 @@ class _Tile:
             self.columns.sweep(scopes, lambda *at: self._combine(kernel, at))
             return
         [scope], loop = scopes, inner[depth]
-        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.turns(depth, scope)):
+        for part, lo, hi, _ in nest.parts(kernel, loop, *nest.iterations(depth, scope)):
             self._hoist(part, scope)
             few = depth == len(inner) - 1 and ROWS * len(part.expressions) <= ROWS_EXPRESSIONS
 
-            def rows(i: str, turns: int, part: Kernel = part) -> None:
+            def rows(i: str, iterations: int, part: Kernel = part) -> None:
                 one = nest.function.builder(1)
-                at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, turns)]
+                at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, iterations)]
                 self._loops(part, depth + 1, [scope.at(loop[-1], k) for k in at])
 
             nest.function.in_widths(lo, hi, (ROWS, 1) if few else (1,), rows)

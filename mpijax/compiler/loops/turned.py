@@ -13,7 +13,7 @@ from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.addresses import pointer
 from mpijax.compiler.loops.crossing import LANES, transpose_registers
 from mpijax.compiler.loops.function import Function
-from mpijax.compiler.loops.schedule import turns_of
+from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.core.index import Lin, LoopVar
 from mpijax.scalar.types import Scalar, info
@@ -55,7 +55,7 @@ def _column(nest: Nest, position: Lin, scope: Scope) -> tuple[LoopVar, int, int]
             return None
         at = scope.variable(atom)
         if c == 1 and at.isdigit():
-            return atom, int(at), turns_of(nest.needs.loop_of[atom])
+            return atom, int(at), iterations_of(nest.needs.loop_of[atom])
     return None
 
 

@@ -53,18 +53,18 @@ class CutLoop(Loop):
         tried = self.p.known.tried
         settled, cuts = key in tried, tried.get(key, cuts)
         fixed = [[False] * a.ndim for a in avals]
-        for turn in range(TRIES + 1):
+        for attempt in range(TRIES + 1):
             before = [(table, len(table)) for table in self.builder.tables()]
             body = self.opened(closed, [*consts, *zip(avals, self.parts(avals, cuts), strict=True), *others])
             outs = self.left(closed, body)
             each = zip(avals, cuts, outs, fixed, strict=False)
-            wanted = [_kept(a.shape, have, out, held, turn) for a, have, out, held in each]
+            wanted = [_kept(a.shape, have, out, held, attempt) for a, have, out, held in each]
             if settled or wanted == cuts:
                 break
             for table, length in before:
                 while len(table) > length:
                     table.pop() if isinstance(table, list) else table.popitem()
-            settled = turn + 1 == TRIES
+            settled = attempt + 1 == TRIES
             cuts = [uncut(a.shape) for a in avals] if settled else wanted
         tried[key] = cuts
         return cuts, outs, body
@@ -81,13 +81,13 @@ class CutLoop(Loop):
         return [self.p.held_as(v, b, b.sharding, True, self.source) for v, b in zip(outs, blocks, strict=True)]
 
 
-def _kept(shape, have: Cuts, out: Cuts, fixed: list[bool], turn: int) -> Cuts:
+def _kept(shape, have: Cuts, out: Cuts, fixed: list[bool], attempt: int) -> Cuts:
     """The next cut of a carry that enters the body as `have` and leaves it as `out`. fixed: axes that stay whole."""
     found = list(have)
     for d, (h, o) in enumerate(zip(have, out, strict=True)):
         if fixed[d] or h == o or (h is not None and o is not None):
             continue
-        if o is not None and turn == 0 and not set(o.axes) & set(mesh_axes(tuple(found))):
+        if o is not None and attempt == 0 and not set(o.axes) & set(mesh_axes(tuple(found))):
             found[d] = even_cut(shape[d], o.axes, o.parts)
         elif h is not None:
             found[d], fixed[d] = None, True

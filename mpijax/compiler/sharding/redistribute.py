@@ -166,7 +166,7 @@ class Redistribution:
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and w is not None and h != w and h.axes == w.axes:
                 v, have = self._shifted(v, have, dim, w)
-        for a, b, cut in _turns(have, want):
+        for a, b, cut in _swaps(have, want):
             v, have = self._turned(v, have, a, b, cut)
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and h != w and not _is_even(h, have.shape[dim]):
@@ -445,7 +445,7 @@ def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
     return end, shape[dim] - end.starts[dim]
 
 
-def _turns(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
+def _swaps(have: Blocks, want: Cuts) -> list[tuple[int, int, Cut]]:
     """Cuts that move between array axes with uneven blocks: the old axis, the new axis, and the new cut."""
     pairs = []
     for a, gone in enumerate(have.cuts):

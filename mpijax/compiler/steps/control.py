@@ -179,12 +179,12 @@ def _write_cond(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
 class _Carries:
     """Where the carries of a loop are at the beginning of an iteration, and the steps that move them."""
 
-    def __init__(self, writer: Writer, step: ControlStep, body: Placed, turns: int | None):
-        """turns: how many there will be, if that is known."""
+    def __init__(self, writer: Writer, step: ControlStep, body: Placed, iterations: int | None):
+        """iterations: how many there will be, if that is known."""
         self.writer = writer
         self.places: list[Place] = []
         self.before: list[Any] = []
-        self.after_turn: list[Any] = []
+        self.after_iteration: list[Any] = []
         self.after: list[Any] = []
         node = step.node
         for k in range(step.carries):
@@ -193,12 +193,12 @@ class _Carries:
             if body.how[k] == "own":
                 new = body.own(k)
                 if node.outputs[k].nbytes <= COPY_UP_TO:
-                    self.after_turn.append(Copy(state, new, node.outputs[k].nbytes))
+                    self.after_iteration.append(Copy(state, new, node.outputs[k].nbytes))
                 else:
                     # After an odd number of exchanges the last carry is in the memory that was the second at first.
-                    start = new if turns is not None and turns % 2 else state
+                    start = new if iterations is not None and iterations % 2 else state
                     now = self._exchange(body, k, start, new if start == state else state)
-                    if turns is None:
+                    if iterations is None:
                         self.after.append(Copy(state, now, node.outputs[k].nbytes))
             self.before += writer.started(node.inputs[k], node.outputs[k], start)
             self.places.append(now)
@@ -207,7 +207,7 @@ class _Carries:
         a, b = new_pointer(self.writer.plan), new_pointer(self.writer.plan)
         self.before += [Point(a, first), Point(b, second)]
         body.bind([body.graph.outputs[k]], [Place(b)])
-        self.after_turn.append(Swap(a, b))
+        self.after_iteration.append(Swap(a, b))
         return Place(a)
 
 
@@ -219,7 +219,7 @@ def _write_while(writer: Writer, step: ControlStep, bodies: list[Placed]) -> lis
     cond.bind(cond.graph.inputs[:n], carries.places)
     body.bind(body.graph.inputs[:n], carries.places)
     where = cond.own(0)
-    loop = While(tuple(cond.written()), where, (*body.written(), *carries.after_turn), step.node.source)
+    loop = While(tuple(cond.written()), where, (*body.written(), *carries.after_iteration), step.node.source)
     return [*carries.before, loop, *carries.after]
 
 
@@ -230,7 +230,7 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
         return _Carries(writer, step, body, 0).before
     carries = _Carries(writer, step, body, length)
     body.bind(body.graph.inputs[:n], carries.places)
-    before, after_turn = carries.before, carries.after_turn
+    before, after_iteration = carries.before, carries.after_iteration
     xs = zip(body.graph.inputs[n : body.region.arguments], node.inputs[n:], strict=False)
     ys = zip(body.graph.outputs[n:], node.outputs[n:], strict=True)
     for inner, whole in [*((x, whole) for x, whole in xs if x.users), *ys]:
@@ -243,11 +243,11 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
         if node.params["reverse"]:
             start, stride = Place(start.buffer, start.offset + (length - 1) * stride), -stride
         before.append(Point(pointer, start))
-        after_turn.append(Advance(pointer, stride))
+        after_iteration.append(Advance(pointer, stride))
         body.bind([inner], [Place(pointer)])
-    turn = body.writer()
-    loop = Loop(length, (*turn.written(), *after_turn), node.source)
-    return in_time_tiles(loop, turn.kernels, body.place, writer.plan, before)
+    iteration = body.writer()
+    loop = Loop(length, (*iteration.written(), *after_iteration), node.source)
+    return in_time_tiles(loop, iteration.kernels, body.place, writer.plan, before)
 
 
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}

@@ -23,7 +23,7 @@ class Frame:
         self._state.append((name, nbytes))
 
     def loop(self, head: str) -> None:
-        """An outermost loop, whose turns begin at the label `head`."""
+        """An outermost loop, whose iterations begin at the label `head`."""
         self._heads.append(head)
 
     @property

@@ -396,7 +396,7 @@ def accesses(x: Any) -> list[tuple[Place, int]]:
 
 
 def bytes_touched(instructions: tuple[Any, ...], buffers: Sequence[Buffer]) -> int | None:
-    """Bytes of the buffers that the kernels of a run are given, at most; None if nothing tells how often loops turn."""
+    """Bytes of the buffers that kernels read and write in a run, at most; None if a number of iterations is unknown."""
     total = 0
     for v in visits(instructions):
         x = v.instruction

@@ -204,7 +204,7 @@ class _Function:
         self._run(steps)
         self.depth -= 1
 
-    def _turns(self, head: str) -> None:
+    def _each_iteration(self, head: str) -> None:
         """The beginning of a loop's iterations, at which the function may be left if no loop or branch is around it."""
         self._start(head)
         if self.depth == 0:
@@ -236,12 +236,12 @@ class _Function:
 
     def _loop(self, s: Loop) -> None:
         counter, n = self._fresh("c"), self._param(s.count)
-        head, body, done = self._label("loop"), self._label("turn"), self._label("done")
+        head, body, done = self._label("loop"), self._label("iteration"), self._label("done")
         self.allocas.append(f"  {counter} = alloca i64, align 8")
         self._emit(f"store i64 0, ptr {counter}, align 8")
         if self.depth == 0:
             self.frame.keep(counter, 8)
-        self._turns(head)
+        self._each_iteration(head)
         i, more = self._fresh(), self._fresh()
         self._emit(f"{i} = load i64, ptr {counter}, align 8")
         self._emit(f"{more} = icmp slt i64 {i}, {n}")
@@ -256,8 +256,8 @@ class _Function:
         self.lines.append(f"{done}:")
 
     def _while(self, s: While) -> None:
-        head, body, done = self._label("while"), self._label("turn"), self._label("done")
-        self._turns(head)
+        head, body, done = self._label("while"), self._label("iteration"), self._label("done")
+        self._each_iteration(head)
         self._inside(s.cond)
         flag, more = self._fresh(), self._fresh()
         self._emit(f"{flag} = load i8, ptr {self._place(s.flag)}, align 1")

@@ -9,8 +9,8 @@ import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph import nodes, same_bits
+from mpijax.compiler.graph.by_parts import in_parts
 from mpijax.compiler.graph.nodes import Graph, Value
-from mpijax.compiler.graph.turns import in_turns
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.sharding.build import build_shards
 from mpijax.compiler.steps import plan
@@ -142,7 +142,7 @@ def plan_program(
 
 
 def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool) -> Plan:
-    graph = in_turns(build_shards(closed, in_shardings, default))
+    graph = in_parts(build_shards(closed, in_shardings, default))
     if config.values.jax_enable_checks:
         nodes.verify(graph)
     if graph.elsewhere is not None:

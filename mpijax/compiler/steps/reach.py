@@ -12,7 +12,7 @@ from mpijax.compiler.fusion.expr import loop_vars, reachable
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.loops.schedule import Loop, turns_of
+from mpijax.compiler.loops.schedule import Loop, iterations_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.lazy_dataclass import dataclass
@@ -98,7 +98,7 @@ def _row(v: Value) -> int:
 
 def _accesses(kernel: Kernel, loop: Loop) -> Iterator[_Access | None]:
     """What the parts of a kernel read and write; None for an element whose position is not linear in the loop."""
-    first, inner = loop[0], turns_of(loop[1:])
+    first, inner = loop[0], iterations_of(loop[1:])
     for part in split(kernel, first):
         begin, end = part.begin * inner, part.end * inner
         loads = [e.attr for e in reachable(part.kernel.roots) if e.op == "load"]

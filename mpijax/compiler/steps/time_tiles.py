@@ -97,9 +97,9 @@ def in_time_tiles(
     starts = {x: copies[x.place] for x in before if isinstance(x, Point) and x.place in copies and body.only_reads(x)}
     tiles = replace(tiles, starts=tuple(Point(x.pointer, copy.origin) for x, copy in starts.items()))
     left = [x for x in before if x not in starts.values()]
-    points, small, turn = body.apart()
+    points, small, iteration = body.apart()
     alone = [replace(loop, body=tuple(small))] if small else []
-    return [*left, *points, *alone, replace(loop, body=tuple(turn), tiles=tiles)]
+    return [*left, *points, *alone, replace(loop, body=tuple(iteration), tiles=tiles)]
 
 
 class _Body:
@@ -136,9 +136,9 @@ class _Body:
 
     # ------------------------------------------------------------ memory
 
-    def memory(self, buffer: int, turn: int) -> Memory:
+    def memory(self, buffer: int, iteration: int) -> Memory:
         """The memory of an entry of the table in an iteration."""
-        if turn % 2 and buffer in self.swapped:
+        if iteration % 2 and buffer in self.swapped:
             buffer = self.swapped[buffer]
         buffer = self._start(Place(buffer)).buffer
         entry = self.buffers[buffer]
@@ -149,7 +149,7 @@ class _Body:
         return "buffer", buffer
 
     def _memories(self, buffers: Iterable[int]) -> set[Memory]:
-        return {self.memory(b, turn) for b in buffers for turn in (0, 1)}
+        return {self.memory(b, iteration) for b in buffers for iteration in (0, 1)}
 
     def _written(self, places: Sequence[int]) -> set[Memory]:
         """The memory that kernels and copies of the body write."""
@@ -281,11 +281,11 @@ class _Body:
         """`above` and `below` of the kernels of `depth` iterations, or of fewer, if they would exceed the array."""
         calls, above, below = self.calls, list[int](), list[int]()
         uses: list[dict[Memory, Window]] = []
-        for turn in range(depth):
+        for iteration in range(depth):
             for call in calls:
                 own: dict[Memory, Window] = {}
                 for buffer, w in call.windows.items():
-                    memory = self.memory(buffer, turn)
+                    memory = self.memory(buffer, iteration)
                     own[memory] = own[memory].joined(w) if memory in own else w
                 # After two iterations a kernel writes the same array again, so older uses add no constraint.
                 first = max(0, len(uses) - 3 * len(calls))
@@ -299,7 +299,7 @@ class _Body:
                 below.append(max([0, *below[-1:], *(below[j] + down for j, _, down in needs)]))
                 uses.append(own)
             if above[-1] + below[-1] > rows:
-                return above[: turn * len(calls)], below[: turn * len(calls)]
+                return above[: iteration * len(calls)], below[: iteration * len(calls)]
         return above, below
 
     # ------------------------------------------------------------ two loops
@@ -309,7 +309,7 @@ class _Body:
         points: list[Any] = []
         moves: list[Any] = []
         small: list[Any] = []
-        turn: list[Any] = []
+        iteration: list[Any] = []
         advances: list[Any] = [*self.swaps, *self.advances]
         calls = {call.at: call.instruction for call in self.calls}
         for k, x in enumerate(self.loop.body):
@@ -323,8 +323,8 @@ class _Body:
                     moves.append(Advance(written, self.varying[b]))
                     advances.append(Advance(read[b], self.varying[b]))
                 ptrs = tuple(Place(read.get(p.buffer, p.buffer), p.offset) for p in x.ptrs)
-                turn.append(replace(x, ptrs=ptrs))
-        return points, [*small, *moves], [*turn, *advances]
+                iteration.append(replace(x, ptrs=ptrs))
+        return points, [*small, *moves], [*iteration, *advances]
 
     def _kept(self, buffer: int, points: list[Any]) -> tuple[int, int]:
         """Two pointers to memory for a small value of all iterations: one to write it, one to read it."""

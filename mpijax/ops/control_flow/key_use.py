@@ -28,7 +28,7 @@ def _refuse(eqn: Eqn, what: str, why: str) -> KeyReuseError:
     )
 
 
-def _check_turns(eqn: Eqn, what: str, sinks: Iterable[int], num_consts: int, num_carry: int, sources) -> None:
+def _check_iterations(eqn: Eqn, what: str, sinks: Iterable[int], num_consts: int, num_carry: int, sources) -> None:
     """Raise KeyReuseError if an iteration would consume the keys of the iteration before."""
     used = set(sinks)
     if any(i < num_consts for i in used):
@@ -40,7 +40,7 @@ def _check_turns(eqn: Eqn, what: str, sinks: Iterable[int], num_consts: int, num
 
 def of_scan(eqn: Eqn) -> Signature:
     body, num_carry = signature_of(eqn.params["jaxpr"]), eqn.params["num_carry"]
-    _check_turns(eqn, "scan body function", body.sinks, eqn.params["num_consts"], num_carry, body.sources)
+    _check_iterations(eqn, "scan body function", body.sinks, eqn.params["num_consts"], num_carry, body.sources)
     return body
 
 
@@ -49,8 +49,8 @@ def of_while(eqn: Eqn) -> Signature:
     condition, body = signature_of(params["cond_jaxpr"]), signature_of(params["body_jaxpr"])
     consts, body_consts = params["cond_nconsts"], params["body_nconsts"]
     num_carry = len(eqn.outvars)
-    _check_turns(eqn, "while_loop cond function", condition.sinks, consts, num_carry, body.sources)
-    _check_turns(eqn, "while_loop body function", body.sinks, body_consts, num_carry, body.sources)
+    _check_iterations(eqn, "while_loop cond function", condition.sinks, consts, num_carry, body.sources)
+    _check_iterations(eqn, "while_loop body function", body.sinks, body_consts, num_carry, body.sources)
     if {i - consts for i in condition.sinks} & {i - body_consts for i in body.sinks}:
         raise KeyReuseError(f"while_loop cond and body functions both use the same key (the loop at {eqn.source}).")
     first = consts + body_consts

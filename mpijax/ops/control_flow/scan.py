@@ -79,7 +79,7 @@ def _written_out(params: dict[str, Any]) -> bool:
     return asked and not jaxpr.effects and length * len(jaxpr.jaxpr.eqns) <= WRITTEN_OUT
 
 
-def _turns(*args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_) -> list[Any]:
+def _unrolled(*args, jaxpr: ClosedJaxpr, length: int, num_consts: int, num_carry: int, reverse: bool, **_) -> list[Any]:
     """The unrolled loop."""
     consts, carry, xs = split(args, num_consts, num_carry)
     given = [unstack(x) for x in xs]
@@ -149,7 +149,7 @@ scan_p = Primitive(
     "scan",
     type_rule=_type_rule,
     reference=_reference,
-    lower=ControlFlow(Flow.SCAN, _written_out, _turns),
+    lower=ControlFlow(Flow.SCAN, _written_out, _unrolled),
     jvp=scan_rules.jvp,
     transpose=scan_transpose.transpose,
     batch=_batch,

@@ -57,11 +57,11 @@ def _in_turn(params: Mapping[str, Any], cut: Cut, me: int) -> Callable[..., list
     def program(*args: Any) -> list[Any]:
         consts, carry, xs = split(args, params["num_consts"], params["num_carry"])
         ys: list[Any] = []
-        for turn, rank in enumerate(order):
+        for place, rank in enumerate(order):
             if rank == me:
                 carry, ys = split(registry["scan"].bind(*consts, *carry, *xs, **params), params["num_carry"])
-            if turn + 1 < cut.parts:
-                following = order[turn + 1]
+            if place + 1 < cut.parts:
+                following = order[place + 1]
                 received = [ppermute(x, cut.axes, [(rank, following)]) for x in carry]
                 carry = received if following == me else carry
         return [*(pbroadcast(x, cut.axes, order[-1]) for x in carry), *ys]

@@ -86,8 +86,8 @@ def _of_instruction(x: Any, group: Group) -> _Hash:
     if isinstance(x, Loop):
         return _repeated(schedule(x.body, group), x.count)
     if isinstance(x, While):
-        turn = schedule(x.cond, group), schedule(x.body, group)
-        return _EMPTY if turn == (_EMPTY, _EMPTY) else _atom("while", *turn)
+        iteration = schedule(x.cond, group), schedule(x.body, group)
+        return _EMPTY if iteration == (_EMPTY, _EMPTY) else _atom("while", *iteration)
     if isinstance(x, Switch):
         branches = [schedule(b, group) for b in x.branches]
         return branches[0] if branches.count(branches[0]) == len(branches) else _atom("branches", *branches)

@@ -39,15 +39,15 @@ ROWS = 64
 # Maximum depth of the search for producers to move into the loop.
 DEEPEST = 16
 
-_TURN = ("turn",)
+_PART = ("iteration",)
 
 
-def in_turns(graph: Graph) -> Graph:
+def in_parts(graph: Graph) -> Graph:
     """The graph, and those of its loops and branches, with loops instead of operations on large arrays."""
     if config.values.mpijax_same_bits:
         return graph
     for region in (region for node in graph.nodes for region in node.regions):
-        in_turns(region.graph)
+        in_parts(region.graph)
     seen: set[Node] = set()
     while True:
         first = next((n for n in graph.nodes if _is_large(n) and n not in seen), None)
@@ -69,24 +69,25 @@ class _Stretch:
     operation's work in one iteration, and its reads of operands. after: outer values that depend on them.
     """
 
-    turns: int
+    iterations: int
     cuts: dict[Value, int | None] = field(default_factory=dict)
     plans: dict[Node, Plan] = field(default_factory=dict)
     after: set[Value] = field(default_factory=set)
 
     def part(self, v: Value, axis: int) -> Cuts:
         shape = v.aval.shape
-        return (*uncut(shape[:axis]), even_cut(shape[axis], _TURN, self.turns), *uncut(shape[axis + 1 :]))
+        return (*uncut(shape[:axis]), even_cut(shape[axis], _PART, self.iterations), *uncut(shape[axis + 1 :]))
 
     def axis_of(self, v: Value, cuts: Cuts) -> int | None:
         """The axis along which the iterations divide a value evenly; None if it is whole or divided otherwise."""
         axes = [d for d, cut in enumerate(cuts) if cut is not None]
-        even = len(axes) == 1 and v.aval.shape[axes[0]] % self.turns == 0 and tuple(cuts) == self.part(v, axes[0])
+        even = len(axes) == 1 and v.aval.shape[axes[0]] % self.iterations == 0 and tuple(cuts) == self.part(v, axes[0])
         return axes[0] if even else None
 
     def local(self, v: Value, cuts: Cuts) -> ShapedArray:
         """The type of one iteration's part."""
-        return v.aval.update(shape=tuple(n // self.turns if c else n for n, c in zip(v.aval.shape, cuts, strict=True)))
+        parts = (self.iterations if cut else 1 for cut in cuts)
+        return v.aval.update(shape=tuple(n // k for n, k in zip(v.aval.shape, parts, strict=True)))
 
     def begins(self, product: Node, axis: int) -> bool:
         """Tries to start the loop with a product divided along an axis of its result; whether it can."""
@@ -111,7 +112,7 @@ class _Stretch:
         plain = all(isinstance(v.aval.dtype, np.dtype) and v.size for v in values)
         if rule is None or node.regions or fx.pins(node.effects) or not plain:
             return False
-        plan, last = (rule(self.whole(node, cuts, turn)) for turn in (0, self.turns - 1))
+        plan, last = (rule(self.whole(node, cuts, iteration)) for iteration in (0, self.iterations - 1))
         if plan is None or last is None or plan.program is not None or plan.whole is not None:
             return False
         reads = zip(node.inputs, cuts, plan.operands, strict=True)
@@ -165,11 +166,11 @@ class _Stretch:
         """Bytes read part by part; 0 for a value that repeats along the axis or counts its positions."""
         return 0 if _repeats(v, axis) or _counts(v, axis) else v.nbytes
 
-    def whole(self, node: Node, cuts: Sequence[Cuts] | None = None, turn: int = 0) -> Operation:
+    def whole(self, node: Node, cuts: Sequence[Cuts] | None = None, iteration: int = 0) -> Operation:
         """An operation in the form that sharding rules take."""
         shapes, results = ([v.aval.shape for v in of] for of in (node.inputs, node.outputs))
         cuts = [uncut(x) for x in shapes] if cuts is None else cuts
-        return Operation(node.params, shapes, results, cuts, {"turn": self.turns}, {"turn": turn})
+        return Operation(node.params, shapes, results, cuts, {"iteration": self.iterations}, {"iteration": iteration})
 
     def sliced(self) -> dict[tuple[Value, int], None]:
         """The values that the loop reads part by part, with the axis of each."""
@@ -280,14 +281,14 @@ class _Loop:
 
     def counted(self, v: Value, step: int) -> Value:
         """The start positions of the iterations' parts."""
-        aval, element = v.aval.update(shape=(self.stretch.turns,)), v.element.type(step)
+        aval, element = v.aval.update(shape=(self.stretch.iterations,)), v.element.type(step)
         numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
         scale = Value(aval.update(shape=()), "literal", scalar=element)
         return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
 
     def made(self) -> dict[Value, Value]:
         """Adds the loop; returns the replacement of each value that is read outside of it."""
-        stretch, turns = self.stretch, self.stretch.turns
+        stretch, iterations = self.stretch, self.stretch.iterations
         left = stretch.left(self.graph)
         totals, parts = ([v for v in left if (stretch.cuts[v] is None) == total] for total in (True, False))
         operands = []
@@ -310,7 +311,7 @@ class _Loop:
                 start = self.argument(local.update(shape=()))
                 self.inside[v, axis] = self.node(self.body.nodes, add_p, {}, [here, start], local)
                 continue
-            divided = (*v.aval.shape[:axis], turns, local.shape[axis], *v.aval.shape[axis + 1 :])
+            divided = (*v.aval.shape[:axis], iterations, local.shape[axis], *v.aval.shape[axis + 1 :])
             operands.append(self.moved(self.reshaped(v, divided), axis, 0))
             self.inside[v, axis] = self.argument(local)
         for node in (node for node in self.graph.nodes if node in stretch.plans):
@@ -327,12 +328,12 @@ class _Loop:
         self.body.outputs = [*sums, *(self.inside[v, stretch.cuts[v]] for v in parts)]
         self.body.shardings = [None] * len(left)
         self.body.finish()
-        in_turns(self.body)
+        in_parts(self.body)
         arguments = len(self.body.inputs)
         self.body.inputs += self.captures
         captured = [v.outside for v in self.captures if v.outside is not None]
-        how = {"length": turns, "reverse": False, "num_consts": 0, "num_carry": len(totals), "unroll": 1}
-        stacked = [v.aval.update(shape=(turns, *self.inside[v, stretch.cuts[v]].aval.shape)) for v in parts]
+        how = {"length": iterations, "reverse": False, "num_consts": 0, "num_carry": len(totals), "unroll": 1}
+        stacked = [v.aval.update(shape=(iterations, *self.inside[v, stretch.cuts[v]].aval.shape)) for v in parts]
         avals = [*(v.aval for v in totals), *stacked]
         loop = Node(scan_p, how, [*operands, *captured], avals, self.source, fx.no_effects)
         loop.regions = (Region(self.body, captured, arguments, list(range(len(left)))),)

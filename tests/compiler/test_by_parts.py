@@ -1,4 +1,4 @@
-"""Large products in turns: the same results, with a part of the large arrays at a time."""
+"""Large products part by part: the same results, with a part of the large arrays at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import mpijax as jax
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.compiler.graph import turns
+from mpijax.compiler.graph import by_parts
 from mpijax.core.config import same_bits
 
 BYTES = 2**16
@@ -43,8 +43,8 @@ def gradient(f):
 
 
 def compiled(f, shape, large: int, monkeypatch):
-    monkeypatch.setattr(turns, "LARGE", large)
-    monkeypatch.setattr(turns, "PART", BYTES)
+    monkeypatch.setattr(by_parts, "LARGE", large)
+    monkeypatch.setattr(by_parts, "PART", BYTES)
     rng = np.random.default_rng(len(shape) + sum(shape))
     arrays = [rng.normal(size=shape).astype(np.float32) for _ in range(3)]
     found = jax.jit(lambda *x: f(*x)).lower(*arrays).compile()
@@ -52,7 +52,7 @@ def compiled(f, shape, large: int, monkeypatch):
 
 
 def compare(f, shape, monkeypatch) -> tuple[int, int]:
-    """Bytes of temporaries without turns and with them, the results being the same."""
+    """Bytes of temporaries without loops over parts and with them, the results being the same."""
     want, before, _ = compiled(f, shape, 2**40, monkeypatch)
     with jax.enable_checks(True):
         got, after, _ = compiled(f, shape, 2**17, monkeypatch)
@@ -73,7 +73,7 @@ def test_results_and_memory(name, shape, monkeypatch):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, shape, monkeypatch):
-    """Forwards and backwards in one loop: what is summed over rows is added up turn by turn."""
+    """Forwards and backwards in one loop: what is summed over rows is added up iteration by iteration."""
     before, after = compare(gradient(FUNCTIONS[name]), shape, monkeypatch)
     assert after < before * 0.7
 
@@ -165,14 +165,14 @@ def check_random_program(seed, monkeypatch):
     function = random_program(seed)
 
     def found(large):
-        monkeypatch.setattr(turns, "LARGE", large)
+        monkeypatch.setattr(by_parts, "LARGE", large)
         return jax.tree.leaves(jax.jit(lambda *x: function(*x)).lower(*arrays).compile()(*arrays))
 
     with jax.enable_x64(True), jax.enable_checks(True):
         want = found(2**40)
-        monkeypatch.setattr(turns, "PART", int(rng.choice([16, 64, 200])))
-        monkeypatch.setattr(turns, "ROWS", 1)
-        monkeypatch.setattr(turns, "TIMES", 0)
+        monkeypatch.setattr(by_parts, "PART", int(rng.choice([16, 64, 200])))
+        monkeypatch.setattr(by_parts, "ROWS", 1)
+        monkeypatch.setattr(by_parts, "TIMES", 0)
         got = found(SIZE * SIZE * 8)
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-6, atol=1e-6 * max(1, np.abs(w).max()))
