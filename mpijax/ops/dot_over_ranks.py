@@ -2,6 +2,8 @@
 
 In each step a rank multiplies with the block that it has, while it receives the next one from its neighbour. That sends
 as many bytes as an allgather, but a rank holds two blocks of the operand instead of all of it. Blocks have equal sizes.
+Operands that are no larger than the result, or than this rank's part of the other operand, are gathered: the memory of
+a rank hardly grows, and loops over large intermediate arrays (`compiler/graph/turns.py`) take plain products only.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def _around(s: rules.Operation, plan: rules.Plan, k: int) -> rules.Plan | None:
     result = math.prod(s.results[0]) / math.prod(c.parts for c in plan.results[0] if c is not None)
     size = math.prod(s.shapes[k])
     made = result if dim in contract[k] else result / cut.parts
-    if size < LARGE or made + 2 * size / cut.parts >= size:
+    beside = max(result, rules.share(s, s.shapes[1 - k], plan.operands[1 - k]))
+    if size < LARGE or beside >= size or made + 2 * size / cut.parts >= size:
         return None
     operands = [s.cuts[k] if i == k else plan.operands[i] for i in (0, 1)]
     program = _program(s, plan, k, dim, cut)
