@@ -234,7 +234,7 @@ class _Builder:
         def read(atom):
             return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
 
-        frame, seen = Frame(jaxpr, asked_for), {0: outside}
+        frame, seen = Frame(jaxpr, asked_for, env), {0: outside}
         try:
             for eqn in jaxpr.eqns:
                 inputs, first = [read(v) for v in eqn.invars], len(self.graph.nodes)
