@@ -42,7 +42,7 @@ class Pairs:
     mesh: of all values. columns: how the ranks hold what becomes columns. made: cuts of arrays of pairs; columns are
     cut over `ROUND`. plans: what a rank does in one round, by the id of the equation. totals: by id, in order.
     producers: the equation that makes each variable of the Jaxpr. results: totals that are computed.
-    later: the equations after the product.
+    later: the equations after the product. exchanged: totals that follow from others (`exchanged.py`).
     """
 
     jaxpr: Jaxpr
@@ -54,6 +54,7 @@ class Pairs:
     producers: dict[Any, Eqn] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     later: list[Eqn] = field(default_factory=list)
+    exchanged: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:

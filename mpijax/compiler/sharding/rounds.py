@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.compiler.sharding import messages, unreduced
+from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
 from mpijax.compiler.sharding.partitioner import Partitioner
@@ -52,10 +52,15 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         if pairs is None:
             return None
         frame.pairs.append(pairs)
+        found = {eqn.outvars[0]: exchanged.found(pairs, eqn) for eqn in pairs.totals.values()}
+        pairs.exchanged.update((v, how) for v, how in found.items() if how is not None)
     if id(eqn) not in pairs.totals:
         return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
     if eqn.outvars[0] not in pairs.results:
-        _Group(p, pairs, eqn, frame.values).run(source)
+        group = _Group(p, pairs, frame.values)
+        if not group.exchanges(eqn, source):
+            group.collect(eqn)
+            group.run(source)
     return [pairs.results[v] for v in eqn.outvars]
 
 
@@ -84,13 +89,40 @@ class _Group:
     values: those of the Jaxpr's variables so far.
     """
 
-    def __init__(self, p: Partitioner, pairs: Pairs, first: Eqn, values: dict[Any, Value]):
+    def __init__(self, p: Partitioner, pairs: Pairs, values: dict[Any, Value]):
         self.p, self.pairs, self.values = p, pairs, values
-        self.running = Running.found(pairs, first, values)
+        self.running: Running | None = None
         self.work = Work()
         self.totals: list[Eqn] = []
+
+    def exchanges(self, eqn: Eqn, source: Any) -> bool:
+        """Computes a total from another one, without rounds; whether it can."""
+        [v], [cuts] = eqn.outvars, self.pairs.plans[id(eqn)].results
+        if v not in self.pairs.exchanged:
+            return False
+        try:
+            self.work = self.needed(v, tuple(cuts))
+        except _Missing:
+            del self.pairs.exchanged[v]
+            return False
+        reads = list(self.work.reads)
+        operands = [self._operand(u, want, "fixed", source) for u, want in reads]
+
+        def program(*args: Any) -> Any:
+            return _Round(self, np.int32(0), dict(zip(reads, args, strict=True))).value(v, tuple(cuts))
+
+        outs = messages.computed_together(self.p, self.pairs.mesh, program, operands, eqn.primitive.name, source)
+        self._keep([eqn], outs, source)
+        return True
+
+    def collect(self, first: Eqn) -> None:
+        """Finds the totals that are computed together with the first one."""
+        pairs = self.pairs
+        self.running = Running.found(pairs, first, self.values)
         for eqn in pairs.totals.values():
-            if eqn.outvars[0] not in pairs.results and (self.running is None or self.running.takes(eqn)):
+            [v] = eqn.outvars
+            later = v in pairs.results or (v in pairs.exchanged and eqn is not first)
+            if not later and (self.running is None or self.running.takes(eqn)):
                 self._joins(eqn)
         if len(self.totals) == 1:
             self.running = None
@@ -117,6 +149,12 @@ class _Group:
         if type(v) is Literal or (self.running is not None and self.running.gives(v, after)):
             return work
         eqn = self.pairs.producers.get(v)
+        if v in self.pairs.exchanged and v not in self.values:
+            assert eqn is not None
+            for u, want in self.pairs.exchanged[v].reads:
+                work.add(self.needed(u, want, after))
+            work.steps[v, cuts] = eqn, self.pairs.plans[id(eqn)]
+            return work
         if v in self.pairs.made:
             assert eqn is not None
             return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after)
@@ -161,10 +199,14 @@ class _Group:
         program = _program(self, [(*read, kind) for read, kind in kinds.items()])
         name = self.totals[0].primitive.name
         outs = messages.computed_together(p, pairs.mesh, program, operands, name, source)
-        for eqn, out in zip(self.totals, outs, strict=True):
+        self._keep(self.totals, outs, source)
+
+    def _keep(self, totals: Sequence[Eqn], outs: Sequence[Value], source: Any) -> None:
+        pairs = self.pairs
+        for eqn, out in zip(totals, outs, strict=True):
             [v], [cuts] = eqn.outvars, pairs.plans[id(eqn)].results
             blocks = Blocks(pairs.mesh, v.aval.shape, pairs.held(tuple(cuts), v.aval.shape))
-            pairs.results[v] = p.held_as(out, blocks, blocks.sharding, True, source)
+            pairs.results[v] = self.p.held_as(out, blocks, blocks.sharding, True, source)
 
     def _kind(self, v: Any, cuts: Cuts) -> str:
         """How a round gets a value: it is "fixed", it "travels" in blocks, or the round takes a "slice" of it."""
@@ -206,7 +248,10 @@ class _Round:
             return self.known[v, None]
         if (v, cuts) not in self.known:
             eqn, plan = self.group.work.steps[v, cuts]
-            made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
+            if v in self.pairs.exchanged:
+                made = self.pairs.exchanged[v].value(self, v.aval.dtype)
+            else:
+                made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
             self.known[v, cuts] = made
         return self.known[v, cuts]
 
