@@ -79,9 +79,7 @@ def _program(s: rules.Operation, plan: rules.Plan, k: int, dim: int, cut: Cut) -
             at, other = owner * const_like(owner, width), operands[1 - k]
             if dim in contract[k]:
                 facing = contract[1 - k][list(contract[k]).index(dim)]
-                sizes = tuple(width if d == facing else n for d, n in enumerate(typeof(other).shape))
-                part = registry["dynamic_slice"].bind(other, *_starts(at, facing, len(sizes)), slice_sizes=sizes)
-                return total + product(block, part, wide)
+                return total + product(block, part_at(other, at, facing, width), wide)
             starts = _starts(at, _axis_of_result(s, contract, batch, k, dim), len(shape))
             return registry["dynamic_update_slice"].bind(total, product(block, other, wide), *starts)
 
@@ -97,6 +95,12 @@ def _program(s: rules.Operation, plan: rules.Plan, k: int, dim: int, cut: Cut) -
         return convert_element_type(with_block(last, block, total), dtype)
 
     return program
+
+
+def part_at(x: Any, at: Any, axis: int, width: int) -> Any:
+    """The part of an array that begins at `at` along one axis and is `width` long; whole along the others."""
+    sizes = tuple(width if d == axis else n for d, n in enumerate(typeof(x).shape))
+    return registry["dynamic_slice"].bind(x, *_starts(at, axis, len(sizes)), slice_sizes=sizes)
 
 
 def _starts(at: Any, axis: int, ndim: int) -> list[Any]:

@@ -119,9 +119,10 @@ def _by(pairs: Pairs, product: Any, weights: Any, other: Eqn, rows: Sequence[Any
 def _divided(pairs: Pairs, p: Any, weights: Any) -> tuple[Any, Cuts] | None:
     """What the weights are divided by, to give the array of pairs `p`."""
     eqn = pairs.producers.get(p)
-    if eqn is None or eqn.primitive is not binary.div_p or eqn.invars[0] is not weights or type(eqn.invars[1]) is Literal:
+    if eqn is None or eqn.primitive is not binary.div_p or eqn.invars[0] is not weights:
         return None
-    return eqn.invars[1], tuple(pairs.plans[id(eqn)].operands[1])
+    divisor = eqn.invars[1]
+    return None if type(divisor) is Literal else (divisor, tuple(pairs.plans[id(eqn)].operands[1]))
 
 
 def _names(eqn: Eqn, v: Any, of_v: Sequence[Any], of_other: Sequence[Any]) -> list[Any]:
@@ -138,7 +139,5 @@ def _result(eqn: Eqn, v: Any, of_v: Sequence[Any], of_other: Sequence[Any]) -> l
     """The names of a product's axes."""
     contract, batch = eqn.params["dimension_numbers"]
     names = [of_v if u is v else of_other for u in eqn.invars]
-    free = [
-        [n for d, n in enumerate(names[i]) if d not in (*contract[i], *batch[i])] for i in (0, 1)
-    ]
+    free = [[n for d, n in enumerate(names[i]) if d not in (*contract[i], *batch[i])] for i in (0, 1)]
     return [*(names[0][int(d)] for d in batch[0]), *free[0], *free[1]]

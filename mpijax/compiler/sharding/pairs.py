@@ -1,13 +1,14 @@
 """Finds arrays of pairs: results with one axis from this rank's rows and one from the rows of all ranks.
 
-The scores of attention are such an array: queries times keys, both split along the sequence. The rank that gathered the
-keys would hold its rows of the scores as well. Here no rank holds either: `rounds.py` computes the array block by
-block, while the blocks of the keys go round the ranks, as often as an operation reads it.
+The scores of attention are such an array: queries times keys, both split along the sequence. A rank that gathered the
+keys would hold all scores of its queries. Here no rank holds either: `rounds.py` computes the array block by block,
+while the blocks of the keys go round the ranks, as often as an operation reads it.
 
-The walk through a Jaxpr starts at a large product. The sharding rules say what follows: rows are split over the ranks,
-and columns over a mesh axis of rounds. An operation whose result has columns belongs to the array of pairs. A total is
-a sum (or maximum) over columns, or a sum over rows; its result is small. If anything else reads an array of pairs, the
-walk finds nothing, and the product gathers its operand.
+The walk through a Jaxpr starts at a large product. The sharding rules say what follows: rows are cut over mesh axes,
+and columns over an axis of rounds. An operation whose result has columns makes an array of pairs. A total is a sum or a
+maximum over columns, or over rows; its result is small. If anything else reads an array of pairs, the walk finds
+nothing, and the product gathers its operand. The same with rows and columns exchanged describes rounds in which rows
+go round.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ from mpijax.ops.creation import iota_p
 from mpijax.ops.shapes import broadcast_in_dim_p
 
 # The mesh axis of the rounds in which blocks of columns arrive.
-ROUND = "round of columns"
+ROUND = "round"
 
 
 @dataclass
 class Pairs:
     """The operations on arrays of pairs that begin at one product.
 
-    mesh: of all values. columns: how the ranks hold what becomes columns. made: cuts of arrays of pairs; columns are
+    mesh: of all values. columns: how ranks hold the axis that goes round. made: cuts of arrays of pairs; columns are
     cut over `ROUND`. plans: what a rank does in one round, by the id of the equation. totals: by id, in order.
     producers: the equation that makes each variable of the Jaxpr. results: totals that are computed.
     later: the equations after the product. exchanged: totals that follow from others (`exchanged.py`).
+    turned: the same operations where rows go round instead of columns.
     """
 
     jaxpr: Jaxpr
@@ -55,6 +57,7 @@ class Pairs:
     results: dict[Any, Any] = field(default_factory=dict)
     later: list[Eqn] = field(default_factory=list)
     exchanged: dict[Any, Any] = field(default_factory=dict)
+    turned: Pairs | None = None
 
     @property
     def rounds(self) -> int:
@@ -80,10 +83,6 @@ class Pairs:
         stays = all(not any(have) or tuple(want) == tuple(have) for have, want in zip(cuts, plan.operands, strict=True))
         return plan if stays and dict(plan.params) == dict(last.params) else None
 
-    def cut_of(self, shape: Sequence[int], axis: int) -> Cuts:
-        """Cuts of columns along one axis; the other axes are whole."""
-        return (*uncut(shape[:axis]), even_cut(shape[axis], (ROUND,), self.rounds), *uncut(shape[axis + 1 :]))
-
     def column_of(self, cuts: Cuts) -> int | None:
         """The array axis that is cut over the rounds."""
         return next((d for d, c in enumerate(cuts) if c is not None and c.axes == (ROUND,)), None)
@@ -94,6 +93,11 @@ class Pairs:
             even_cut(n, self.columns.axes, self.rounds) if c is not None and c.axes == (ROUND,) else c
             for n, c in zip(shape, cuts, strict=True)
         )
+
+    def sums(self, total: Eqn) -> bool:
+        """Whether rounds can compute a total: of those that travel, only sums."""
+        plan = self.plans[id(total)]
+        return plan.over == (ROUND,) or plan.op == "sum"
 
     def begins(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
         """Whether all that follows from the product, its operands cut so, is on arrays of pairs or a total."""
@@ -157,7 +161,7 @@ class Pairs:
         columns = [self.column_of(c) is not None for c in plan.results]
         if over:
             of_columns, of_rows = over == {ROUND} and not any(columns), over == rows and all(columns)
-            if not (of_columns and plan.op in ("sum", "max")) and not (of_rows and plan.op == "sum"):
+            if not (of_columns or of_rows) or plan.op not in ("sum", "max"):
                 return False
             self.totals[id(eqn)] = eqn
         elif all(columns):
@@ -184,31 +188,41 @@ def found_at(eqn: Eqn, jaxpr: Jaxpr, held: Sequence[Blocks | None]) -> Pairs | N
     if held[1].mesh != mesh or mesh.is_explicit or mesh.holds_several:  # type: ignore[union-attr]
         return None
     for k in (1, 0):
-        cut = _columns(eqn, held, k)
-        if cut is not None:
-            pairs = Pairs(jaxpr, mesh, cut)
+        dims = _columns(eqn, held, k)
+        if dims is not None:
             cuts = [b.cuts for b in held if b is not None]
-            shape = eqn.invars[k].aval.shape
-            cuts[k] = pairs.cut_of(shape, next(d for d, c in enumerate(cuts[k]) if c is cut))
-            if _is_worth_it(pairs.operation(eqn, cuts), k) and pairs.begins(eqn, cuts):
-                return pairs
+            columns, rows = (_round(eqn, jaxpr, mesh, cuts, i, dim) for i, dim in ((k, dims[0]), (1 - k, dims[1])))
+            if _is_worth_it(eqn, cuts, k) and columns[0].begins(eqn, columns[1]):
+                if rows[0].begins(eqn, rows[1]) and rows[0].plans.keys() == columns[0].plans.keys():
+                    columns[0].turned = rows[0]
+                    rows[0].results = columns[0].results
+                return columns[0]
     return None
 
 
-def _columns(eqn: Eqn, held: Sequence[Any], k: int) -> Cut | None:
-    """The cut of operand `k`, if its only cut is of a free axis, and the other operand's rows are cut over it too."""
+def _round(eqn: Eqn, jaxpr: Jaxpr, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int) -> tuple[Pairs, list[Cuts]]:
+    """The arrays of pairs if operand `k` goes round, cut along `dim`, and the cuts of the operands in a round."""
+    cut, whole = cuts[k][dim], eqn.invars[k].aval.shape
+    assert cut is not None
+    pairs = Pairs(jaxpr, mesh, cut)
+    turning = tuple(even_cut(whole[d], (ROUND,), cut.parts) if d == dim else c for d, c in enumerate(cuts[k]))
+    return pairs, [turning if i == k else c for i, c in enumerate(cuts)]
+
+
+def _columns(eqn: Eqn, held: Sequence[Any], k: int) -> tuple[int, int] | None:
+    """The free axis that is the only cut one of operand `k`, and the other operand's free axis with the same cut."""
     contract, batch = eqn.params["dimension_numbers"]
-    mine, others = ([(d, c) for d, c in enumerate(held[i].cuts) if c is not None] for i in (k, 1 - k))
-    if len(mine) != 1:
+    mine, others = ([d for d, c in enumerate(held[i].cuts) if c is not None] for i in (k, 1 - k))
+    if len(mine) != 1 or mine[0] in (*contract[k], *batch[k]):
         return None
-    [(dim, cut)] = mine
-    rows = [c for d, c in others if c.axes == cut.axes and d not in (*contract[1 - k], *batch[1 - k])]
-    free = dim not in (*contract[k], *batch[k])
-    even = cut.is_even and cut == even_cut(held[k].shape[dim], cut.axes, cut.parts)
-    return cut if free and even and rows else None
+    cut = held[k].cuts[mine[0]]
+    even = [cut == even_cut(held[k].shape[mine[0]], cut.axes, cut.parts) and cut.is_even]
+    rows = [d for d in others if held[1 - k].cuts[d].axes == cut.axes and d not in (*contract[1 - k], *batch[1 - k])]
+    even += [held[1 - k].cuts[d] == even_cut(held[1 - k].shape[d], cut.axes, cut.parts) for d in rows]
+    return (mine[0], rows[0]) if rows and all(even) and held[1 - k].cuts[rows[0]].is_even else None
 
 
-def _is_worth_it(s: Operation, k: int) -> bool:
+def _is_worth_it(eqn: Eqn, cuts: Sequence[Cuts], k: int) -> bool:
     """Whether operand `k` is large, and a rank would hold more of the result than of the operand."""
-    size, rows = math.prod(s.shapes[k]), math.prod(c.parts for c in s.cuts[1 - k] if c is not None)
-    return size >= dot_over_ranks.LARGE and math.prod(s.results[0]) >= size * rows
+    size, rows = math.prod(eqn.invars[k].aval.shape), math.prod(c.parts for c in cuts[1 - k] if c is not None)
+    return size >= dot_over_ranks.LARGE and math.prod(eqn.outvars[0].aval.shape) >= size * rows

@@ -2,7 +2,8 @@
 
 In each round a rank has one block of columns. It computes its block of the array of pairs, adds it to its totals, and
 drops it; meanwhile the next block arrives. Totals over rows belong to columns: they travel with their block. So a rank
-sends each column once, as for an allgather, and holds two blocks of columns.
+sends each block once, as in an allgather, and holds two blocks. Rows go round instead if that sends fewer bytes: in the
+gradient of attention, queries and their gradient are half of what keys, values and their gradients are.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from mpijax.compiler.sharding.running import Running
 from mpijax.core import dtypes, provided
 from mpijax.core.jaxpr import Eqn, Literal
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.sharding.cuts import Cut, Cuts, part_number
+from mpijax.core.sharding.cuts import Cuts, part_number
 from mpijax.core.sharding.rules import Plan
-from mpijax.core.typeof import typeof
 from mpijax.ops import binary
 from mpijax.ops.collectives.permutations import ppermute
 from mpijax.ops.convert import convert_element_type
 from mpijax.ops.creation import iota_p
-from mpijax.ops.dynamic import dynamic_slice
+from mpijax.ops.dot_over_ranks import part_at
 from mpijax.ops.reduce import lowest
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes import broadcast_in_dim
@@ -57,10 +57,14 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
     if id(eqn) not in pairs.totals:
         return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
     if eqn.outvars[0] not in pairs.results:
-        group = _Group(p, pairs, frame.values)
-        if not group.exchanges(eqn, source):
+        for total in [x for x in pairs.totals.values() if x.outvars[0] in pairs.exchanged]:
+            _Group(p, pairs, frame.values).exchanges(total, source)
+    if eqn.outvars[0] not in pairs.results:
+        ways = [_Group(p, way, frame.values) for way in (pairs, pairs.turned) if way is not None]
+        for group in ways:
             group.collect(eqn)
-            group.run(source)
+        ways = [group for group in ways if len(group.totals) == len(ways[0].totals)]
+        min(ways, key=_Group.sent).run(source)
     return [pairs.results[v] for v in eqn.outvars]
 
 
@@ -95,34 +99,33 @@ class _Group:
         self.work = Work()
         self.totals: list[Eqn] = []
 
-    def exchanges(self, eqn: Eqn, source: Any) -> bool:
-        """Computes a total from another one, without rounds; whether it can."""
-        [v], [cuts] = eqn.outvars, self.pairs.plans[id(eqn)].results
-        if v not in self.pairs.exchanged:
-            return False
+    def exchanges(self, eqn: Eqn, source: Any) -> None:
+        """Computes a total from another one, without rounds, if the values for that are there."""
+        [v] = eqn.outvars
+        how = self.pairs.exchanged[v]
         try:
-            self.work = self.needed(v, tuple(cuts))
+            for u, want in how.reads:
+                self.work.add(self.needed(u, want))
         except _Missing:
-            del self.pairs.exchanged[v]
-            return False
+            return
+        del self.pairs.exchanged[v]
         reads = list(self.work.reads)
         operands = [self._operand(u, want, "fixed", source) for u, want in reads]
 
         def program(*args: Any) -> Any:
-            return _Round(self, np.int32(0), dict(zip(reads, args, strict=True))).value(v, tuple(cuts))
+            return how.value(_Round(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
 
         outs = messages.computed_together(self.p, self.pairs.mesh, program, operands, eqn.primitive.name, source)
         self._keep([eqn], outs, source)
-        return True
+        self.values[v] = self.pairs.results[v]
 
     def collect(self, first: Eqn) -> None:
         """Finds the totals that are computed together with the first one."""
         pairs = self.pairs
         self.running = Running.found(pairs, first, self.values)
         for eqn in pairs.totals.values():
-            [v] = eqn.outvars
-            later = v in pairs.results or (v in pairs.exchanged and eqn is not first)
-            if not later and (self.running is None or self.running.takes(eqn)):
+            computed = eqn.outvars[0] in pairs.results or (eqn.outvars[0] in pairs.exchanged and eqn is not first)
+            if not computed and pairs.sums(eqn) and (self.running is None or self.running.takes(eqn)):
                 self._joins(eqn)
         if len(self.totals) == 1:
             self.running = None
@@ -139,6 +142,12 @@ class _Group:
         self.work.add(work)
         self.totals.append(eqn)
 
+    def sent(self) -> int:
+        """Bytes that go round: blocks of what travels, and totals that travel with them."""
+        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) == "travels"]
+        made = [eqn.outvars[0] for eqn in self.totals if self.pairs.plans[id(eqn)].over != (ROUND,)]
+        return sum(v.aval.nbytes for v in (*read, *made))
+
     # ------------------------------------------------------------ what a round computes
 
     def needed(self, v: Any, cuts: Cuts, after: bool = False) -> Work:
@@ -149,12 +158,6 @@ class _Group:
         if type(v) is Literal or (self.running is not None and self.running.gives(v, after)):
             return work
         eqn = self.pairs.producers.get(v)
-        if v in self.pairs.exchanged and v not in self.values:
-            assert eqn is not None
-            for u, want in self.pairs.exchanged[v].reads:
-                work.add(self.needed(u, want, after))
-            work.steps[v, cuts] = eqn, self.pairs.plans[id(eqn)]
-            return work
         if v in self.pairs.made:
             assert eqn is not None
             return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after)
@@ -248,10 +251,7 @@ class _Round:
             return self.known[v, None]
         if (v, cuts) not in self.known:
             eqn, plan = self.group.work.steps[v, cuts]
-            if v in self.pairs.exchanged:
-                made = self.pairs.exchanged[v].value(self, v.aval.dtype)
-            else:
-                made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
+            made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
             self.known[v, cuts] = made
         return self.known[v, cuts]
 
@@ -294,7 +294,7 @@ def _program(group: _Group, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[
     neighbours = tuple(((r + 1) % n, r) for r in range(n))
     travels = [k for k, (_, _, kind) in enumerate(reads) if kind == "travels"]
     plans = [pairs.plans[id(eqn)] for eqn in group.totals]
-    sent = [k for k, plan in enumerate(plans) if not plan.over or plan.over != (ROUND,)]
+    sent = [k for k, plan in enumerate(plans) if plan.over != (ROUND,)]
 
     def onward(xs: Iterable[Any]) -> list[Any]:
         return [ppermute(x, axes, neighbours) for x in xs]
@@ -344,8 +344,7 @@ def _start(pairs: Pairs, eqn: Eqn, plan: Plan) -> Any:
 def _sliced(x: Any, pairs: Pairs, cuts: Cuts, owner: Any) -> Any:
     """The round's columns of a value that the rank has whole along them."""
     axis = pairs.column_of(cuts)
-    cut: Cut = cuts[axis]  # type: ignore[index, assignment]
-    sizes = tuple(cut.widest if d == axis else n for d, n in enumerate(typeof(x).shape))
-    at = binary.mul(owner, const_like(owner, cut.widest))
-    starts = [at if d == axis else const_like(at, 0) for d in range(len(sizes))]
-    return dynamic_slice(x, starts, sizes, allow_negative_indices=False)
+    assert axis is not None
+    cut = cuts[axis]
+    assert cut is not None
+    return part_at(x, binary.mul(owner, const_like(owner, cut.widest)), axis, cut.widest)
