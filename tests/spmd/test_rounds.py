@@ -38,6 +38,10 @@ PAIRS = {
         lambda *x: jax.nn.softmax(x[0].astype("bfloat16") @ x[1].astype("bfloat16").T).astype("float32") @ x[2],
         1,
     ),
+    "two products": (lambda q, k, v, m: (jnp.tanh(q @ k.T) * (v @ q.T)) @ v, 1),
+    "differences": (lambda q, k, v, m: jnp.exp(-((q[:, None] - k[None]) ** 2).sum(-1)) @ v, 1),
+    "forces": (lambda q, *_: ((q[:, None] - q) / (1 + ((q[:, None] - q) ** 2).sum(-1, keepdims=True))).sum(axis=1), 1),
+    "two differences": (lambda q, k, v, m: (jnp.cos(m[:, None] - m[None]) * (q[:, 0, None] * k[None, :, 0])).sum(1), 1),
     "scores are a result": (lambda q, k, v, m: (q @ k.T, jax.nn.softmax(q @ k.T) @ v), 0),
     "sorted scores": (lambda q, k, v, m: jnp.sort(q @ k.T, axis=1) @ v, 0),
 }

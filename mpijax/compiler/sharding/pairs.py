@@ -4,10 +4,10 @@ The scores of attention are such an array: queries times keys, both split along 
 keys would hold all scores of its queries. Here no rank holds either: `rounds.py` computes the array block by block,
 while the blocks of the keys go round the ranks, as often as an operation reads it.
 
-The walk through a Jaxpr starts at a large product. The sharding rules say what follows: rows are cut over mesh axes,
+The walk through a Jaxpr starts at a large product, or at an operation such as `x[:, None] - y[None]`. The sharding rules say what follows: rows are cut over mesh axes,
 and columns over an axis of rounds. An operation whose result has columns makes an array of pairs. A total is a sum or a
 maximum over columns, or over rows; its result is small. If anything else reads an array of pairs, the walk finds
-nothing, and the product gathers its operand. The same with rows and columns exchanged describes rounds in which rows
+nothing, and ranks gather an operand. The same with rows and columns exchanged describes rounds in which rows
 go round.
 """
 
@@ -25,7 +25,7 @@ from mpijax.compiler.sharding.blocks import Blocks, place_in
 from mpijax.core import effects as fx
 from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Library
+from mpijax.core.lowering import Elementwise, Library
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, rule_of
 from mpijax.ops import dot_over_ranks
@@ -34,6 +34,8 @@ from mpijax.ops.shapes import broadcast_in_dim_p
 
 # The mesh axis of the rounds in which blocks of columns arrive.
 ROUND = "round"
+# From this many times `dot_over_ranks.LARGE` elements on, a rank's part of an array of pairs is large.
+TIMES = 16
 
 
 @dataclass
@@ -138,9 +140,8 @@ class Pairs:
 
     def _joined(self, v: Any, cuts: Cuts) -> dict[Any, tuple[Eqn, Plan]]:
         """The later operations that make an operand, an array of pairs too; none if no product is among them."""
-        eqn, rows = self.producers.get(v), self.columns.axes
-        of_pairs = self.column_of(cuts) is not None and any(c is not None and c.axes == rows for c in cuts)
-        if not of_pairs or v in self.made or not any(e is eqn for e in self.later):
+        eqn = self.producers.get(v)
+        if not self._has_both(cuts) or v in self.made or not any(e is eqn for e in self.later):
             return {}
         assert eqn is not None
         plan = self.remade(eqn, cuts)
@@ -150,7 +151,23 @@ class Pairs:
         for u, want in zip(eqn.invars, plan.operands, strict=True):
             if type(u) is not Literal:
                 found.update(self._joined(u, tuple(want)))
-        return {**found, v: (eqn, plan)} if found or isinstance(eqn.primitive.lower, Library) else {}
+        return {**found, v: (eqn, plan)} if found or self._begins_pairs(plan) else {}
+
+    def _has_rows(self, cuts: Cuts) -> bool:
+        return any(c is not None and c.axes == self.columns.axes for c in cuts)
+
+    def _has_both(self, cuts: Cuts) -> bool:
+        """Whether cuts are those of an array of pairs."""
+        return self._has_rows(cuts) and self.column_of(cuts) is not None
+
+    def _begins_pairs(self, plan: Plan) -> bool:
+        """Whether an operation makes an array of pairs of an operand with rows and one with columns."""
+        columns = any(self.column_of(c) is not None for c in plan.operands)
+        return columns and any(map(self._has_rows, plan.operands)) and not any(map(self._has_both, plan.operands))
+
+    def reads(self, v: Any) -> bool:
+        """Whether an operation on pairs reads a value that is not an array of pairs."""
+        return v not in self.made and any(v in e.invars for e in self.later if id(e) in self.plans)
 
     def _enters(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
         """Adds an equation, as one of pairs or as a total; whether it can."""
@@ -176,27 +193,28 @@ class Pairs:
         return True
 
 
-def found_at(eqn: Eqn, jaxpr: Jaxpr, held: Sequence[Blocks | None]) -> Pairs | None:
-    """The arrays of pairs that begin at a product; None if there are none, or if gathering an operand costs little.
+def found_at(eqn: Eqn, jaxpr: Jaxpr, held: Sequence[Blocks | None], others: Sequence[Pairs]) -> Pairs | None:
+    """The arrays of pairs that begin at an operation; None if there are none, or if plain work costs little.
 
-    held: the blocks of the product's operands.
+    A product begins one, or an operation of two operands whose axes are split over the same mesh axes and have size 1
+    in the other operand. held: the blocks of the operands. others: arrays of pairs that began before.
     """
-    lower = eqn.primitive.lower
-    if not isinstance(lower, Library) or lower.kind != "dot_general" or any(b is None for b in held):
+    if len(held) != 2 or held[0] is None or held[1] is None or held[0].mesh != held[1].mesh:
         return None
-    mesh = held[0].mesh  # type: ignore[union-attr]
-    if held[1].mesh != mesh or mesh.is_explicit or mesh.holds_several:  # type: ignore[union-attr]
+    mesh = held[0].mesh
+    if mesh.is_explicit or mesh.holds_several or any(x.reads(eqn.outvars[0]) for x in others):
         return None
+    cuts = [b.cuts for b in held if b is not None]
     for k in (1, 0):
-        dims = _columns(eqn, held, k)
-        if dims is not None:
-            cuts = [b.cuts for b in held if b is not None]
+        dims = _columns(eqn, cuts, k)
+        if dims is not None and _is_worth_it(eqn, cuts, k):
             columns, rows = (_round(eqn, jaxpr, mesh, cuts, i, dim) for i, dim in ((k, dims[0]), (1 - k, dims[1])))
-            if _is_worth_it(eqn, cuts, k) and columns[0].begins(eqn, columns[1]):
-                if rows[0].begins(eqn, rows[1]) and rows[0].plans.keys() == columns[0].plans.keys():
-                    columns[0].turned = rows[0]
-                    rows[0].results = columns[0].results
-                return columns[0]
+            if not columns[0].begins(eqn, columns[1]) or any(columns[0].plans.keys() & x.plans.keys() for x in others):
+                continue
+            if rows[0].begins(eqn, rows[1]) and rows[0].plans.keys() == columns[0].plans.keys():
+                columns[0].turned = rows[0]
+                rows[0].results = columns[0].results
+            return columns[0]
     return None
 
 
@@ -209,20 +227,39 @@ def _round(eqn: Eqn, jaxpr: Jaxpr, mesh: Any, cuts: Sequence[Cuts], k: int, dim:
     return pairs, [turning if i == k else c for i, c in enumerate(cuts)]
 
 
-def _columns(eqn: Eqn, held: Sequence[Any], k: int) -> tuple[int, int] | None:
+def _columns(eqn: Eqn, cuts: Sequence[Cuts], k: int) -> tuple[int, int] | None:
     """The free axis that is the only cut one of operand `k`, and the other operand's free axis with the same cut."""
-    contract, batch = eqn.params["dimension_numbers"]
-    mine, others = ([d for d, c in enumerate(held[i].cuts) if c is not None] for i in (k, 1 - k))
-    if len(mine) != 1 or mine[0] in (*contract[k], *batch[k]):
+    mine, free = [d for d, c in enumerate(cuts[k]) if c is not None], _free(eqn)
+    if len(mine) != 1 or mine[0] not in free[k]:
         return None
-    cut = held[k].cuts[mine[0]]
-    even = [cut == even_cut(held[k].shape[mine[0]], cut.axes, cut.parts) and cut.is_even]
-    rows = [d for d in others if held[1 - k].cuts[d].axes == cut.axes and d not in (*contract[1 - k], *batch[1 - k])]
-    even += [held[1 - k].cuts[d] == even_cut(held[1 - k].shape[d], cut.axes, cut.parts) for d in rows]
-    return (mine[0], rows[0]) if rows and all(even) and held[1 - k].cuts[rows[0]].is_even else None
+    cut = cuts[k][mine[0]]
+    assert cut is not None
+    rows = [d for d, c in enumerate(cuts[1 - k]) if c is not None and c.axes == cut.axes and d in free[1 - k]]
+    shapes = [eqn.invars[i].aval.shape for i in (0, 1)]
+    even = [(cuts[k][mine[0]], shapes[k][mine[0]]), *((cuts[1 - k][d], shapes[1 - k][d]) for d in rows)]
+    return (
+        (mine[0], rows[0])
+        if rows and all(c == even_cut(n, cut.axes, cut.parts) and c.is_even for c, n in even)
+        else None
+    )
+
+
+def _free(eqn: Eqn) -> tuple[list[int], list[int]]:
+    """The axes of each operand that the result has and the other operand has not."""
+    lower, (one, other) = eqn.primitive.lower, (v.aval.shape for v in eqn.invars)
+    if isinstance(lower, Library) and lower.kind == "dot_general":
+        contract, batch = eqn.params["dimension_numbers"]
+        one_free, other_free = (
+            [d for d in range(len(x)) if d not in (*contract[i], *batch[i])] for i, x in enumerate((one, other))
+        )
+        return one_free, other_free
+    if not isinstance(lower, Elementwise) or len(one) != len(other):
+        return [], []
+    return [d for d, n in enumerate(other) if n == 1], [d for d, n in enumerate(one) if n == 1]
 
 
 def _is_worth_it(eqn: Eqn, cuts: Sequence[Cuts], k: int) -> bool:
-    """Whether operand `k` is large, and a rank would hold more of the result than of the operand."""
+    """Whether a rank would hold more of the result than operand `k` has, and one of both is large."""
     size, rows = math.prod(eqn.invars[k].aval.shape), math.prod(c.parts for c in cuts[1 - k] if c is not None)
-    return size >= dot_over_ranks.LARGE and math.prod(eqn.outvars[0].aval.shape) >= size * rows
+    result = math.prod(eqn.outvars[0].aval.shape) // rows
+    return result >= size and (size >= dot_over_ranks.LARGE or result >= TIMES * dot_over_ranks.LARGE)

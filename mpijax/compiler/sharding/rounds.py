@@ -48,7 +48,7 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         return None
     pairs = next((x for x in frame.pairs if id(eqn) in x.plans), None)
     if pairs is None:
-        pairs = found_at(eqn, frame.jaxpr, [p.blocks_of(v) for v in inputs])
+        pairs = found_at(eqn, frame.jaxpr, [p.blocks_of(v) for v in inputs], frame.pairs)
         if pairs is None:
             return None
         frame.pairs.append(pairs)
