@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.lowering import Decompose, Elementwise, Zeros
 from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import sum_types
+from mpijax.core.sharding import rules, sum_types
 from mpijax.core.tree import tree_map
 from mpijax.core.typeof import typeof
 from mpijax.ops.families import (
@@ -66,6 +66,8 @@ stop_gradient_p = elementwise(
     lower=Decompose(lambda x: x),  # free in a compiled program
     jvp=CONSTANT,
 )
+
+stop_gradient_p.sharding = rules.elementwise
 
 copy_p: Primitive = elementwise(
     "copy",

@@ -166,10 +166,16 @@ def _over_windows(flags: Any, shape: Sequence[int], offsets: Sequence[int]) -> A
 # ---------------------------------------------------------------- scatter
 
 
-def scatter(primitive_of: Callable[[], Any], op: str | None) -> Rule:
-    """The rule of a scatter that combines with `op` (None: overwrites)."""
+def scatter(primitive_of: Callable[[], Any], op: str | None, to_owner: Callable[..., Plan | None]) -> Rule:
+    """The rule of a scatter that combines with `op` (None: overwrites).
+
+    to_owner: the plan by which ranks send rows to their owners, for split rows and unique positions.
+    """
 
     def rule(s: Operation) -> Plan | None:
+        sent = to_owner(s, primitive_of)
+        if sent is not None:
+            return sent
         return _partial_sums(s, op, primitive_of) or _at_owner(s, primitive_of) or shape_rules.scatter(s)
 
     return rule

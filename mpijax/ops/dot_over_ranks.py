@@ -2,6 +2,8 @@
 
 In each step a rank multiplies with the block that it has, while it receives the next one from its neighbour. That sends
 as many bytes as an allgather, but a rank holds two blocks of the operand instead of all of it. Blocks have equal sizes.
+Operands that are no larger than the result, or than this rank's part of the other operand, are gathered: the memory of
+a rank hardly grows, and loops over large intermediate arrays (`compiler/graph/by_parts.py`) take plain products only.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def _around(s: rules.Operation, plan: rules.Plan, k: int) -> rules.Plan | None:
     result = math.prod(s.results[0]) / math.prod(c.parts for c in plan.results[0] if c is not None)
     size = math.prod(s.shapes[k])
     made = result if dim in contract[k] else result / cut.parts
-    if size < LARGE or made + 2 * size / cut.parts >= size:
+    beside = max(result, rules.share(s, s.shapes[1 - k], plan.operands[1 - k]))
+    if size < LARGE or beside >= size or made + 2 * size / cut.parts >= size:
         return None
     operands = [s.cuts[k] if i == k else plan.operands[i] for i in (0, 1)]
     program = _program(s, plan, k, dim, cut)
@@ -76,9 +79,7 @@ def _program(s: rules.Operation, plan: rules.Plan, k: int, dim: int, cut: Cut) -
             at, other = owner * const_like(owner, width), operands[1 - k]
             if dim in contract[k]:
                 facing = contract[1 - k][list(contract[k]).index(dim)]
-                sizes = tuple(width if d == facing else n for d, n in enumerate(typeof(other).shape))
-                part = registry["dynamic_slice"].bind(other, *_starts(at, facing, len(sizes)), slice_sizes=sizes)
-                return total + product(block, part, wide)
+                return total + product(block, part_at(other, at, facing, width), wide)
             starts = _starts(at, _axis_of_result(s, contract, batch, k, dim), len(shape))
             return registry["dynamic_update_slice"].bind(total, product(block, other, wide), *starts)
 
@@ -94,6 +95,12 @@ def _program(s: rules.Operation, plan: rules.Plan, k: int, dim: int, cut: Cut) -
         return convert_element_type(with_block(last, block, total), dtype)
 
     return program
+
+
+def part_at(x: Any, at: Any, axis: int, width: int) -> Any:
+    """The part of an array that begins at `at` along one axis and is `width` long; whole along the others."""
+    sizes = tuple(width if d == axis else n for d, n in enumerate(typeof(x).shape))
+    return registry["dynamic_slice"].bind(x, *_starts(at, axis, len(sizes)), slice_sizes=sizes)
 
 
 def _starts(at: Any, axis: int, ndim: int) -> list[Any]:

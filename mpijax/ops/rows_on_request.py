@@ -75,9 +75,9 @@ def _program(s: Operation, dim: int, cut: Cut, axis: int, split: Cut) -> Callabl
     others = math.prod(n for j, n in enumerate(s.shapes[1][:-1]) if j != axis)
 
     def program(x: Any, indices: Any) -> Any:
-        at = _wide(reshape(indices, typeof(indices).shape[:-1]))
+        at = wide(reshape(indices, typeof(indices).shape[:-1]))
         inside = is_inside(at, 0, s.shapes[0][dim])
-        flat = reshape(_positions(at, inside, s.shapes[0][dim], drops), ((high - low) * others,))
+        flat = reshape(positions(at, inside, s.shapes[0][dim], drops), ((high - low) * others,))
         rows = _in_passes(s, move_dim(x, dim, 0), flat, cut, split.widest * others)
         found = reshape(rows, (*typeof(at).shape, *typeof(rows).shape[1:]))
         batch, ndim = typeof(at).ndim, typeof(found).ndim
@@ -93,14 +93,14 @@ def _program(s: Operation, dim: int, cut: Cut, axis: int, split: Cut) -> Callabl
     return program
 
 
-def _wide(at: Any) -> Any:
+def wide(at: Any) -> Any:
     """Positions in a signed type of at least 32 bits."""
     dtype = typeof(at).dtype
     fits = dtype.itemsize < 4 or dtype == np.dtype(np.int32)
     return convert_element_type(at, np.dtype(np.int32 if fits else np.int64))
 
 
-def _positions(at: Any, inside: Any, size: int, drops: bool) -> Any:
+def positions(at: Any, inside: Any, size: int, drops: bool) -> Any:
     """Positions between 0 and `size`; a position that is dropped is `size`, which no rank has."""
     clipped = binary.min(binary.max(at, full_like(at, 0)), full_like(at, size - 1))
     at = select(inside, at, full_like(at, size)) if drops else clipped
@@ -143,12 +143,12 @@ def _requested(s: Operation, rows: Any, at: Any, cut: Cut, most: int, usual: flo
     if high > low:
         local = binary.sub(wanted, full_like(wanted, low))
         inside = binary.min(binary.max(local, full_like(local, 0)), full_like(local, high - low - 1))
-        answers = _taken(s, rows, inside)
+        answers = _taken_by(s, rows, inside)
     else:
         answers = full((most, *typeof(rows).shape[1:]), 0, typeof(rows).dtype)
     got = counted_all_to_all(answers, receive, send, cut.axes, here, usual / most if most else 1.0)
     _, inverse = registry["sort"].bind(order, numbers, dimension=0, is_stable=True, num_keys=1)
-    return _taken(s, got, inverse)
+    return _taken_by(s, got, inverse)
 
 
 def _requests(s: Operation, cut: Cut, most: int) -> int:
@@ -158,13 +158,17 @@ def _requests(s: Operation, cut: Cut, most: int) -> int:
     return min(high - low, most) if once else most
 
 
-def _taken(s: Operation, rows: Any, at: Any) -> Any:
-    """Rows of an array on this rank."""
-    shape, (numbers, mode) = typeof(rows).shape, (s.params["dimension_numbers"], s.params["mode"])
+def _taken_by(s: Operation, rows: Any, at: Any) -> Any:
+    return taken(rows, at, type(s.params["dimension_numbers"]), type(s.params["mode"]))
+
+
+def taken(rows: Any, at: Any, numbers: Any, mode: Any) -> Any:
+    """Rows of an array on this rank. numbers, mode: the types of a gather's parameters."""
+    shape = typeof(rows).shape
     if not shape[0]:
         return rows
     return registry["gather"].bind(
         rows, expand_dims(at, (1,)), slice_sizes=(1, *shape[1:]), fill_value=None, indices_are_sorted=False,
-        dimension_numbers=type(numbers)(tuple(range(1, len(shape))), (0,), (0,)), unique_indices=False,
-        mode=type(mode).PROMISE_IN_BOUNDS,
+        dimension_numbers=numbers(tuple(range(1, len(shape))), (0,), (0,)), unique_indices=False,
+        mode=mode.PROMISE_IN_BOUNDS,
     )  # fmt: skip

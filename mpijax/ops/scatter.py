@@ -19,7 +19,7 @@ from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_types
 from mpijax.core.typeof import typeof
-from mpijax.ops import by_owner, same_bits
+from mpijax.ops import by_owner, rows_to_owner, same_bits
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import (
     GatherDimensionNumbers,
@@ -475,7 +475,7 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
         jvp=jvp,
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
-        sharding=by_owner.scatter(lambda: primitive, name),
+        sharding=by_owner.scatter(lambda: primitive, name, rows_to_owner.plan),
         sharding_type=shape_types.scatter,
         bounds=_bounds,
     )
@@ -524,7 +524,7 @@ scatter_p: Primitive = Primitive(
     jvp=_set_jvp,
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
-    sharding=by_owner.scatter(lambda: scatter_p, None),
+    sharding=by_owner.scatter(lambda: scatter_p, None, rows_to_owner.plan),
     sharding_type=shape_types.scatter,
     bounds=_bounds,
     keys=key_reuse.Signature({2: True}, forwards={0: 0}),

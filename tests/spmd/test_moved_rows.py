@@ -152,6 +152,37 @@ def test_permutations_of_rows():
         check(lambda x: jax.random.permutation(jax.random.key(3), x), X, cut_off=cut_off)
 
 
+WRITES = {
+    "add": lambda x, at, new: x.at[at].add(new, mode="fill", unique_indices=True),
+    "set": lambda x, at, new: x.at[at].set(new, mode="fill", unique_indices=True),
+    "max": lambda x, at, new: x.at[at].max(new, mode="promise_in_bounds", unique_indices=True),
+    "columns": lambda x, at, new: (x.T.at[:, at].multiply(new.T, mode="fill", unique_indices=True)).T,
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_rows_are_sent_to_their_owners(name):
+    """Whether the array is split or not; positions beside it are dropped, except where the program promises none."""
+    f, new = WRITES[name], real((N, 3), 5)
+    at = AT if name == "max" else np.where(AT % 5 == 0, AT + 3 * N, AT)
+    want = np.asarray(f(jnp.asarray(X), jnp.asarray(at), jnp.asarray(new)))
+    for x in (split(X), split(X, P())):
+        args = x, split(at), split(new)
+        assert_same(jax.jit(f)(*args), want)
+        assert SIZE == 1 or {t.kind for t in traffic(f, *args)} == {"alltoall", "alltoallv"}
+    uneven = lambda x, at, new: f(x[1:], at[1:], new[1:])
+    at = np.argsort(np.append(-1, AT[1:]))
+    args = X, np.append(0, at[1:] - 1), new
+    assert_same(jax.jit(uneven)(*map(split, args)), np.asarray(uneven(*map(jnp.asarray, args))))
+
+
+@many
+def test_the_gradient_of_a_permutation_is_sent_back():
+    f = lambda x: jnp.sum(jnp.sin(jax.random.permutation(jax.random.key(3), x)) * x)
+    assert_same(jax.jit(jax.grad(f))(split(X)), np.asarray(jax.grad(f)(jnp.asarray(X))), rtol=1e-5, atol=1e-5)
+    assert bytes_of(jax.grad(f), split(X)) < 3 * X.nbytes / SIZE + 100
+
+
 @pytest.mark.parametrize("cut_off", [0, 1])
 def test_rows_are_requested_in_passes(monkeypatch, cut_off):
     monkeypatch.setattr(rows_on_request, "PASS", 0)

@@ -86,6 +86,15 @@ def test_gradients():
         assert_same(g, np.asarray(want), rtol=1e-3, atol=1e-3)
 
 
+@several
+def test_narrow_matrices_are_gathered():
+    """A rank holds more of the other operand or of the result than the gathered matrix has."""
+    narrow = real((N, 4))
+    for f in (lambda x, y: x @ y, lambda x, y: y @ x[:, :4].T):
+        assert not goes_round(f, split(X), split(narrow))
+        assert_same(jax.jit(f)(split(X), split(narrow)), np.asarray(f(X, narrow)), rtol=1e-4, atol=1e-4)
+
+
 def test_loops():
     f = lambda x, y: lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ y), x)
     assert_same(jax.jit(f)(split(X), split(Y)), np.asarray(f(X, Y)), rtol=1e-3, atol=1e-3)

@@ -2,7 +2,7 @@
 
 from bench.partition.modules import jax, jnp
 from bench.partition.program import columns, program, rows, whole
-from bench.partition.programs.networks import SEQUENCE, TENSOR, attend
+from bench.partition.programs.networks import LONG, LONG_TENSOR, SEQUENCE, TENSOR, attend
 from bench.partition.programs.scans import ROW
 
 
@@ -51,6 +51,12 @@ def of_embedding(table, tokens):
 @program("grad/of attention, sequence", *SEQUENCE, least=lambda n: 4 * TENSOR * (n - 1) / n)
 def of_attention(q, k, v):
     return jax.grad(lambda q, k, v: (attend(q, k, v) ** 2).sum(), (0, 1, 2))(q, k, v)
+
+
+# Keys and values go round, then queries and the gradients of results and queries.
+@program("grad/of attention, long sequence", *LONG, least=lambda n: 5 * LONG_TENSOR * (n - 1) / n)
+def of_long_attention(q, k, v):
+    return of_attention(q, k, v)
 
 
 @program("grad/of cumsum across", rows(256, 64), least=lambda n: 2 * ROW)

@@ -47,6 +47,20 @@ def attention_causal(q, k, v):
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(mask, scores, -1e9), axis=-1), v)
 
 
+LONG = [Array((1, 2048, 4, 64), (None, "i"))] * 3
+LONG_TENSOR = 2048 * 4 * 64 * 4
+
+
+@program("nn/attention, long sequence", *LONG, least=lambda n: 2 * LONG_TENSOR * (n - 1) / n)
+def attention_long(q, k, v):
+    return attend(q, k, v)
+
+
+@program("nn/attention, causal, long sequence", *LONG, least=lambda n: 2 * LONG_TENSOR * (n - 1) / n)
+def attention_causal_long(q, k, v):
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
 @program("nn/layernorm", rows(256, 64), whole(64), whole(64))
 def layernorm(x, scale, shift):
     mean = x.mean(axis=-1, keepdims=True)

@@ -196,8 +196,7 @@ class Builder:
 
     def run(self, program: Program, consts: list[Value], args: list[Value], source: Source) -> list[Value]:
         """Add the operations of a program; return its results."""
-        jaxpr, outside = program.closed.jaxpr, self.seen
-        env: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+        jaxpr, outside, env = program.closed.jaxpr, self.seen, self.variables(program, consts, args)
 
         def read(atom):
             return self.literal(atom.val, atom.aval) if type(atom) is Literal else env[atom]
@@ -212,6 +211,11 @@ class Builder:
             return [read(v) for v in jaxpr.outvars]
         finally:
             self.seen = outside
+
+    def variables(self, program: Program, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
+        """The values of a program's variables, to which each equation adds its results."""
+        jaxpr = program.closed.jaxpr
+        return dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
     def equation(self, eqn: Eqn, inputs: list[Value], source: Source) -> list[Value]:
         """The results of an equation of the running program."""

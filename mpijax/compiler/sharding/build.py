@@ -112,6 +112,11 @@ class ShardBuilder(Builder):
         finally:
             self.frame = outer
 
+    def variables(self, program: Program, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
+        assert self.frame is not None
+        self.frame.values = super().variables(program, consts, args)
+        return self.frame.values
+
     def equation(self, eqn: Eqn, inputs: list[Value], source: Source) -> list[Value]:
         assert self.frame is not None
         self.frame.at, first = eqn, len(self.graph.nodes)

@@ -14,10 +14,12 @@ from mpijax.compiler.graph.build import Builder
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import effects as fx
 from mpijax.core.index import Lin
+from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Communication, Exchange, Layout, Structural
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
-from mpijax.core.source import UNKNOWN
+from mpijax.core.source import UNKNOWN, sources_from
+from mpijax.core.trace import named_axes
 
 # The reason for a message that the compiler adds, by the kind of message.
 _WHY = {
@@ -79,6 +81,22 @@ def give_reason(nodes, why: str) -> None:
             node.why = node.why or why
         for region in node.regions:
             give_reason(region.graph.nodes, why)
+
+
+def computed_together(p: Partitioner, mesh, program, operands, name: str, source) -> list:
+    """The results of a function of this rank's parts, which may communicate. name: what the ranks compute with it."""
+
+    def listed(*args):
+        out = program(*args)
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+
+    with p.in_body_over(mesh):
+        first = len(p.nodes)
+        with named_axes(dict(mesh.processes_along)), sources_from(source):
+            closed = trace_to_closed_jaxpr(listed, [v.aval for v in operands])
+        outs = p.graph.inline(closed, operands, source)
+        give_reason(p.nodes[first:], f"the ranks compute {name} together")
+        return [p.graph.local(v) for v in outs]
 
 
 def _reason(p: Partitioner, exchange: Exchange, source) -> str:

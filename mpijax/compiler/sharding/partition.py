@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.sharding import explicit, local_shards, messages, summands, unreduced
+from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
@@ -95,6 +95,9 @@ def constant(p: Partitioner, v):
 
 def done(p: Partitioner, eqn, inputs, source) -> list:
     """The results of the current operation, on operands cut as requested and with pending sums where possible."""
+    outs = rounds.done(p, eqn, inputs, source)
+    if outs is not None:
+        return outs
     frame = p.graph.frame
     wishes = None if frame is None else frame.asked
     if wishes is not None and id(eqn) in wishes.operands:
@@ -260,14 +263,9 @@ def _rotated(p: Partitioner, eqn, inputs, source):
 def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source) -> list:
     """The operation on this rank's shards, as in the body of a `shard_map`."""
     mesh = results[0].mesh
+    if plan.program is not None:
+        return messages.computed_together(p, mesh, plan.program, operands, eqn.primitive.name, source)
     with p.in_body_over(mesh):
-        if plan.program is not None:
-            first = len(p.nodes)
-            with named_axes(dict(mesh.processes_along)), sources_from(source):
-                closed = trace_to_closed_jaxpr(_listed(plan.program), [v.aval for v in operands])
-            outs = p.graph.inline(closed, operands, source)
-            messages.give_reason(p.nodes[first:], f"the ranks compute {eqn.primitive.name} together")
-            return [p.graph.local(v) for v in outs]
         local = [a.update(shape=b.local_shape, split=None) for a, b in zip(avals, results, strict=True)]
         outvars = [type(v)(a) for v, a in zip(eqn.outvars, local, strict=True)]
         here = eqn.replace(params=dict(plan.params), outvars=outvars)

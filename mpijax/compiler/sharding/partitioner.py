@@ -27,6 +27,7 @@ from mpijax.ops.ad_ops import copy_p
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.asked import Asked
     from mpijax.compiler.sharding.build import ShardBuilder
+    from mpijax.compiler.sharding.pairs import Pairs
     from mpijax.core.jaxpr import Eqn, Jaxpr
 
 
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
 class Frame:
     """A program without calls whose equations are being added to the graph.
 
-    asked: the cuts requested for whole operands. at: the current equation.
+    asked: the cuts requested for whole operands. values: those of the variables so far. at: the current equation.
+    pairs: the arrays of pairs that are computed in rounds.
     """
 
     jaxpr: Jaxpr
     asked: Asked | None = None
+    values: dict[Any, Value] = field(default_factory=dict)
     at: Eqn | None = None
+    pairs: list[Pairs] = field(default_factory=list)
 
 
 @dataclass

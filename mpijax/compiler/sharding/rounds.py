@@ -1,0 +1,350 @@
+"""Computes totals of arrays of pairs (`pairs.py`) while blocks of columns go round the ranks.
+
+In each round a rank has one block of columns. It computes its block of the array of pairs, adds it to its totals, and
+drops it; meanwhile the next block arrives. Totals over rows belong to columns: they travel with their block. So a rank
+sends each block once, as in an allgather, and holds two blocks. Rows go round instead if that sends fewer bytes: in the
+gradient of attention, queries and their gradient are half of what keys, values and their gradients are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpijax.compiler.sharding import exchanged, messages, unreduced
+from mpijax.compiler.sharding.blocks import Blocks
+from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
+from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.compiler.sharding.redistribute import recut
+from mpijax.compiler.sharding.running import Running
+from mpijax.core import dtypes, provided
+from mpijax.core.jaxpr import Eqn, Literal
+from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.sharding.cuts import Cuts, part_number
+from mpijax.core.sharding.rules import Plan
+from mpijax.ops import binary
+from mpijax.ops.collectives.permutations import ppermute
+from mpijax.ops.convert import convert_element_type
+from mpijax.ops.creation import iota_p
+from mpijax.ops.dot_over_ranks import part_at
+from mpijax.ops.reduce import lowest
+from mpijax.ops.rules import const_like
+from mpijax.ops.shapes import broadcast_in_dim
+
+if TYPE_CHECKING:
+    from mpijax.compiler.graph.nodes import Value
+
+
+def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list[Value] | None:
+    """The results of an operation on an array of pairs; None for all other operations.
+
+    Nothing but totals reads an array of pairs, so the value returned for one has no operation.
+    """
+    frame = p.graph.frame
+    if frame is None or frame.at is not eqn or p.in_body:
+        return None
+    pairs = next((x for x in frame.pairs if id(eqn) in x.plans), None)
+    if pairs is None:
+        pairs = found_at(eqn, frame.jaxpr, [p.blocks_of(v) for v in inputs], frame.pairs)
+        if pairs is None:
+            return None
+        frame.pairs.append(pairs)
+        found = {eqn.outvars[0]: exchanged.found(pairs, eqn) for eqn in pairs.totals.values()}
+        pairs.exchanged.update((v, how) for v, how in found.items() if how is not None)
+    if id(eqn) not in pairs.totals:
+        return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
+    if eqn.outvars[0] not in pairs.results:
+        for total in [x for x in pairs.totals.values() if x.outvars[0] in pairs.exchanged]:
+            _Group(p, pairs, frame.values).exchanges(total, source)
+    if eqn.outvars[0] not in pairs.results:
+        ways = [_Group(p, way, frame.values) for way in (pairs, pairs.turned) if way is not None]
+        for group in ways:
+            group.collect(eqn)
+        ways = [group for group in ways if len(group.totals) == len(ways[0].totals)]
+        min(ways, key=_Group.sent).run(source)
+    return [pairs.results[v] for v in eqn.outvars]
+
+
+class _Missing(Exception):
+    """A total needs a value that the program computes later."""
+
+
+@dataclass
+class Work:
+    """What a rank computes in a round, in order.
+
+    reads: values that enter, each with its cuts. steps: equations with their plans, and the cuts of their results.
+    """
+
+    reads: dict[tuple[Any, Cuts], None] = field(default_factory=dict)
+    steps: dict[tuple[Any, Cuts], tuple[Eqn, Plan]] = field(default_factory=dict)
+
+    def add(self, other: Work) -> None:
+        self.reads.update(other.reads)
+        self.steps.update(other.steps)
+
+
+class _Group:
+    """The totals that are computed in the same rounds: the first one, and all whose operands are there by now.
+
+    values: those of the Jaxpr's variables so far.
+    """
+
+    def __init__(self, p: Partitioner, pairs: Pairs, values: dict[Any, Value]):
+        self.p, self.pairs, self.values = p, pairs, values
+        self.running: Running | None = None
+        self.work = Work()
+        self.totals: list[Eqn] = []
+
+    def exchanges(self, eqn: Eqn, source: Any) -> None:
+        """Computes a total from another one, without rounds, if the values for that are there."""
+        [v] = eqn.outvars
+        how = self.pairs.exchanged[v]
+        try:
+            for u, want in how.reads:
+                self.work.add(self.needed(u, want))
+        except _Missing:
+            return
+        del self.pairs.exchanged[v]
+        reads = list(self.work.reads)
+        operands = [self._operand(u, want, "fixed", source) for u, want in reads]
+
+        def program(*args: Any) -> Any:
+            return how.value(_Round(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
+
+        outs = messages.computed_together(self.p, self.pairs.mesh, program, operands, eqn.primitive.name, source)
+        self._keep([eqn], outs, source)
+        self.values[v] = self.pairs.results[v]
+
+    def collect(self, first: Eqn) -> None:
+        """Finds the totals that are computed together with the first one."""
+        pairs = self.pairs
+        self.running = Running.found(pairs, first, self.values)
+        for eqn in pairs.totals.values():
+            computed = eqn.outvars[0] in pairs.results or (eqn.outvars[0] in pairs.exchanged and eqn is not first)
+            if not computed and pairs.sums(eqn) and (self.running is None or self.running.takes(eqn)):
+                self._joins(eqn)
+        if len(self.totals) == 1:
+            self.running = None
+
+    def _joins(self, eqn: Eqn) -> None:
+        work = Work()
+        try:
+            for v, cuts in zip(eqn.invars, self.pairs.plans[id(eqn)].operands, strict=True):
+                work.add(self.needed(v, tuple(cuts)))
+            if self.running is not None and (divisor := self.running.divisor(eqn)) is not None:
+                work.add(self.needed(*divisor, after=True))
+        except _Missing:
+            return
+        self.work.add(work)
+        self.totals.append(eqn)
+
+    def sent(self) -> int:
+        """Bytes that go round: blocks of what travels, and totals that travel with them."""
+        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) == "travels"]
+        made = [eqn.outvars[0] for eqn in self.totals if self.pairs.plans[id(eqn)].over != (ROUND,)]
+        return sum(v.aval.nbytes for v in (*read, *made))
+
+    # ------------------------------------------------------------ what a round computes
+
+    def needed(self, v: Any, cuts: Cuts, after: bool = False) -> Work:
+        """The work to have a value, cut so, in a round, or after the last one. Raises _Missing."""
+        work = Work()
+        if self.running is not None:
+            v = self.running.same.get(v, v)
+        if type(v) is Literal or (self.running is not None and self.running.gives(v, after)):
+            return work
+        eqn = self.pairs.producers.get(v)
+        if v in self.pairs.made:
+            assert eqn is not None
+            return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after)
+        made = None if eqn is None or id(eqn) in self.pairs.totals else self._remade(eqn, v, cuts, after)
+        if v not in self.values:
+            if made is None:
+                raise _Missing
+            return made
+        if made is not None and self._bytes(made) < v.aval.nbytes:
+            return made
+        work.reads[v, cuts] = None
+        return work
+
+    def _bytes(self, work: Work) -> int:
+        """Bytes of the values that are read block by block."""
+        return sum(v.aval.nbytes for v, cuts in work.reads if self.pairs.column_of(cuts) is not None)
+
+    def _step(self, eqn: Eqn, v: Any, cuts: Cuts, plan: Plan, after: bool) -> Work:
+        work = Work()
+        for u, want in zip(eqn.invars, plan.operands, strict=True):
+            work.add(self.needed(u, tuple(want), after))
+        work.steps[v, cuts] = eqn, plan
+        return work
+
+    def _remade(self, eqn: Eqn, v: Any, cuts: Cuts, after: bool) -> Work | None:
+        """The work to compute the part of a value in the round; None if its operands cannot be cut for that."""
+        if self.pairs.column_of(cuts) is None and v in self.values:
+            return None
+        plan = self.pairs.remade(eqn, cuts)
+        try:
+            return None if plan is None else self._step(eqn, v, cuts, plan, after)
+        except _Missing:
+            return None
+
+    # ------------------------------------------------------------ the rounds
+
+    def run(self, source: Any) -> None:
+        """Adds the loop to the graph, and records the totals."""
+        pairs, p = self.pairs, self.p
+        kinds = {read: self._kind(*read) for read in self.work.reads}
+        operands = [self._operand(v, cuts, kinds[v, cuts], source) for v, cuts in self.work.reads]
+        program = _program(self, [(*read, kind) for read, kind in kinds.items()])
+        name = self.totals[0].primitive.name
+        outs = messages.computed_together(p, pairs.mesh, program, operands, name, source)
+        self._keep(self.totals, outs, source)
+
+    def _keep(self, totals: Sequence[Eqn], outs: Sequence[Value], source: Any) -> None:
+        pairs = self.pairs
+        for eqn, out in zip(totals, outs, strict=True):
+            [v], [cuts] = eqn.outvars, pairs.plans[id(eqn)].results
+            blocks = Blocks(pairs.mesh, v.aval.shape, pairs.held(tuple(cuts), v.aval.shape))
+            pairs.results[v] = self.p.held_as(out, blocks, blocks.sharding, True, source)
+
+    def _kind(self, v: Any, cuts: Cuts) -> str:
+        """How a round gets a value: it is "fixed", it "travels" in blocks, or the round takes a "slice" of it."""
+        axis = self.pairs.column_of(cuts)
+        if axis is None:
+            return "fixed"
+        held = self.p.blocks_of(self.values[v])
+        return "travels" if held is not None and held.cuts[axis] == self.pairs.columns else "slice"
+
+    def _operand(self, v: Any, cuts: Cuts, kind: str, source: Any) -> Value:
+        """This rank's part of a value, as the rounds start with it."""
+        value = self.values[v]
+        waiting = self.p.known.unreduced.get(value)
+        if waiting is not None:
+            value = unreduced.finished(self.p, value, waiting, None, source)
+        if kind == "slice":
+            axis = self.pairs.column_of(cuts)
+            cuts = tuple(None if d == axis else c for d, c in enumerate(cuts))
+        held = self.pairs.held(cuts, v.aval.shape)
+        return self.p.graph.local(recut(self.p, value, self.pairs.mesh, held, source))
+
+
+class _Round:
+    """The values of one round, while its program is traced.
+
+    owner: the rank that owns the columns; a tracer. known: values by variable and cuts.
+    """
+
+    def __init__(self, group: _Group, owner: Any, known: dict[Any, Any]):
+        self.group, self.pairs, self.owner, self.known = group, group.pairs, owner, known
+
+    def value(self, v: Any, cuts: Cuts) -> Any:
+        """This rank's part of a value in the round."""
+        if type(v) is Literal:
+            return np.asarray(v.val, v.aval.dtype)[()]
+        if self.group.running is not None:
+            v = self.group.running.same.get(v, v)
+        if (v, None) in self.known:
+            return self.known[v, None]
+        if (v, cuts) not in self.known:
+            eqn, plan = self.group.work.steps[v, cuts]
+            made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
+            self.known[v, cuts] = made
+        return self.known[v, cuts]
+
+    def apply(self, eqn: Eqn, plan: Plan) -> Any:
+        args = [self.value(u, tuple(want)) for u, want in zip(eqn.invars, plan.operands, strict=True)]
+        out = eqn.primitive.bind(*args, **plan.params)
+        return out[0] if isinstance(out, (list, tuple)) else out
+
+    def total(self, eqn: Eqn) -> Any:
+        """This round's part of a total, with the precision of its sum."""
+        plan = self.pairs.plans[id(eqn)]
+        wide = wide_of(eqn, plan)
+        if "preferred_element_type" in plan.params:
+            plan = Plan(plan.operands, plan.results, {**plan.params, "preferred_element_type": wide})
+        return convert_element_type(self.apply(eqn, plan), wide)
+
+    def positions(self, eqn: Eqn, cuts: Cuts, plan: Plan) -> Any:
+        """This rank's part of an `iota`."""
+        here, cut, dtype = iota_p.bind(**plan.params), cuts[eqn.params["dimension"]], eqn.params["dtype"]
+        if cut is None:
+            return here
+        start = np.int32(self.pairs.operation(eqn, []).span(cut)[0])
+        if cut.axes == (ROUND,):
+            start = binary.mul(self.owner, const_like(self.owner, cut.widest))
+        return binary.add(here, convert_element_type(start, dtype))
+
+
+def wide_of(eqn: Eqn, plan: Plan) -> np.dtype:
+    """The dtype of a total during the rounds: sums of narrow floats are rounded once."""
+    dtype = np.dtype(eqn.outvars[0].aval.dtype)
+    narrow = plan.op == "sum" and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
+    return np.dtype(np.float32) if narrow else dtype
+
+
+def _program(group: _Group, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[..., list[Any]]:
+    """The rounds, as a function of this rank's parts of what they read."""
+    pairs, running = group.pairs, group.running
+    n, axes = pairs.rounds, pairs.columns.axes
+    me = part_number(axes, pairs.sizes, pairs.operation(group.totals[0], []).place)
+    neighbours = tuple(((r + 1) % n, r) for r in range(n))
+    travels = [k for k, (_, _, kind) in enumerate(reads) if kind == "travels"]
+    plans = [pairs.plans[id(eqn)] for eqn in group.totals]
+    sent = [k for k, plan in enumerate(plans) if plan.over != (ROUND,)]
+
+    def onward(xs: Iterable[Any]) -> list[Any]:
+        return [ppermute(x, axes, neighbours) for x in xs]
+
+    def program(*args: Any) -> list[Any]:
+        def one(owner: Any, blocks: Sequence[Any], totals: Sequence[Any], state: Any) -> tuple[list[Any], Any]:
+            known = {}
+            at = dict(zip(travels, blocks, strict=True))
+            for k, (v, cuts, kind) in enumerate(reads):
+                x = at.get(k, args[k])
+                known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind == "slice" else x
+            here = _Round(group, owner, known)
+            if running is not None:
+                return running.step(here, group.totals, totals, state)
+            parts = [here.total(eqn) for eqn in group.totals]
+            joins = [binary.max if plan.op == "max" else binary.add for plan in plans]
+            return [join(x, y) for join, x, y in zip(joins, totals, parts, strict=True)], state
+
+        def step(k: Any, carry: Any) -> Any:
+            blocks, totals, state = carry
+            following = onward(blocks)
+            owner = binary.rem(binary.add(k, const_like(k, me)), const_like(k, n))
+            totals, state = one(owner, blocks, totals, state)
+            return following, [onward([x])[0] if j in sent else x for j, x in enumerate(totals)], state
+
+        zero = [_start(pairs, eqn, plan) for eqn, plan in zip(group.totals, plans, strict=True)]
+        state = () if running is None else running.start()
+        carry = [args[k] for k in travels], zero, state
+        blocks, totals, state = provided.fori_loop(0, n - 1, step, carry)
+        totals, state = one(np.int32((me - 1) % n), blocks, totals, state)
+        totals = [onward([x])[0] if j in sent else x for j, x in enumerate(totals)]
+        if running is not None:
+            known = {(v, cuts): x for (v, cuts, _), x in zip(reads, args, strict=True)}
+            totals = running.finished(_Round(group, np.int32(0), known), group.totals, totals)
+        return [convert_element_type(x, eqn.outvars[0].aval.dtype) for x, eqn in zip(totals, group.totals, strict=True)]
+
+    return program
+
+
+def _start(pairs: Pairs, eqn: Eqn, plan: Plan) -> Any:
+    """A total of nothing."""
+    dtype, shape = wide_of(eqn, plan), pairs.operation(eqn, []).local(eqn.outvars[0].aval.shape, tuple(plan.results[0]))
+    least = lowest(dtype) if plan.op == "max" else 0
+    return broadcast_in_dim(np.asarray(least, dtype), shape, ())
+
+
+def _sliced(x: Any, pairs: Pairs, cuts: Cuts, owner: Any) -> Any:
+    """The round's columns of a value that the rank has whole along them."""
+    axis = pairs.column_of(cuts)
+    assert axis is not None
+    cut = cuts[axis]
+    assert cut is not None
+    return part_at(x, binary.mul(owner, const_like(owner, cut.widest)), axis, cut.widest)
