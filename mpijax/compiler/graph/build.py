@@ -266,6 +266,10 @@ class _Builder:
                 inputs = [self.local(v) for v in inputs]
         if isinstance(lower, Layout):
             return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
+        if not avals and self.partitioner is not None:
+            outs = partition.shown(self.partitioner, eqn, inputs, source)
+            if outs is not None:
+                return outs
         if self.has_parts(inputs):
             p = self.over_ranks()
             outs = self._spread(p, eqn, inputs, avals, source)
