@@ -209,6 +209,61 @@ def test_contexts_are_those_of_jax(name):
         assert getattr(J.config, option) == before
 
 
+TRANSFERS = {
+    "jit of an array": lambda J, x, f: f(x),
+    "jit of an ndarray": lambda J, x, f: f(np.ones(3, np.float32)),
+    "jit of a number": lambda J, x, f: f(2.0),
+    "operands": lambda J, x, f: x * x + 1,
+    "ndarray as an operand": lambda J, x, f: x + np.ones(3, np.float32),
+    "function of an ndarray": lambda J, x, f: J.numpy.sin(np.ones(3, np.float32)),
+    "mean": lambda J, x, f: J.numpy.mean(x),
+    "new array": lambda J, x, f: J.numpy.ones(3),
+    "conversion": lambda J, x, f: J.numpy.asarray([1.0, 2.0]),
+    "device_put": lambda J, x, f: J.device_put(np.ones(3)),
+    "device_put of an array": lambda J, x, f: J.device_put(x, J.local_devices()[0]),
+    "to the host": lambda J, x, f: np.asarray(x) + float(x.sum()),
+}
+
+
+@pytest.mark.parametrize("level", ["allow", "log", "disallow", "log_explicit", "disallow_explicit"])
+def test_transfers_that_guards_refuse(level):
+    def refused(J):
+        f = J.jit(lambda x: x + 1)
+        x = J.numpy.arange(3.0)
+        found = []
+        for name, call in TRANSFERS.items():
+            call(J, x, f)  # so that programs and numbers are cached
+            try:
+                with J.transfer_guard(level):
+                    call(J, x, f)
+            except J.errors.JaxRuntimeError as error:
+                assert "host-to-device transfer" in str(error)
+                found.append(name)
+        return found
+
+    ours = refused(OURS)
+    assert ours == refused(THEIRS)
+    assert len(ours) == {"disallow": 7, "disallow_explicit": 8}.get(level, 0)
+
+
+def test_the_innermost_guard_counts():
+    ones = lambda: OURS.jit(lambda x: x)(np.ones(1))
+    with OURS.transfer_guard_host_to_device("disallow"):
+        with OURS.transfer_guard("allow"):
+            ones()
+        with pytest.raises(OURS.errors.JaxRuntimeError, match="Make it explicit with jax.device_put"):
+            ones()
+    with OURS.transfer_guard("disallow"), OURS.transfer_guard_host_to_device("allow"):
+        ones()
+    OURS.config.update("jax_transfer_guard", "disallow")
+    try:
+        with pytest.raises(OURS.errors.JaxRuntimeError, match="is 'disallow'"):
+            ones()
+    finally:
+        OURS.config.update("jax_transfer_guard", None)
+    ones()
+
+
 def test_promotion_contexts_refuse():
     ones = OURS.numpy.ones
     with OURS.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="could not be broadcast"):

@@ -266,19 +266,35 @@ placing_mesh = object_option(
     "mpijax_placing_mesh", None, "The mesh of set_mesh: the default mesh of results.", checks=True
 )
 
-# Arrays are in the memory of the process, so there are no transfers to guard against.
 _GUARDS = "allow log disallow log_explicit disallow_explicit"
-transfer_guard = enum_option(
-    "jax_transfer_guard", _GUARDS, None, "Accepted without effect: arrays are in the host's memory."
-)
 transfer_guard_host_to_device = enum_option(
-    "jax_transfer_guard_host_to_device", _GUARDS, None, "As `transfer_guard`, for transfers to devices."
+    "jax_transfer_guard_host_to_device",
+    _GUARDS,
+    None,
+    "What happens when a value of the host becomes an array. 'log' and 'disallow' are for implicit transfers: "
+    "arguments of jitted functions, operands and conversions. 'log_explicit' and 'disallow_explicit' are for "
+    "device_put, too.",
+    guards=True,
 )
 transfer_guard_device_to_device = enum_option(
-    "jax_transfer_guard_device_to_device", _GUARDS, None, "As `transfer_guard`, for transfers between devices."
+    "jax_transfer_guard_device_to_device",
+    _GUARDS,
+    None,
+    "As `transfer_guard_host_to_device`, for arrays that move to another device.",
 )
 transfer_guard_device_to_host = enum_option(
-    "jax_transfer_guard_device_to_host", _GUARDS, None, "As `transfer_guard`, for transfers to the host."
+    "jax_transfer_guard_device_to_host",
+    _GUARDS,
+    None,
+    "Accepted without effect: arrays are in the host's memory, so NumPy reads them where they are.",
+)
+transfer_guard = enum_option(
+    "jax_transfer_guard",
+    _GUARDS,
+    None,
+    "Sets the three other guards of transfers.",
+    guards=True,
+    also=tuple(f"jax_transfer_guard_{way}" for way in ("host_to_device", "device_to_device", "device_to_host")),
 )
 
 # -- compilation ---------------------------------------------------------------------------------------------

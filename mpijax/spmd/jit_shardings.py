@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
+from mpijax.core import transfers, tree
+from mpijax.core.array_api import Array
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
@@ -93,10 +94,12 @@ class JitShardings:
         if not self._moves or (kwargs and not self._of_all):  # tracing rejects these keyword arguments
             return leaves
         if self._of_all:
+            for x in leaves:
+                _check_move(x, self._in)
             return device_put(leaves, self._in)
         devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         pairs = zip(leaves, devices, strict=True)
-        return [device_put(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
+        return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def of_results(self, types: Any) -> Any:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
@@ -113,6 +116,19 @@ class JitShardings:
     def function(self, fun, in_tree, layouts) -> FlatFun:
         """The flat function with layouts for arguments and results."""
         return _LaidOut(fun, in_tree, layouts, self._out)
+
+
+def _moved(x: Any, device: SingleDeviceSharding) -> Any:
+    """An argument on the device given for it."""
+    _check_move(x, device)
+    return device_put(x, device)
+
+
+def _check_move(x: Any, device: SingleDeviceSharding) -> None:
+    if isinstance(x, Array):
+        transfers.between(x, device)
+    else:
+        transfers.to_device(x)
 
 
 def _waits(layout: Any) -> bool:
