@@ -11,7 +11,7 @@ from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
 from mpijax._ext import record
-from mpijax.core.config import profile_kernels
+from mpijax.core.config import captured_constants_warn_bytes, profile_kernels
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import Var
 
@@ -262,6 +262,23 @@ def test_the_innermost_guard_counts():
     finally:
         OURS.config.update("jax_transfer_guard", None)
     ones()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_large_constants_are_warned_of(inside):
+    y = OURS.numpy.ones((128, 128))
+
+    def maker():  # a new function is traced again
+        use = lambda x: x @ y + y[0]
+        return OURS.jit(lambda x: OURS.lax.cond(x[0] > 0, use, lambda x: x, x) if inside else use(x))
+
+    x, limit = np.ones(128, np.float32), OURS.numpy.asarray(y).nbytes
+    with captured_constants_warn_bytes(limit), pytest.warns(UserWarning, match="A large amount of constants") as seen:
+        maker()(x)
+    assert seen[0].filename == __file__ and "65,536 bytes total; the largest has type f32[128,128]" in str(seen[0].message)
+    for quiet in (limit + 1, -1):
+        with captured_constants_warn_bytes(quiet):
+            maker()(x)  # warnings are errors
 
 
 def test_promotion_contexts_refuse():

@@ -310,6 +310,12 @@ compilation_cache_max_size = number_option(
     "0 keeps none, -1 means no limit. The environment variable MPIJAX_CACHE_MAX_SIZE sets it, too.",
     variable="MPIJAX_CACHE_MAX_SIZE",
 )
+captured_constants_warn_bytes = number_option(
+    "jax_captured_constants_warn_bytes",
+    int,
+    2_000_000_000,
+    "Warn if a jitted function closes over arrays of at least this many bytes together. -1 never warns.",
+)
 enable_compilation_cache = bool_option(
     "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
 )
@@ -364,7 +370,6 @@ _ACCEPTED_VALUES = {
     "jax_array_garbage_collection_guard": None,
     "jax_backend_target": "",
     "jax_captured_constants_report_frames": 0,
-    "jax_captured_constants_warn_bytes": 2_000_000_000,
     "jax_compiler_detailed_logging_min_ops": 10,
     "jax_cpu_collectives_implementation": "gloo",
     "jax_cpu_get_global_topology_timeout_minutes": 5,
