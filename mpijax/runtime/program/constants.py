@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from mpijax._ext.array import ArrayBase
 from mpijax.core.jaxpr import ClosedJaxpr, nested_jaxprs, without_dead_code
 from mpijax.core.option import values
@@ -34,7 +36,7 @@ def check_constants(closed: ClosedJaxpr) -> None:
 
 def _warn_of_large(closed: ClosedJaxpr) -> None:
     limit = values.jax_captured_constants_warn_bytes
-    arrays = {id(c): c for c in _constants(closed) if getattr(c, "ndim", 0)}.values()
+    arrays = {id(c): c for c in _constants(closed) if isinstance(c, (np.ndarray, ArrayBase)) and c.ndim}.values()
     total = sum(c.nbytes for c in arrays)
     if total >= limit >= 0 and arrays:
         largest = max(arrays, key=lambda c: c.nbytes)
