@@ -9,6 +9,7 @@ import numpy as np
 from mpijax.core import transfers, tree
 from mpijax.core.array_api import Array
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.state import state
@@ -68,7 +69,9 @@ class JitShardings:
         flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         layouts = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
-        for layout, aval, leaf, path in zip(layouts, avals, leaves, paths, strict=True):
+        for given, layout, aval, leaf, path in zip(flat, layouts, avals, leaves, paths, strict=True):
+            if isinstance(given, Format):
+                given.check_rank(aval)
             if layout is not None:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, leaf, aval, tree.keystr(path))
