@@ -58,7 +58,9 @@ def callback(
     Args:
       callback: gets arrays; what it returns is ignored.
       ordered: keep the order of the program among ordered callbacks and prints.
-      partitioned: accepted; inside `shard_map` a rank always sees its own shard.
+      partitioned: call the function once for each of this process's devices, on the device's parts of global arrays,
+        without communication. By default, each rank calls it once on whole arrays. Inside `shard_map`, functions always
+        get shards.
 
     >>> mpijax.jit(lambda x: mpijax.debug.callback(print, x * 2))(jnp.arange(3))
     [0 2 4]
@@ -96,7 +98,8 @@ def print(
       fmt: a format as of `str.format`; it is checked against the arguments at once. Not an f-string: values are not
         known yet.
       ordered: keep the order of the program among ordered prints and callbacks.
-      partitioned: accepted; inside `shard_map` a rank always prints its own shard.
+      partitioned: print once for each of this process's devices: the device's parts of global arrays, without
+        communication. By default, each rank prints whole arrays once. Inside `shard_map`, shards are always printed.
       skip_format_check: leave out the check.
       show_rank: begin the message with ``[rank r]``; None leaves it to the option `mpijax_debug_print_rank`.
 

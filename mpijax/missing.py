@@ -27,7 +27,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         experimental.compute_on.
         experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
         experimental.roofline.
-        experimental.scheduling_groups. experimental.source_mapper. experimental.topologies.
+        experimental.scheduling_groups.* experimental.source_mapper. experimental.topologies.
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
     (

@@ -55,7 +55,7 @@ MODULES = """
     mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.bcoo
     mpijax.experimental.sparse.linalg
     mpijax.experimental.random mpijax.experimental.rnn mpijax.experimental.serialize_executable
-    mpijax.experimental.xla_metadata
+    mpijax.experimental.scheduling_groups mpijax.experimental.xla_metadata
     mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax
     mpijax.interpreters.ad mpijax.interpreters.batching mpijax.interpreters.mlir mpijax.interpreters.partial_eval

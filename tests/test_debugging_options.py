@@ -11,7 +11,7 @@ from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
 from mpijax._ext import record
-from mpijax.core.config import profile_kernels
+from mpijax.core.config import captured_constants_warn_bytes, profile_kernels
 from mpijax.core.errors import JaxprTypeError
 from mpijax.core.jaxpr import Var
 
@@ -207,6 +207,78 @@ def test_contexts_are_those_of_jax(name):
         with getattr(J, name)(CONTEXTS[name]):
             assert getattr(J.config, option) == CONTEXTS[name]
         assert getattr(J.config, option) == before
+
+
+TRANSFERS = {
+    "jit of an array": lambda J, x, f: f(x),
+    "jit of an ndarray": lambda J, x, f: f(np.ones(3, np.float32)),
+    "jit of a number": lambda J, x, f: f(2.0),
+    "operands": lambda J, x, f: x * x + 1,
+    "ndarray as an operand": lambda J, x, f: x + np.ones(3, np.float32),
+    "function of an ndarray": lambda J, x, f: J.numpy.sin(np.ones(3, np.float32)),
+    "mean": lambda J, x, f: J.numpy.mean(x),
+    "new array": lambda J, x, f: J.numpy.ones(3),
+    "conversion": lambda J, x, f: J.numpy.asarray([1.0, 2.0]),
+    "device_put": lambda J, x, f: J.device_put(np.ones(3)),
+    "device_put of an array": lambda J, x, f: J.device_put(x, J.local_devices()[0]),
+    "to the host": lambda J, x, f: np.asarray(x) + float(x.sum()),
+}
+
+
+@pytest.mark.parametrize("level", ["allow", "log", "disallow", "log_explicit", "disallow_explicit"])
+def test_transfers_that_guards_refuse(level):
+    def refused(J):
+        f = J.jit(lambda x: x + 1)
+        x = J.numpy.arange(3.0)
+        found = []
+        for name, call in TRANSFERS.items():
+            call(J, x, f)  # so that programs and numbers are cached
+            try:
+                with J.transfer_guard(level):
+                    call(J, x, f)
+            except J.errors.JaxRuntimeError as error:
+                assert "host-to-device transfer" in str(error)
+                found.append(name)
+        return found
+
+    ours = refused(OURS)
+    assert ours == refused(THEIRS)
+    assert len(ours) == {"disallow": 7, "disallow_explicit": 8}.get(level, 0)
+
+
+def test_the_innermost_guard_counts():
+    ones = lambda: OURS.jit(lambda x: x)(np.ones(1))
+    with OURS.transfer_guard_host_to_device("disallow"):
+        with OURS.transfer_guard("allow"):
+            ones()
+        with pytest.raises(OURS.errors.JaxRuntimeError, match="Make it explicit with jax.device_put"):
+            ones()
+    with OURS.transfer_guard("disallow"), OURS.transfer_guard_host_to_device("allow"):
+        ones()
+    OURS.config.update("jax_transfer_guard", "disallow")
+    try:
+        with pytest.raises(OURS.errors.JaxRuntimeError, match="is 'disallow'"):
+            ones()
+    finally:
+        OURS.config.update("jax_transfer_guard", None)
+    ones()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_large_constants_are_warned_of(inside):
+    y = OURS.numpy.ones((128, 128))
+
+    def maker():  # a new function is traced again
+        use = lambda x: x @ y + y[0]
+        return OURS.jit(lambda x: OURS.lax.cond(x[0] > 0, use, lambda x: x, x) if inside else use(x))
+
+    x, limit = np.ones(128, np.float32), OURS.numpy.asarray(y).nbytes
+    with captured_constants_warn_bytes(limit), pytest.warns(UserWarning, match="A large amount of constants") as seen:
+        maker()(x)
+    assert seen[0].filename == __file__ and "65,536 bytes total; the largest has type f32[128,128]" in str(seen[0].message)
+    for quiet in (limit + 1, -1):
+        with captured_constants_warn_bytes(quiet):
+            maker()(x)  # warnings are errors
 
 
 def test_promotion_contexts_refuse():

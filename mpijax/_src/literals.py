@@ -17,6 +17,9 @@ class _Typed:
         number.dtype = np.dtype(dtype)
         return number
 
+    def __getnewargs__(self):
+        return next(kind(self) for kind in (int, float, complex) if isinstance(self, kind)), self.dtype
+
     @property
     def aval(self) -> ShapedArray:
         """The type it has in a program."""

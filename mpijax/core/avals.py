@@ -91,9 +91,12 @@ class ShapedArray(AbstractValue):
 
     def __new__(
         cls, shape, dtype, weak_type: bool = False, vma: frozenset = NO_AXES, split: splits.Split | None = None,
-        *, sharding: Any = None, memory_space=None,
+        *, sharding: Any = None, manual_axis_type: ManualAxisType | None = None, memory_space=None,
     ):  # fmt: skip
-        # `memory_space` exists for JAX's signature only: mpijax has one memory space.
+        # `memory_space` exists for JAX's signature only: mpijax has one memory space. Of `manual_axis_type`, the axes
+        # that are unreduced and reduced are those of the sharding.
+        if manual_axis_type is not None:
+            vma = manual_axis_type.varying
         if sharding is not None:
             split = of_sharding(sharding, len(shape))
         key = (shape, dtype, weak_type, vma, split)
@@ -127,6 +130,7 @@ class ShapedArray(AbstractValue):
             get("vma", self.vma),
             get("split", None if "shape" in changes else self.split),
             sharding=get("sharding"),
+            manual_axis_type=get("manual_axis_type"),
         )
 
     def unsplit(self) -> ShapedArray:

@@ -266,19 +266,35 @@ placing_mesh = object_option(
     "mpijax_placing_mesh", None, "The mesh of set_mesh: the default mesh of results.", checks=True
 )
 
-# Arrays are in the memory of the process, so there are no transfers to guard against.
 _GUARDS = "allow log disallow log_explicit disallow_explicit"
-transfer_guard = enum_option(
-    "jax_transfer_guard", _GUARDS, None, "Accepted without effect: arrays are in the host's memory."
-)
 transfer_guard_host_to_device = enum_option(
-    "jax_transfer_guard_host_to_device", _GUARDS, None, "As `transfer_guard`, for transfers to devices."
+    "jax_transfer_guard_host_to_device",
+    _GUARDS,
+    None,
+    "What happens when a value of the host becomes an array. 'log' and 'disallow' are for implicit transfers: "
+    "arguments of jitted functions, operands and conversions. 'log_explicit' and 'disallow_explicit' are for "
+    "device_put, too.",
+    guards=True,
 )
 transfer_guard_device_to_device = enum_option(
-    "jax_transfer_guard_device_to_device", _GUARDS, None, "As `transfer_guard`, for transfers between devices."
+    "jax_transfer_guard_device_to_device",
+    _GUARDS,
+    None,
+    "As `transfer_guard_host_to_device`, for arrays that move to another device.",
 )
 transfer_guard_device_to_host = enum_option(
-    "jax_transfer_guard_device_to_host", _GUARDS, None, "As `transfer_guard`, for transfers to the host."
+    "jax_transfer_guard_device_to_host",
+    _GUARDS,
+    None,
+    "Accepted without effect: arrays are in the host's memory, so NumPy reads them where they are.",
+)
+transfer_guard = enum_option(
+    "jax_transfer_guard",
+    _GUARDS,
+    None,
+    "Sets the three other guards of transfers.",
+    guards=True,
+    also=tuple(f"jax_transfer_guard_{way}" for way in ("host_to_device", "device_to_device", "device_to_host")),
 )
 
 # -- compilation ---------------------------------------------------------------------------------------------
@@ -293,6 +309,12 @@ compilation_cache_max_size = number_option(
     "Limit in bytes of the cache of compiled programs on disk. Above it, the least recently used programs are removed. "
     "0 keeps none, -1 means no limit. The environment variable MPIJAX_CACHE_MAX_SIZE sets it, too.",
     variable="MPIJAX_CACHE_MAX_SIZE",
+)
+captured_constants_warn_bytes = number_option(
+    "jax_captured_constants_warn_bytes",
+    int,
+    2_000_000_000,
+    "Warn if a jitted function closes over arrays of at least this many bytes together. -1 never warns.",
 )
 enable_compilation_cache = bool_option(
     "jax_enable_compilation_cache", True, "Keep compiled programs on disk."
@@ -348,7 +370,6 @@ _ACCEPTED_VALUES = {
     "jax_array_garbage_collection_guard": None,
     "jax_backend_target": "",
     "jax_captured_constants_report_frames": 0,
-    "jax_captured_constants_warn_bytes": 2_000_000_000,
     "jax_compiler_detailed_logging_min_ops": 10,
     "jax_cpu_collectives_implementation": "gloo",
     "jax_cpu_get_global_topology_timeout_minutes": 5,

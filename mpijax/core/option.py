@@ -95,10 +95,15 @@ def _checks_operations(overrides: dict[str, Any]) -> bool:
     return any(overrides.get(name, getattr(_Values, name)) != _options[name].default for name in _checking)
 
 
+def _is_followed(name: str) -> bool:
+    """Whether `trace_key` or `checks_operations` depends on an option."""
+    return name in _traced or name in _contexts or name in _checking
+
+
 def _set_global(name: str, value: Any) -> None:
     with _lock:
         setattr(_Values, name, value)
-        if name in _traced or name in _contexts:
+        if _is_followed(name):
             _Values.trace_key = _intern_settings({})
             _Values.checks_operations = _checks_operations({})
             for overrides in _overriding.values():
@@ -112,9 +117,9 @@ def _swap_local(name: str, value: Any) -> Any:
     previous = mine.pop(name, _INHERIT)
     if value is not _INHERIT:
         mine[name] = value
-    if name in _traced or name in _contexts:
+    if _is_followed(name):
         with _lock:
-            if any(traced in mine for traced in (*_traced, *_contexts)):
+            if any(map(_is_followed, mine)):
                 mine["trace_key"] = _intern_settings(mine)
                 mine["checks_operations"] = _checks_operations(mine)
                 _overriding[id(mine)] = mine
@@ -126,23 +131,24 @@ def _swap_local(name: str, value: Any) -> Any:
 
 
 class _Override:
-    """Context manager, and decorator, that sets one option for this thread."""
+    """Context manager, and decorator, that sets options to one value for this thread."""
 
-    __slots__ = ("_name", "_previous", "_value")
+    __slots__ = ("_names", "_previous", "_value")
 
-    def __init__(self, name: str, value: Any):
-        self._name, self._value, self._previous = name, value, []  # type: ignore[var-annotated]
+    def __init__(self, names: tuple[str, ...], value: Any):
+        self._names, self._value, self._previous = names, value, []  # type: ignore[var-annotated]
 
     def __enter__(self) -> None:
-        self._previous.append(_swap_local(self._name, self._value))
+        self._previous.append([_swap_local(name, self._value) for name in self._names])
 
     def __exit__(self, *exc_info) -> None:
-        _swap_local(self._name, self._previous.pop())
+        for name, previous in zip(self._names, self._previous.pop(), strict=True):
+            _swap_local(name, previous)
 
     def __call__(self, function: Callable) -> Callable:
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
-            with _Override(self._name, self._value):
+            with _Override(self._names, self._value):
                 return function(*args, **kwargs)
 
         return wrapper
@@ -157,6 +163,8 @@ class Option:
         parse: converts a user's value (text, if it is from the environment), or raises.
         traced: the option affects tracing, so it is part of jit cache keys.
         checks: it also affects single operations. While it differs from its default, they are cached by these keys.
+        guards: it affects single operations only, and is not part of the keys.
+        also: other options that it sets to the same value.
         bare: the value for ``with option():``; without it, the argument is required.
         doc: what the option does.
         variable: another environment variable that sets it, if those of its name are not set.
@@ -164,12 +172,13 @@ class Option:
     """
 
     def __init__(
-        self, name, default, parse, *, traced=False, checks=False, bare=_REQUIRED, doc="", variable=None, changed=None
+        self, name, default, parse, *, traced=False, checks=False, guards=False, bare=_REQUIRED, doc="", variable=None,
+        changed=None, also=(),
     ):  # fmt: skip
         if name in _options:
             raise ValueError(f"Config option {name} already defined")
         self.name, self.parse, self._bare = name, parse, bare
-        self.default, self.changed = default, changed
+        self.default, self.changed, self.names = default, changed, (name, *also)
         self.__name__ = name.removeprefix("jax_")
         example = EXAMPLES.get(self.__name__)
         self.__doc__ = doc if example is None else f"{doc}\n{example}\n    "
@@ -177,10 +186,13 @@ class Option:
             _options[name] = self
             if traced or checks:
                 _traced.append(name)
-            if checks:
+            if checks or guards:
                 _checking.append(name)
             value = _from_environment(name, default, parse, variable)
             _set_global(name, value)
+            if value != default:
+                for other in also:
+                    _set_global(other, value)
         if changed is not None and value != default:
             changed(value)
 
@@ -197,7 +209,7 @@ class Option:
                     f"Context manager for {self.__name__} config option requires an argument representing "
                     "the new value for the config option."
                 )
-        return _Override(self.name, self.parse(new_val))
+        return _Override(self.names, self.parse(new_val))
 
     def __bool__(self):
         raise TypeError(f"An option has no truth value. Use config.{self.name} or {self.__name__}.value.")
@@ -233,7 +245,8 @@ class Config:
         if option is None:
             raise AttributeError(f"Unrecognized config option: {name}")
         value = option.parse(val)
-        _set_global(name, value)
+        for each in option.names:
+            _set_global(each, value)
         if option.changed is not None:
             option.changed(value)
 
@@ -296,8 +309,9 @@ def bool_option(name: str, default: bool, doc: str, *, traced: bool = False, che
 
 
 def enum_option(
-    name: str, choices: str, default: str | None, doc: str, *, traced: bool = False, changed: Callable | None = None
-) -> Option:
+    name: str, choices: str, default: str | None, doc: str, *, traced: bool = False, changed: Callable | None = None,
+    guards: bool = False, also: tuple[str, ...] = (),
+) -> Option:  # fmt: skip
     """Define an option with one of the words in `choices` as value (or None, if its default is None)."""
     words = choices.split()
 
@@ -309,7 +323,7 @@ def enum_option(
             raise ValueError(f"new enum value must be {allowed}, got {value} of type {type(value)} for {name}.")
         return str(value)
 
-    return Option(name, default, parse, traced=traced, doc=doc, changed=changed)
+    return Option(name, default, parse, traced=traced, doc=doc, changed=changed, guards=guards, also=also)
 
 
 def number_option(

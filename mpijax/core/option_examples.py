@@ -115,7 +115,7 @@ EXAMPLES = {
     Array([ 928981903, 3453687069], dtype=uint32)""",
     "transfer_guard": """
     >>> with mpijax.transfer_guard("disallow"):
-    ...     jnp.sum(np.arange(3))
+    ...     mpijax.jit(jnp.sum)(mpijax.device_put(np.arange(3)))
     Array(3, dtype=int32)""",
     "transfer_guard_device_to_device": """
     >>> with mpijax.transfer_guard_device_to_device("log"):
@@ -126,9 +126,11 @@ EXAMPLES = {
     ...     np.asarray(jnp.arange(3))
     array([0, 1, 2], dtype=int32)""",
     "transfer_guard_host_to_device": """
-    >>> with mpijax.transfer_guard_host_to_device("log"):
-    ...     jnp.asarray(np.arange(3))
-    Array([0, 1, 2], dtype=int32)""",
+    >>> with mpijax.transfer_guard_host_to_device("disallow"):
+    ...     mpijax.jit(jnp.sum)(np.arange(3))
+    Traceback (most recent call last):
+        ...
+    mpijax.errors.JaxRuntimeError: Disallowed host-to-device transfer: ndarray of shape (3,)...""",
     "pallas_enable_debug_checks": """
     >>> from mpijax.experimental import pallas as pl
     >>> with pl.enable_debug_checks(True):

@@ -29,14 +29,36 @@ def typeof(x: Any) -> ShapedArray:
 get_aval = typeof
 
 
+def argument_type(x: Any) -> ShapedArray:
+    """The type of an argument of a traced function. Raises ValueError for an object that only converts to an array.
+
+    The program would depend on what `__jax_array__` returns, which may change between two calls.
+
+    >>> from mpijax.core.typeof import argument_type
+    >>> argument_type(np.float32(1))
+    ShapedArray(float32[])
+    """
+    try:
+        return x.aval
+    except AttributeError:
+        pass
+    if hasattr(x, "__jax_array__"):
+        raise ValueError(
+            "Triggering __jax_array__() during abstractification is no longer supported. To avoid this error, either "
+            f"explicitly convert your object of type {type(x).__name__} using jax.numpy.array(), or register it as a "
+            "pytree."
+        )
+    return _typeof_other(x)
+
+
 def abstractify(x: Any) -> ShapedArray:
-    """Like `typeof`, but also accepts any object with `shape` and `dtype`, because only the type is needed.
+    """Like `argument_type`, but also accepts any object with `shape` and `dtype`, because only the type is needed.
 
     >>> mpijax.api_util.shaped_abstractify(np.zeros((2, 3), np.float32))
     ShapedArray(float32[2,3])
     """
     try:
-        return typeof(x)
+        return argument_type(x)
     except TypeError:
         shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
         if shape is None or dtype is None:

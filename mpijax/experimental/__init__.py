@@ -11,7 +11,7 @@ from mpijax.ops.callbacks import io_callback as io_callback
 
 _MODULES = frozenset(
     """array_serialization buffer_callback checkify custom_partitioning hijax jet key_reuse layout mesh_utils
-    multihost_utils ode pallas pjit random rnn serialize_executable shard_alike shard_map sparse
+    multihost_utils ode pallas pjit random rnn scheduling_groups serialize_executable shard_alike shard_map sparse
     xla_metadata""".split()
 )
 

@@ -69,20 +69,24 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             "while_loop: the carry contains a reference, and mutable array references cannot be returned. Close over "
             "the reference."
         )
-    written = _written(cond_fun, body_fun, tree.tree_map(typeof, init_val))
+    types = tree.tree_map(typeof, init_val)
+    if trace_body(cond_fun, (types,), "while_cond").written:
+        return _while_deciding_in_body(cond_fun, body_fun, init_val)
+    written = trace_body(body_fun, (types,), "while_body").written
     if written:
         return _while_writing(cond_fun, body_fun, written, init_val)
     leaves, cond, body = _traced(cond_fun, body_fun, leaves, in_tree)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
 
 
-def _written(cond_fun, body_fun, types) -> tuple[Ref, ...]:
-    """The outside mutable array references that the loop writes."""
-    if trace_body(cond_fun, (types,), "while_cond").written:
-        raise NotImplementedError(
-            "while_loop: cond_fun writes to a mutable array reference. Write in body_fun instead."
-        )
-    return trace_body(body_fun, (types,), "while_body").written
+def _while_deciding_in_body(cond_fun, body_fun, init_val: Any) -> Any:
+    """`while_loop` for `cond_fun` that writes to outside references: the body evaluates the next condition."""
+
+    def iteration(carry):
+        val = body_fun(carry[1])
+        return cond_fun(val), val
+
+    return while_loop(lambda carry: carry[0], iteration, (cond_fun(init_val), init_val))[1]
 
 
 def _while_writing(cond_fun, body_fun, written: Sequence[Ref], init_val: Any) -> Any:

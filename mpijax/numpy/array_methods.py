@@ -15,6 +15,7 @@ from mpijax.core.array_api import Array, install_array_methods
 from mpijax.core.dimensions import DimExpr, dimension
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.core.typeof import typeof
+from mpijax.core.warn import warn_user
 from mpijax.numpy import complexes
 from mpijax.numpy.array_operators import OPERATORS
 from mpijax.numpy.at import IndexUpdateHelper
@@ -282,6 +283,16 @@ def _array_module(self, types) -> Any:
     return jnp if all(issubclass(t, Array) for t in types) else NotImplemented
 
 
+def _numpy_dtype(self) -> Any:
+    """The dtype, which `np.dtype(x)` asks for. Warns: programs should write `x.dtype`."""
+    warn_user(
+        "Implicit conversion of an array to a dtype is deprecated; rather than dtype=arr use dtype=arr.dtype. In the "
+        "future this will result in an error.",
+        DeprecationWarning,
+    )
+    return self.dtype
+
+
 def _tobytes(self, order: Literal["C", "F", "A", "K"] | None = "C") -> bytes:
     """The elements as bytes, in row-major order.
 
@@ -296,6 +307,7 @@ METHODS: dict[str, Any] = {
     **FORWARDED,
     "__array_module__": _array_module,
     "__array_namespace__": _array_namespace,
+    "__numpy_dtype__": property(_numpy_dtype),
     "astype": _astype,
     "byteswap": _byteswap,
     "clip": _clip,

@@ -22,6 +22,7 @@ from mpijax.core.lowering import HostCall, Layout
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
+from mpijax.core.sharding.rules import Operation, Plan
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.typeof import typeof
 from mpijax.ops.callbacks import call_python, called_by_program, example, location, run_directly
@@ -98,6 +99,11 @@ def _batch(name: str) -> Callable:
     return batch
 
 
+def _parts(s: Operation) -> Plan | None:
+    """With `partitioned`, each rank shows its parts, and nothing is gathered."""
+    return Plan(s.cuts, (), s.params) if s.params["partitioned"] else None
+
+
 def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | None = None) -> Primitive:
     """A primitive without results; `run(*arrays, **params)` receives its operands."""
 
@@ -119,6 +125,7 @@ def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | Non
         transpose=lambda cts, *args, **params: [None] * len(args),
         batch=_batch(name),
         multiple_results=True,
+        sharding=_parts,
         sharding_type=types.whole,
         effects=lambda params: frozenset({effect(params)}),
         pretty=pretty,

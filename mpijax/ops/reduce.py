@@ -12,6 +12,7 @@ import numpy as np
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
@@ -93,11 +94,36 @@ def reduce(
     outs = reduce_p.bind(
         *flat,
         *init,
-        computation=computation,
+        computation=Computation(computation),
         jaxpr=monoid_jaxpr(computation, [typeof(x) for x in init], tree, "reduce"),
         dimensions=dims,
     )
     return tree_unflatten(tree, outs)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """The function of a reduction as its equation shows it. The equation computes what its Jaxpr says.
+
+    In a program that was saved, only the text is left.
+    """
+
+    function: Callable | str
+
+    def __call__(self, *values: Any) -> Any:
+        if isinstance(self.function, str):
+            raise NotImplementedError(f"{self.function} was not saved with the program: evaluate the parameter jaxpr.")
+        return self.function(*values)
+
+    def __repr__(self) -> str:
+        return self.function if isinstance(self.function, str) else repr(self.function)
+
+    def _plain_(self) -> tuple[str]:
+        return (_without_addresses(repr(self)),)
+
+    @staticmethod
+    def _from_plain_(text: str) -> Computation:
+        return Computation(text)
 
 
 def monoid_jaxpr(computation: Callable, scalars: list[ShapedArray], tree: Any, where: str) -> ClosedJaxpr:
@@ -261,8 +287,11 @@ def _reduce_batch(axis, args, dims, *, computation, jaxpr, dimensions):
 
 def _reduce_pretty(eqn, _names):
     """Prints addresses masked, so that equal programs print equally."""
-    function = re.sub("0x[0-9a-f]+", "0x" + "X" * 12, repr(eqn.params["computation"]))
-    return sorted({**eqn.params, "computation": function}.items())
+    return sorted({**eqn.params, "computation": _without_addresses(repr(eqn.params["computation"]))}.items())
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub("0x[0-9a-f]+", "0x" + "X" * 12, text)
 
 
 reduce_p = Primitive(

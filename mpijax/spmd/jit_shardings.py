@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
+from mpijax.core import transfers, tree
+from mpijax.core.array_api import Array
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.state import state
@@ -67,7 +69,9 @@ class JitShardings:
         flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         layouts = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
-        for layout, aval, leaf, path in zip(layouts, avals, leaves, paths, strict=True):
+        for given, layout, aval, leaf, path in zip(flat, layouts, avals, leaves, paths, strict=True):
+            if isinstance(given, Format):
+                given.check_rank(aval)
             if layout is not None:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, leaf, aval, tree.keystr(path))
@@ -93,10 +97,12 @@ class JitShardings:
         if not self._moves or (kwargs and not self._of_all):  # tracing rejects these keyword arguments
             return leaves
         if self._of_all:
+            for x in leaves:
+                _check_move(x, self._in)
             return device_put(leaves, self._in)
         devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         pairs = zip(leaves, devices, strict=True)
-        return [device_put(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
+        return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def of_results(self, types: Any) -> Any:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
@@ -113,6 +119,19 @@ class JitShardings:
     def function(self, fun, in_tree, layouts) -> FlatFun:
         """The flat function with layouts for arguments and results."""
         return _LaidOut(fun, in_tree, layouts, self._out)
+
+
+def _moved(x: Any, device: SingleDeviceSharding) -> Any:
+    """An argument on the device given for it."""
+    _check_move(x, device)
+    return device_put(x, device)
+
+
+def _check_move(x: Any, device: SingleDeviceSharding) -> None:
+    if isinstance(x, Array):
+        transfers.between(x, device)
+    else:
+        transfers.to_device(x)
 
 
 def _waits(layout: Any) -> bool:

@@ -24,7 +24,7 @@ from mpijax.core.source import callable_name, sources_of_function
 from mpijax.core.state import state
 from mpijax.core.trace import EVAL, scope_key
 from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import abstractify, typeof
+from mpijax.core.typeof import abstractify, argument_type, typeof
 from mpijax.core.warn import warn_user
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
@@ -197,7 +197,7 @@ class PjitFunction(JitBase):
         # Compiled programs of functions with static arguments, by signature; the base class stores the others.
         self._programs: dict = {}
         self._plain = not (self._static_argnums or self._static_argnames)
-        self._set_typeof(typeof)
+        self._set_typeof(argument_type)
         with _jitted_lock:
             _jitted.add(self)
 
@@ -333,7 +333,7 @@ class PjitFunction(JitBase):
 
         return tuple(statics), (tuple(dynamic), dyn_kwargs), call
 
-    def _prepare(self, args, kwargs, type_of: Callable = typeof) -> tuple[list[Any], Traced]:
+    def _prepare(self, args, kwargs, type_of: Callable = argument_type) -> tuple[list[Any], Traced]:
         """Flat dynamic arguments and the traced program for their types, cached if possible."""
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)

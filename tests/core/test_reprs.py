@@ -1,10 +1,14 @@
 """The texts of variables, literals, tracers and placeholders are those of JAX."""
 
+import copy
+import pickle
 import re
 
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
+
+from mpijax._src import literals
 
 IN_BOTH = pytest.mark.parametrize("J", [THEIRS, OURS], ids=["jax", "mpijax"])
 
@@ -43,3 +47,21 @@ def test_tracers_of_derivatives_print_their_values_as_print_does(J):
 def test_placeholders_of_transposition(J):
     aval = J.core.ShapedArray((2,), np.dtype("float32"))
     assert repr(J.interpreters.ad.UndefinedPrimal(aval)) == "UndefinedPrimal(float32[2])"
+
+
+@IN_BOTH
+def test_types_with_axes_of_shard_map(J):
+    types, S = J.sharding.AxisType, J.sharding
+    mesh = S.AbstractMesh((2, 2, 2), ("a", "b", "c"), axis_types=(types.Explicit, types.Explicit, types.Manual))
+    spec = S.PartitionSpec(unreduced={"a"}, reduced={"b"})
+    axes = S.ManualAxisType(varying={"c"})
+    aval = J.core.ShapedArray((1, 1), np.float32, sharding=S.NamedSharding(mesh, spec), manual_axis_type=axes)
+    assert aval.str_short(True) == "f32[1,1]{V:c, U:a, R:b}"
+    assert aval.update(manual_axis_type=S.ManualAxisType()).str_short(True) == "f32[1,1]{U:a, R:b}"
+
+
+def test_copies_of_typed_numbers():
+    for kind, value in (("TypedInt", 3), ("TypedFloat", 2.0), ("TypedComplex", 1 - 2j)):
+        number = getattr(literals, kind)(value, np.float32)
+        for copied in (pickle.loads(pickle.dumps(number)), copy.deepcopy(number)):
+            assert copied == value and type(copied) is type(number) and copied.dtype == np.float32

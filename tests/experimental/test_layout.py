@@ -29,12 +29,16 @@ USES = {
     "device_put": lambda J, f: J.device_put(X, f),
     "ShapeDtypeStruct": lambda J, f: J.ShapeDtypeStruct((8,), np.int32, sharding=f),
     "format": lambda J, f: J.ShapeDtypeStruct((8,), np.int32, sharding=f).format,
+    "jit": lambda J, f: J.jit(lambda x: x * 2, in_shardings=f)(X),
     "make_array_from_callback": lambda J, f: J.make_array_from_callback((8,), f, lambda index: X[index]),
 }
 # JAX takes layouts of another rank where it only describes an array.
 CASES = [
-    (use, name) for use in USES for name in formats(OURS) if (use, name) != ("make_array_from_callback", "another rank")
-]
+    (use, name)
+    for use in USES
+    for name in formats(OURS)
+    if use != "jit" and (use, name) != ("make_array_from_callback", "another rank")
+] + [("jit", "row"), ("jit", "another rank"), ("jit", "auto")]
 
 
 @pytest.mark.parametrize("use, name", CASES)

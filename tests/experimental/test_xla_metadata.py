@@ -26,3 +26,15 @@ def test_metadata_changes_no_value(J):
     np.testing.assert_array_equal(J.grad(g)(x), 2 * x)
     assert g.lower(x).compile()(x) == 6
     assert tagged(1.0, a=1).dtype == "float32"
+
+
+@pytest.mark.parametrize("J", [THEIRS, OURS], ids=["jax", "mpijax"])
+def test_scheduling_groups_change_no_value(J):
+    groups = importlib.import_module(f"{J.name}.experimental.scheduling_groups")
+
+    @groups.scheduling_group(name="a")
+    def f(x):
+        return 2 * groups.xla_metadata_call(J.numpy.sin, inlineable="false")(x)
+
+    np.testing.assert_allclose(J.jit(J.vmap(f))(np.ones(3, np.float32)), 2 * np.sin(np.ones(3)), rtol=1e-6)
+    np.testing.assert_allclose(J.grad(f)(1.0), 2 * np.cos(1.0), rtol=1e-6)

@@ -68,6 +68,7 @@ FUNCTIONS = {
     "reshape of turned axes": lambda x: lax.reshape(x, (x.size,), dimensions=(1, 0)),
     "sort": lambda x: jnp.sort(x, axis=1),
     "special numbers": lambda x: jnp.where(x > 0, jnp.inf, jnp.nan) + jnp.float32(-0.0),
+    "reduction by a function": lambda x: lax.reduce(x, 0.0, lambda a, b: a + b + a * b, (0,)),
     "nothing": lambda x: (),
 }
 

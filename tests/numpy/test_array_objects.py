@@ -52,3 +52,16 @@ def test_derivatives_and_programs_of_objects(name):
     np.testing.assert_allclose(gradient(Parameter(x)).value, gradient(x), rtol=1e-6)
     batch = jnp.stack([x, x + 1])
     np.testing.assert_allclose(mpijax.vmap(fun)(Parameter(batch)), mpijax.vmap(fun)(batch), rtol=1e-6)
+
+
+@pytest.mark.parametrize("call", [mpijax.jit, lambda f: lambda x: mpijax.eval_shape(f, x)])
+def test_arguments_that_only_convert_to_an_array(call):
+    class Box:
+        def __jax_array__(self):
+            return jnp.arange(4)
+
+    assert mpijax.jit(lambda: jnp.sum(Box()))() == 6
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"Triggering __jax_array__\(\) during abstractification .* type Box"):
+            call(lambda x: x)(Box())
+        call(lambda x: x)(jnp.arange(4))

@@ -115,6 +115,13 @@ def test_properties_that_are_not_there():
         x.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("J", [THEIRS, OURS], ids=["jax", "mpijax"])
+def test_an_array_as_a_dtype_is_deprecated(J):
+    with pytest.warns(DeprecationWarning, match="Implicit conversion of an array to a dtype is deprecated") as seen:
+        assert np.dtype(J.numpy.arange(4)) == np.int32
+    assert seen[0].filename == __file__
+
+
 def test_complex_view_and_byteswap():
     z = X.astype(np.complex64) + 1j
     check(lambda J: lambda x: J.numpy.asarray(x).view(np.float32), z)

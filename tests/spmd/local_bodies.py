@@ -103,6 +103,20 @@ def test_as_in_jax(f):
     assert f(OURS) == f(REAL)
 
 
+@pytest.mark.parametrize("spec", [("i", None), (None, ("i", "j")), ()], ids=str)
+def test_parts_that_devices_show(spec, capfd):
+    def f(s):
+        x = s.jax.device_put(np.arange(16).reshape(4, 4), s.jax.sharding.NamedSharding(s.grid, s.P(*spec)))
+        show = partial(s.jax.debug.print, "{} {}", partitioned=True)
+        s.jax.jit(lambda x: show(x * 2, x.sum(0)))(x)
+        s.jax.jit(s.jax.vmap(lambda x: show(x, 1.0)))(x)
+        s.jax.jit(lambda x: s.lax.scan(lambda c, _: (show(x, c) or c + 1, None), 0, length=2)[0])(x)
+        s.jax.effects_barrier()
+        return sorted(capfd.readouterr().out.replace("]\n [", "] [").splitlines())
+
+    assert f(OURS) == f(REAL)
+
+
 def varying(s, f, *specs):
     return s.over(f, s.grid, specs, s.P(("i", "j")))
 

@@ -589,3 +589,21 @@ def test_arrays_are_laid_out_alike(label):
         return [(np.asarray(x).tolist(), x.addressable_shards[3].index, len(x.devices())) for x in outs]
 
     assert seen(OURS) == seen(REAL)
+
+
+@pytest.mark.filterwarnings("ignore:backend and device")
+def test_guards_of_moves_between_devices():
+    def refused(s):
+        x, other = s.jnp.ones(1), s.jax.local_devices()[1]
+        moves = [lambda: s.jax.device_put(x, other), lambda: s.jax.jit(lambda x: x, device=other)(x)]
+        found = []
+        for level in ("log", "disallow", "disallow_explicit"):
+            for i, move in enumerate(moves):
+                try:
+                    with s.jax.transfer_guard_device_to_device(level):
+                        move()
+                except s.jax.errors.JaxRuntimeError:
+                    found.append((level, i))
+        return found
+
+    assert refused(OURS) == refused(REAL) == [("disallow", 1), ("disallow_explicit", 0), ("disallow_explicit", 1)]

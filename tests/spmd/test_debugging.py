@@ -33,6 +33,21 @@ def test_each_rank_prints_its_shard(capfd):
     assert capfd.readouterr().out == f"[rank {RANK}] {X[2 * RANK : 2 * RANK + 2]} of {total}\n"
 
 
+def test_ranks_show_their_parts_of_global_arrays(capfd):
+    x = jax.device_put(X, jax.sharding.NamedSharding(mesh_1d(), P("i")))
+
+    @jax.jit
+    def f(x):
+        jax.debug.print("{} of {}", 2 * x, jnp.sum(x), partitioned=True)
+        jax.debug.callback(seen.append, x[::-1], partitioned=True)
+
+    seen = []
+    f(x)
+    mine = slice(2 * RANK, 2 * RANK + 2)
+    assert capfd.readouterr().out == f"{2 * X[mine]} of {X.sum()}\n"
+    np.testing.assert_array_equal(seen[0], X[::-1][mine])
+
+
 def test_callbacks_of_each_rank():
     seen = []
 

@@ -138,6 +138,10 @@ class ShardBuilder(Builder):
         lower = eqn.primitive.lower
         if isinstance(lower, Layout):
             return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
+        if not avals and self.partitioner is not None:
+            shown = partition.shown(self.partitioner, eqn, inputs, source)
+            if shown is not None:
+                return shown
         if self.has_parts(inputs):
             p = self.over_ranks()
             outs = self._spread(p, eqn, inputs, avals, source)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, summands, unreduced
+from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
@@ -168,6 +168,17 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
         if plan is not None and plan.whole is None and not plan.over and plan.operands[k] == cuts:
             return str(sharding_over(have.mesh, (*((),) * d, axes)).spec)
     return ""
+
+
+def shown(p: Partitioner, eqn, inputs, source) -> list | None:
+    """An operation without results that shows each device's part of its operands; None if it shows them whole."""
+    rule = rule_of(eqn.primitive)
+    held, layouts = [p.blocks_of(v) for v in inputs], [p.layout_held(v) for v in inputs]
+    mesh = next((b.mesh for b in held if b is not None), shown_parts.device_mesh(layouts))
+    if rule is None or mesh is None or p.in_body:
+        return None
+    plan = rule(_as_rules_see_it(p, eqn, inputs, [], held, mesh))
+    return None if plan is None else shown_parts.add(p, eqn, plan, inputs, held, layouts, mesh, source)
 
 
 def spread(p: Partitioner, eqn, inputs, avals, source):

@@ -79,9 +79,13 @@ class Format:
                 f"sharding and layout in `Layout` instance should be concrete. Got layout: {self} for input "
                 f"{aval.str_short()}"
             )
-        if self.layout is not None and len(self.layout.major_to_minor) != aval.ndim:
+        self.check_rank(aval)
+        return self.sharding
+
+    def check_rank(self, aval: Any) -> None:
+        """Raise ValueError if the layout is for arrays with another number of axes."""
+        if isinstance(self.layout, Layout) and len(self.layout.major_to_minor) != aval.ndim:
             raise ValueError(
                 "Length of major_to_minor and the rank of the value should match. Got "
                 f"major_to_minor={self.layout.major_to_minor} and shape={aval.shape}"
             )
-        return self.sharding

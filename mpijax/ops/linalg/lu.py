@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.core.dimensions import min_dim
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.typeof import typeof
@@ -48,7 +49,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
 
 def _lu_shapes(shape):
     m, n = shape
-    return [shape, (min(m, n),), (m,)]
+    return [shape, (min_dim(m, n),), (m,)]
 
 
 def _lu(x):
@@ -86,7 +87,7 @@ def _tangent(factors, a_dot, permutation):
     factorization" (2011).
     """
     m, n = a_dot.shape
-    k, dtype, zero = min(m, n), typeof(a_dot).dtype, const_like(factors, 0)
+    k, dtype, zero = min_dim(m, n), typeof(a_dot).dtype, const_like(factors, 0)
     lower = pad(lower_triangle(factors[:, :k], -1), zero, [(0, 0, 0), (0, m - k, 0)]) + eye(dtype, (m, m))
     corner = pad(eye(dtype, (n - k, n - k)), zero, ((k, 0, 0), (k, 0, 0)))
     upper = pad(upper_triangle(factors[:k, :]), zero, [(0, n - k, 0), (0, 0, 0)]) + corner

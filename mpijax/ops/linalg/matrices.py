@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.dimensions import min_dim
 from mpijax.core.typeof import typeof
 from mpijax.ops.binary import add
 from mpijax.ops.compare import eq, ge
@@ -71,7 +72,7 @@ def eye_beside(x: Any) -> Any:
 
 def diagonal(x: Any) -> Any:
     """The diagonal of each matrix."""
-    i = iota(_I32, min(x.shape[-2], x.shape[-1]))
+    i = iota(_I32, min_dim(x.shape[-2], x.shape[-1]))
     return x[..., i, i]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.dimensions import min_dim
 from mpijax.ops.families import INEXACT
 from mpijax.ops.linalg.common import is_complex, linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import lapack
@@ -34,7 +35,7 @@ def _geqrf(a):
 
 
 geqrf_p = linalg_primitive(
-    "geqrf", (2,), lambda shape: [shape, (min(shape),)], _geqrf, multiple_results=True, lower=lapack("geqrf")
+    "geqrf", (2,), lambda shape: [shape, (min_dim(*shape),)], _geqrf, multiple_results=True, lower=lapack("geqrf")
 )
 
 
@@ -85,7 +86,7 @@ def _geqp3_after(a, order, fixed):
 def _geqp3_shapes(a, jpvt, *, use_magma):
     if jpvt[0] != a[1]:
         raise ValueError(f"geqp3 takes one integer for each column of a. Got a shape {a} and jpvt shape {jpvt}.")
-    return [a, jpvt, (min(a),)]
+    return [a, jpvt, (min_dim(*a),)]
 
 
 geqp3_p = linalg_primitive(

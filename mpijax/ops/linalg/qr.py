@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import provided
+from mpijax.core.dimensions import min_dim
 from mpijax.ops.creation import full
 from mpijax.ops.linalg.common import linalg_primitive, routine
 from mpijax.ops.linalg.kernels import lapack
@@ -44,7 +45,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma:
 
 def _shapes(shape, *, pivoting, full_matrices, use_magma):
     m, n = shape
-    k = m if full_matrices else min(m, n)
+    k = m if full_matrices else min_dim(m, n)
     return [(m, k), (k, n), (n,)] if pivoting else [(m, k), (k, n)]
 
 

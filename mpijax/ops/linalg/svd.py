@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.core.dimensions import min_dim
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_beside, transposed
@@ -62,11 +63,11 @@ def svd(
 
 def _shapes(shape, *, full_matrices, compute_uv, subset_by_index, **_):
     m, n = shape
-    rank = min(m, n)
+    rank = min_dim(m, n)
     if subset_by_index is not None:
         if full_matrices and subset_by_index != (0, rank):
             raise ValueError("full_matrices and subset_by_index cannot both be set")
-        rank = min(rank, subset_by_index[1] - subset_by_index[0])
+        rank = min_dim(rank, subset_by_index[1] - subset_by_index[0])
     if not compute_uv:
         return [(rank,)]
     return [(rank,), (m, m if full_matrices else rank), (n if full_matrices else rank, n)]
@@ -83,7 +84,7 @@ def check_supported(m: int, n: int, subset_by_index: Any, algorithm: Any) -> Non
         raise NotImplementedError(f"The SVD algorithm {algorithm} is not implemented on CPU.")
 
 
-def _svd(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
+def _svd(x, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
     m, n = x.shape
     check_supported(m, n, subset_by_index, algorithm)
     s = np.zeros(min(m, n), real_dtype(x.dtype))
@@ -103,7 +104,7 @@ def _svd(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
     return (s, u, v.T) if compute_uv else (s,)
 
 
-def _jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algorithm):
+def _jvp(primals, tangents, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
     with config.default_matmul_precision("float32"):
         return _tangents(*primals, *tangents, full_matrices, compute_uv, subset_by_index, algorithm)
 
@@ -145,7 +146,7 @@ def _tangents(a, a_dot, full_matrices, compute_uv, subset_by_index, algorithm):
     return [s, u, vt], [s_dot, u_dot, adjoint(v_dot)]
 
 
-def _options(x, *, full_matrices, compute_uv, subset_by_index, algorithm):
+def _options(x, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
     check_supported(*x.shape[-2:], subset_by_index, algorithm)
     return compute_uv, full_matrices
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core import provided, tree
+from mpijax.core import provided, transfers, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.memory_space import DEVICE, Space
 from mpijax.core.sharding.context import context_mesh, of_sharding
@@ -26,6 +26,7 @@ from mpijax.runtime.mpi import mpi_start
 
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
     """An array of type `aval` with a copy of the elements of an ndarray."""
+    transfers.to_device(value)
     sharding = default_layout()
     return from_numpy(np.asarray(value), aval, copy=True, sharding=sharding)
 
@@ -79,6 +80,7 @@ def _put(x: Any, layout: Any) -> Any:
     elif isinstance(layout, Format):
         layout = layout.sharding_of(aval)
     if not isinstance(x, ArrayBase):
+        transfers.to_device(x, explicit=True)
         value = np.asarray(x).astype(aval.dtype, copy=False)
         return _placed(value, aval, carried_sharding(layout))
     if layout is None:
@@ -86,6 +88,7 @@ def _put(x: Any, layout: Any) -> Any:
     sharding = carried_sharding(layout)
     if x._sharding == sharding:
         return x
+    transfers.between(x, sharding, explicit=True)
     if x._is_whole and (sharding is None or sharding.has_all_here):
         if sharding is not None:
             sharding.shard_shape(aval.shape)  # raises if it does not fit

@@ -16,7 +16,7 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, provided, tracebacks, tree
+from mpijax.core import config, provided, tracebacks, transfers, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
@@ -64,6 +64,7 @@ def physical(x: Any, aval) -> Any:
         return physical(x.__jax_array__(), aval)
     if isinstance(x, _WITHOUT_VALUE):
         raise TypeError(_no_value("", x))
+    transfers.to_device(x)
     elements = canonicalize_dtype_handlers.get(type(x))
     if elements is not None:
         x = elements(x)
@@ -284,6 +285,7 @@ evaluate = Eager(typeof, _first_evaluation, physical)
 
 def evaluate_checking(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """`evaluate` under an option that checks single operations, such as `debug_nans`."""
+    transfers.operands(args)
     run = partial(_checking(config.trace_key()), primitive, args, params)
     if config.values.jax_debug_key_reuse:
         return key_reuse.watched_operation(primitive, args, params, run)
