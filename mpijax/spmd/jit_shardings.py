@@ -97,9 +97,7 @@ class JitShardings:
         if not self._moves or (kwargs and not self._of_all):  # tracing rejects these keyword arguments
             return leaves
         if self._of_all:
-            for x in leaves:
-                _check_move(x, self._in)
-            return device_put(leaves, self._in)
+            return [_moved(x, self._in) for x in leaves]
         devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
         pairs = zip(leaves, devices, strict=True)
         return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
@@ -121,17 +119,13 @@ class JitShardings:
         return _LaidOut(fun, in_tree, layouts, self._out)
 
 
-def _moved(x: Any, device: SingleDeviceSharding) -> Any:
+def _moved(x: Any, device: Any) -> Any:
     """An argument on the device given for it."""
-    _check_move(x, device)
-    return device_put(x, device)
-
-
-def _check_move(x: Any, device: SingleDeviceSharding) -> None:
     if isinstance(x, Array):
         transfers.between(x, device)
     else:
         transfers.to_device(x)
+    return device_put(x, device)
 
 
 def _waits(layout: Any) -> bool:
