@@ -231,13 +231,13 @@ class BatchAxes:
     """The batch axes of the results of a vectorized call: those of the function if it has run, else of the rule."""
 
     def __init__(self, trace) -> None:
-        self.trace = trace
+        self.axis, self.tag = trace.axis, trace.tag  # the trace itself ends before the program
         self.of_results: list[int | None] = []
         self._of_fun: list[int | None] | None = None
 
     def run(self, fun: Callable, values, dims) -> list[Any]:
         """Run the function over batches."""
-        outs, found = batch_flat(fun, self.trace.axis, values, dims, self.trace.tag)
+        outs, found = batch_flat(fun, self.axis, values, dims, self.tag)
         self._of_fun = self.of_results = found
         return outs
 
@@ -245,7 +245,7 @@ class BatchAxes:
         """Run a rule over batches. Returns results and their batch axes. Zeros of batches become zeros of examples."""
         examples = [self._example(v, d) for v, d in zip(values, dims, strict=True)]
         own = [None if type(v) is Zero else d for v, d in zip(values, dims, strict=True)]
-        return batch_flat(rule, self.trace.axis, examples, own, self.trace.tag)
+        return batch_flat(rule, self.axis, examples, own, self.tag)
 
     @staticmethod
     def _example(value: Any, dim: int | None) -> Any:
@@ -268,7 +268,7 @@ class BatchAxes:
                 "Under vmap, a custom derivative rule returned a mapped value where the function returned one that is "
                 "not mapped. Make the function's result depend on its arguments."
             )
-        return x if target is None else batch_at(x, dim, target, self.trace.axis)
+        return x if target is None else batch_at(x, dim, target, self.axis)
 
 
 def rerunnable(wrapped: Any) -> Callable[..., Any]:

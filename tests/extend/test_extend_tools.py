@@ -323,6 +323,7 @@ def test_private_names_are_the_public_ones():
         assert complexes[0] == complexes[1]
     assert part(OURS, "_src.dispatch").wait_for_tokens() is None
     assert part(OURS, "_src.pjit").jit_p is OURS.make_jaxpr(OURS.jit(lambda x: x))(X).eqns[0].primitive
+    assert part(OURS, "_src.interpreters.ad").primitive_jvps is part(OURS, "interpreters.ad").primitive_jvps
     assert part(OURS, "_src.scipy.special").gammaln is part(OURS, "scipy.special").gammaln
     assert part(OURS, "_src.lax.control_flow").scan is OURS.lax.scan
     assert [part(J, "_src.xla_bridge").get_backend().platform for J in (OURS, THEIRS)] == ["cpu", "cpu"]
@@ -559,6 +560,19 @@ def test_traces_of_libraries_pass_calls_with_custom_derivatives_on(J):
     with pytest.raises(NotImplementedError, match="must override process_custom_jvp_call"):
         with core.set_current_trace(Plain()):
             tripled(x)
+
+
+def test_words_of_threefry_keys_are_jaxs():
+    """Quax's examples compute with them."""
+    values = []
+    for J in (OURS, THEIRS):
+        threefry = part(J, "_src.random.threefry2x32")
+        key = threefry.threefry_seed(J.numpy.asarray(7))
+        words = [key, threefry.threefry_split(key, (2, 3)), threefry.threefry_fold_in(key, J.numpy.uint32(5))]
+        values.append([*words, *(threefry.threefry_random_bits(key, width, (2, 3)) for width in (8, 16, 32))])
+    for ours, wanted in zip(*values, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+        assert ours.dtype == wanted.dtype
 
 
 @IN_BOTH
