@@ -27,6 +27,7 @@ _HOMES = {
     "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",
     "mpijax.experimental.hijax.stages": "delivered lower_traced with_parts",
     "mpijax.experimental.sparse.bcoo": "BCOO",
+    "mpijax.extend.linear_util": "wrap_init",
     "mpijax.lax.implicit": "custom_linear_solve",
     "mpijax.lax.loops": "loop_map=map scan",
     "mpijax.lax.while_loops": "fori_loop while_loop",

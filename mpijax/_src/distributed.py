@@ -9,7 +9,7 @@ __all__ = ["global_state"]
 
 
 class _State:
-    """There is a client on several ranks, after `distributed.initialize`."""
+    """There is a client after `distributed.initialize`: on several ranks, and on one rank that names a coordinator."""
 
     service: Any = None
     preemption_sync_manager: Any = None

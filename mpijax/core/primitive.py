@@ -133,6 +133,15 @@ class Primitive:
             args = unify_varying(self, args)
         return state.trace.process_primitive(self, args, params)
 
+    def bind_with_trace(self, trace, args, avals, params):
+        """Apply the primitive in `trace`, for interpreters of libraries. The types `avals` of `args` are not needed."""
+        saved = state.trace
+        state.trace = trace
+        try:
+            return self.bind(*args, **params)
+        finally:
+            state.trace = saved
+
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of an equation that `bind` takes: all of them. Evaluators of Jaxprs call this."""
         return params

@@ -58,8 +58,17 @@ class Trace:
         raise NotImplementedError
 
     def process_custom_call(self, call, args):
-        """Processes a call of a function with a user-defined derivative; see `transforms.custom`."""
-        raise NotImplementedError
+        """Processes a call of a function with a user-defined derivative; see `transforms.custom`.
+
+        A library's trace overrides JAX's methods instead: `process_custom_jvp_call` and `process_custom_vjp_call`.
+        """
+        return call.in_trace_of_library(self, args)
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
+        raise NotImplementedError(f"{type(self)} must override process_custom_jvp_call to handle custom_jvp primitives")
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros):
+        raise NotImplementedError(f"{type(self)} must override process_custom_vjp_call to handle custom_vjp primitives")
 
     def without_derivative(self, value: Any) -> Any:
         """The primal of a value of this trace, without its tangent or residuals."""

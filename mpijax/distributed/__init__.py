@@ -82,7 +82,7 @@ def initialize(
         _bring_together(address, coordinator_bind_address, num_processes, process_id, initialization_timeout)
     _check(num_processes, process_id, mpi_start.size(), mpi_start.rank())
     if in_force():
-        coordination.start()
+        coordination.start(alone=bool(address))  # as in JAX, where a coordinator serves one process too
     _state.initialized = True
 
 

@@ -58,7 +58,19 @@ class Unset:
         raise NotImplementedError(f"{what.format(**words)}. To define it, {fix.format(**words)}.")
 
 
-class Primitive(core.Primitive):
+def has_open_slots(primitive: Any) -> bool:
+    """Whether a primitive was defined outside mpijax, so that its rules may be set one by one."""
+    return issubclass(type(primitive), Primitive)
+
+
+class _EveryPrimitive(type):
+    """As in JAX, mpijax's own primitives are instances of `mpijax.extend.core.Primitive` too; libraries check it."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, core.Primitive) if cls is Primitive else super().__instancecheck__(instance)
+
+
+class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     """An operation defined outside mpijax.
 
     Args:
@@ -83,10 +95,9 @@ class Primitive(core.Primitive):
     multiple_results = False
 
     def __init__(self, name: str, **rules: Any):
-        if not isinstance(_known(name), (Primitive, type(None))):
-            raise ValueError(
-                f"mpijax itself has a primitive named {name!r}. Choose another name."
-            )
+        known = _known(name)
+        if known is not None and not has_open_slots(known):
+            raise ValueError(f"mpijax itself has a primitive named {name!r}. Choose another name.")
         self._effectful_rule: Callable | None = None
         self._lower: Any = None
         given = {slot: rules.pop(slot, Unset(self, slot)) for slot in _SLOTS if slot != "impl"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from mpijax.core import primitive as core
-from mpijax.extend.primitive import Primitive
+from mpijax.extend.primitive import has_open_slots
 
 
 class RuleTable(MutableMapping):
@@ -26,7 +26,7 @@ class RuleTable(MutableMapping):
 
     def __setitem__(self, primitive: core.Primitive, rule: Callable) -> None:
         fills_gap = isinstance(primitive, core.Primitive) and not self._has(primitive)
-        if not (isinstance(primitive, Primitive) or fills_gap):
+        if not (has_open_slots(primitive) or fills_gap):
             kind = "mpijax's own primitive" if isinstance(primitive, core.Primitive) else type(primitive).__name__
             raise TypeError(
                 f"Rules can only be set for primitives of mpijax.extend.core.Primitive, got {primitive!r} ({kind}). "
@@ -49,7 +49,7 @@ class RuleTable(MutableMapping):
         primitive.unset(self._slot)  # type: ignore[attr-defined]
 
     def _has(self, primitive: Any) -> bool:
-        if isinstance(primitive, Primitive):
+        if has_open_slots(primitive):
             return primitive.is_set(self._slot)
         return isinstance(primitive, core.Primitive) and not isinstance(
             getattr(primitive, self._slot), core.Unsupported

@@ -19,7 +19,7 @@ from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
 from mpijax.core.typeof import typeof
-from mpijax.extend.primitive import Primitive
+from mpijax.extend.primitive import Primitive, has_open_slots
 from mpijax.ops.callbacks import io_callback, pure_callback
 
 __all__ = ["LoweringRuleContext", "ModuleContext", "emit_python_callback", "lower_fun", "register_lowering"]
@@ -79,7 +79,7 @@ def register_lowering(
     >>> mpijax.jit(double_p.bind)(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """
-    if not isinstance(prim, Primitive):
+    if not has_open_slots(prim):
         raise TypeError(
             f"register_lowering: expected a primitive of mpijax.extend.core.Primitive, got {prim!r}. The lowerings of "
             "mpijax's own primitives cannot be changed."

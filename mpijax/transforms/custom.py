@@ -13,7 +13,7 @@ from functools import partial, update_wrapper
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from mpijax.core import tree
+from mpijax.core import provided, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
 from mpijax.core.jaxpr_trace import trace_to_jaxpr
@@ -195,6 +195,19 @@ class CustomCall:
         """The same call over batches. `axes` receives the batch axes of its results."""
         raise NotImplementedError
 
+    def in_trace_of_library(self, trace, args) -> list[Any]:
+        """Calls JAX's method of a trace that a library defines, with the function and its rule as wrapped functions."""
+        raise NotImplementedError
+
+    def wrapped_fun(self) -> Any:
+        """The function as a `extend.linear_util.WrappedFun`."""
+
+        def fun(*args):
+            return self.fun(*args)
+
+        fun.__name__ = self.name
+        return provided.wrap_init(fun, debug_info=self.debug)
+
     def params(self, closed: ClosedJaxpr, hoisted: int) -> dict[str, Any]:
         """Parameters of an equation. The first `hoisted` arguments are values that the function closes over."""
         raise NotImplementedError
@@ -218,13 +231,13 @@ class BatchAxes:
     """The batch axes of the results of a vectorized call: those of the function if it has run, else of the rule."""
 
     def __init__(self, trace) -> None:
-        self.trace = trace
+        self.axis, self.tag = trace.axis, trace.tag  # the trace itself ends before the program
         self.of_results: list[int | None] = []
         self._of_fun: list[int | None] | None = None
 
     def run(self, fun: Callable, values, dims) -> list[Any]:
         """Run the function over batches."""
-        outs, found = batch_flat(fun, self.trace.axis, values, dims, self.trace.tag)
+        outs, found = batch_flat(fun, self.axis, values, dims, self.tag)
         self._of_fun = self.of_results = found
         return outs
 
@@ -232,7 +245,7 @@ class BatchAxes:
         """Run a rule over batches. Returns results and their batch axes. Zeros of batches become zeros of examples."""
         examples = [self._example(v, d) for v, d in zip(values, dims, strict=True)]
         own = [None if type(v) is Zero else d for v, d in zip(values, dims, strict=True)]
-        return batch_flat(rule, self.trace.axis, examples, own, self.trace.tag)
+        return batch_flat(rule, self.axis, examples, own, self.tag)
 
     @staticmethod
     def _example(value: Any, dim: int | None) -> Any:
@@ -255,7 +268,20 @@ class BatchAxes:
                 "Under vmap, a custom derivative rule returned a mapped value where the function returned one that is "
                 "not mapped. Make the function's result depend on its arguments."
             )
-        return x if target is None else batch_at(x, dim, target, self.trace.axis)
+        return x if target is None else batch_at(x, dim, target, self.axis)
+
+
+def rerunnable(wrapped: Any) -> Callable[..., Any]:
+    """A wrapped function as a function that may be called again: each call stores its auxiliary values anew."""
+
+    def run(*args):
+        for store in wrapped.stores:
+            if store is not None:
+                store.reset()
+        return wrapped.call_wrapped(*args)
+
+    run.__name__ = callable_name(wrapped)
+    return run
 
 
 class Rule:
@@ -277,10 +303,11 @@ class Rule:
 class CustomPrimitive(Primitive):
     """A primitive for calls of a custom function. Binding it makes a new `CustomCall`.
 
-    `remake(fun, params)` makes the call; `select(params, used)` returns the parameters for some of the results.
+    `remake(fun, params)` makes the call; `select(params, used)` returns the parameters for some of the results;
+    `rejoin(subfuns, params)` makes the call that a library's trace passes on, from wrapped functions.
     """
 
-    def __init__(self, name: str, remake: Callable, select: Callable, shown: Callable):
+    def __init__(self, name: str, remake: Callable, select: Callable, shown: Callable, rejoin: Callable):
         def unreachable(*_args, **_params):
             raise AssertionError(f"{name} is handled by the traces themselves")
 
@@ -302,8 +329,11 @@ class CustomPrimitive(Primitive):
         self.remake = remake
         self.select = select
         self.shown = shown
+        self.rejoin = rejoin
 
-    def bind(self, *args, **params) -> Any:
+    def bind(self, *args, subfuns=None, **params) -> Any:
+        if subfuns is not None:
+            return self.rejoin(subfuns, **params).bind(*args)
         closed: ClosedJaxpr = params["call_jaxpr"]
         return self.remake(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), params).bind(*args)
 

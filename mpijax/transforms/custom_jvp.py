@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes, provided, tree
 from mpijax.core.registry import registry
 from mpijax.core.source import callable_name
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
-from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
+from mpijax.transforms.custom import (
+    CustomCall,
+    CustomFunction,
+    CustomPrimitive,
+    ResultTypes,
+    Rule,
+    RuleWords,
+    rerunnable,
+)
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
 
@@ -52,6 +60,17 @@ class JvpCall(CustomCall):
         rule.__name__ = callable_name(self.rule)
         return JvpCall(lambda *xs: axes.run(self.fun, xs, dims), rule, self.name, self.symbolic_zeros, self.debug)
 
+    def in_trace_of_library(self, trace, args):
+        count = len(args)  # the rule must not hold `args`: it lives as long as the program
+
+        def jvp(*xs):
+            outs, tangents = self.rule(xs[:count], xs[count:])
+            return [*outs, *map(instantiate, tangents)]
+
+        jvp.__name__ = callable_name(self.rule)
+        fun, rule = self.wrapped_fun(), provided.wrap_init(jvp)
+        return trace.process_custom_jvp_call(self.primitive, fun, rule, args, symbolic_zeros=self.symbolic_zeros)
+
     def params(self, closed, hoisted):
         rule = self.rule
 
@@ -59,6 +78,19 @@ class JvpCall(CustomCall):
             return rule(primals[hoisted:], tangents[hoisted:])
 
         return {"jvp": Rule(callable_name(rule), explicit if hoisted else rule)}
+
+
+def _rejoined(subfuns, symbolic_zeros) -> JvpCall:
+    fun, jvp = map(rerunnable, subfuns)
+
+    def rule(primals, tangents):
+        flat = jvp(*primals, *tangents)
+        count = len(flat) // 2
+        outs = flat[:count]
+        return outs, _checked_tangents(outs, flat[count:])
+
+    rule.__name__ = callable_name(jvp)
+    return JvpCall(fun, rule, callable_name(fun), symbolic_zeros)
 
 
 def _select(params, used):
@@ -78,6 +110,7 @@ custom_jvp_call_p = CustomPrimitive(
     remake=lambda fun, params: JvpCall(fun, params["jvp"], params["name"], params["symbolic_zeros"]),
     select=_select,
     shown=lambda params: {"jvp": params["jvp"]},
+    rejoin=_rejoined,
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes, errors, tree
+from mpijax.core import config, dtypes, errors, provided, tree
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive
@@ -18,7 +18,15 @@ from mpijax.core.sharding import types
 from mpijax.core.source import callable_name
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
-from mpijax.transforms.custom import CustomCall, CustomFunction, CustomPrimitive, ResultTypes, Rule, RuleWords
+from mpijax.transforms.custom import (
+    CustomCall,
+    CustomFunction,
+    CustomPrimitive,
+    ResultTypes,
+    Rule,
+    RuleWords,
+    rerunnable,
+)
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import check_aliases, is_ref
 from mpijax.transforms.remat_opt import fwd_or_fun
@@ -93,6 +101,32 @@ class VjpCall(CustomCall):
         fun = lambda *xs: axes.run(self.fun, xs, dims)
         return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.optimize_remat, self.debug)
 
+    def in_trace_of_library(self, trace, args):
+        last: list = []
+
+        def fwd(*pairs):
+            outs, residuals, last_bwd = self.fwd(pairs[::2], pairs[1::2])
+            last[:] = last_bwd, tree.tree_structure(outs), tree.tree_structure(residuals)
+            return [*residuals, *outs]
+
+        def bwd(*xs):
+            count = last[2].num_leaves
+            return last[0](list(xs[:count]), list(xs[count:]))
+
+        def out_trees():
+            return last[1], last[2], [None] * last[2].num_leaves
+
+        fwd.__name__, bwd.__name__ = callable_name(self.fwd), self.bwd_name
+        return trace.process_custom_vjp_call(
+            self.primitive,
+            self.wrapped_fun(),
+            provided.wrap_init(fwd),
+            bwd,
+            args,
+            out_trees=out_trees,
+            symbolic_zeros=self.symbolic_zeros,
+        )
+
     def params(self, closed, hoisted):
         fwd = self.fwd
 
@@ -135,6 +169,19 @@ class _BatchedBwd:
         return ct if dim is None else registry["reduce_sum"].bind(ct, axes=(dim,), out_sharding=None)
 
 
+def _rejoined(subfuns, out_trees, symbolic_zeros) -> VjpCall:
+    wrapped_fun, wrapped_fwd, bwd = subfuns
+    fun, both = rerunnable(wrapped_fun), rerunnable(wrapped_fwd)
+
+    def fwd(primals, perturbed):
+        flat = both(*(x for pair in zip(primals, perturbed, strict=True) for x in pair))
+        count = out_trees()[1].num_leaves
+        return flat[count:], flat[:count], lambda residuals, cts: bwd(*residuals, *cts)
+
+    fwd.__name__ = callable_name(both)
+    return VjpCall(fun, fwd, callable_name(bwd), callable_name(fun), symbolic_zeros)
+
+
 def _select(params, used):
     rule, out_avals = params["fwd"], params["call_jaxpr"].out_avals
 
@@ -159,6 +206,7 @@ custom_vjp_call_p = CustomPrimitive(
     ),
     select=_select,
     shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
+    rejoin=_rejoined,
 )
 custom_vjp_call_p.has_users_transpose = True
 

@@ -277,3 +277,20 @@ def test_the_secret_of_a_home_directory_is_its_owners_alone(monkeypatch, tmp_pat
     monkeypatch.setenv("MPIJAX_SECRET", " ")
     with pytest.raises(ValueError, match="empty"):
         handshake.job_secret()
+
+
+def test_a_job_of_one_process_has_a_client_where_it_names_a_coordinator():
+    """Orbax's tests need one."""
+    program = """
+import jax
+from jax._src.distributed import global_state
+assert global_state.client is None
+jax.distributed.initialize("localhost:1", num_processes=1, process_id=0)
+global_state.client.key_value_set("a", "b")
+global_state.client.wait_at_barrier("here", 1000)
+print(global_state.client.key_value_try_get("a"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-m", "mpijax.as_jax", "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.returncode) == ("b", 0), done.stderr

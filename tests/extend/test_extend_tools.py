@@ -123,7 +123,10 @@ def test_positions_of_arguments(J):
     tree = J.tree.structure((((1, 2), 3), {"a": 4, "b": (5, 6)}))
     assert util.donation_vector((0,), ("b",), tree) == (True, True, False, False, True, True)
     assert util.safe_map(lambda x, y: x + y, [1, 2], [3, 4]) == [4, 6]
-    assert util.shaped_abstractify(X).str_short() == util.shaped_abstractify(J.ShapeDtypeStruct((3,), "float32")).str_short()
+    assert (
+        util.shaped_abstractify(X).str_short()
+        == util.shaped_abstractify(J.ShapeDtypeStruct((3,), "float32")).str_short()
+    )
 
 
 # ---------------------------------------------------------------- partial evaluation
@@ -320,6 +323,7 @@ def test_private_names_are_the_public_ones():
         assert complexes[0] == complexes[1]
     assert part(OURS, "_src.dispatch").wait_for_tokens() is None
     assert part(OURS, "_src.pjit").jit_p is OURS.make_jaxpr(OURS.jit(lambda x: x))(X).eqns[0].primitive
+    assert part(OURS, "_src.interpreters.ad").primitive_jvps is part(OURS, "interpreters.ad").primitive_jvps
     assert part(OURS, "_src.scipy.special").gammaln is part(OURS, "scipy.special").gammaln
     assert part(OURS, "_src.lax.control_flow").scan is OURS.lax.scan
     assert [part(J, "_src.xla_bridge").get_backend().platform for J in (OURS, THEIRS)] == ["cpu", "cpu"]
@@ -350,7 +354,9 @@ def test_sizes_that_are_numbers(J):
         assert J.core.is_constant_shape((3, 4)) and not J.core.is_constant_shape((3, a))
 
 
-@pytest.mark.parametrize("given", [(None, None), ((0, 2), None), (None, "b"), (1, ["c"]), (None, ("b", "d")), (3, None)])
+@pytest.mark.parametrize(
+    "given", [(None, None), ((0, 2), None), (None, "b"), (1, ["c"]), (None, ("b", "d")), (3, None)]
+)
 def test_positions_and_names_of_arguments_complete_each_other(given):
     def f(a, b, c=0, *rest, d=1):
         return a
@@ -474,3 +480,108 @@ def test_backends(J):
         backend.get_backend("nothing")
     with J.default_device(J.devices()[-1]):
         assert backend.get_default_device() is J.devices()[-1]
+
+
+@IN_BOTH
+def test_traces_of_libraries_pass_calls_with_custom_derivatives_on(J):
+    """As Quax and Haiku do: the library's trace wraps the function and its rule, and binds the primitive again."""
+    lu, core = part(J, "extend.linear_util"), part(J, "_src.core")
+    seen = []
+
+    class Tracer(core.Tracer):
+        __slots__ = ("value",)
+
+        def __init__(self, trace, value):
+            self._trace, self.value = trace, value
+
+        aval = property(lambda self: J.typeof(self.value))
+
+    class Trace(core.Trace):
+        def __init__(self, parent, tag):
+            super().__init__()
+            self.outer, self.tag = parent, tag
+
+        def bound(self, primitive, tracers, params):
+            seen.append(primitive.name)
+            values = [self.value(t) for t in tracers]
+            return primitive.bind_with_trace(self.outer, tuple(values), tuple(map(J.typeof, values)), params)
+
+        def value(self, x):
+            return x.value if isinstance(x, Tracer) and x._trace.tag is self.tag else x
+
+        def process_primitive(self, primitive, tracers, params):
+            outs = self.bound(primitive, tracers, params)
+            return [Tracer(self, o) for o in outs] if primitive.multiple_results else Tracer(self, outs)
+
+        def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
+            params = {"subfuns": (run_in(fun, self.tag), run_in(jvp, self.tag)), "symbolic_zeros": symbolic_zeros}
+            return [Tracer(self, o) for o in self.bound(primitive, tracers, params)]
+
+        def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros):
+            subfuns = (run_in(fun, self.tag), run_in(fwd, self.tag), bwd)
+            params = {"subfuns": subfuns, "out_trees": out_trees, "symbolic_zeros": symbolic_zeros}
+            return [Tracer(self, o) for o in self.bound(primitive, tracers, params)]
+
+    @lu.transformation2
+    def run_in(f, tag, *xs):
+        with core.take_current_trace() as parent:
+            trace = Trace(parent, tag)
+            with core.set_current_trace(trace):
+                outs = f(*[x if isinstance(x, bool) else Tracer(trace, x) for x in xs])
+            return [trace.value(o) for o in outs]
+
+    def traced(f):
+        return lambda x: run_in(wrapped(J, lambda x: [f(x)], x), core.TraceTag()).call_wrapped(x)[0]
+
+    @J.custom_jvp
+    def tripled(x):
+        return J.numpy.sin(x)
+
+    tripled.defjvp(lambda primals, tangents: (tripled(*primals), 3 * tangents[0]))
+
+    @J.custom_vjp
+    def fivefold(x):
+        return J.numpy.sin(x)
+
+    fivefold.defvjp(lambda x: (fivefold(x), x), lambda x, ct: (5 * ct,))
+    x = J.numpy.float32(0.3)
+    for f, name, slope in ((tripled, "custom_jvp_call", 3), (fivefold, "custom_vjp_call", 5)):
+        g = traced(f)
+        with J.checking_leaks():
+            values = g(x), J.jit(g)(x), J.vmap(g)(x[None])[0]
+            slopes = J.grad(g)(x), J.jit(J.grad(g))(x), J.grad(J.jit(g))(x), J.grad(traced(g))(x)
+        np.testing.assert_allclose(values, np.sin(np.float32(0.3)), rtol=1e-6)
+        np.testing.assert_allclose(slopes, slope)
+        assert name in seen
+
+    class Plain(core.Trace):
+        pass
+
+    with pytest.raises(NotImplementedError, match="must override process_custom_jvp_call"):
+        with core.set_current_trace(Plain()):
+            tripled(x)
+
+
+def test_words_of_threefry_keys_are_jaxs():
+    """Quax's examples compute with them."""
+    values = []
+    for J in (OURS, THEIRS):
+        threefry = part(J, "_src.random.threefry2x32")
+        key = threefry.threefry_seed(J.numpy.asarray(7))
+        words = [key, threefry.threefry_split(key, (2, 3)), threefry.threefry_fold_in(key, J.numpy.uint32(5))]
+        values.append([*words, *(threefry.threefry_random_bits(key, width, (2, 3)) for width in (8, 16, 32))])
+    for ours, wanted in zip(*values, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+        assert ours.dtype == wanted.dtype
+
+
+@IN_BOTH
+def test_every_primitive_is_one_of_extend(J):
+    Primitive = part(J, "extend.core").Primitive
+    assert isinstance(J.lax.sin_p, Primitive) and isinstance(part(J, "extend.core").primitives.jit_p, Primitive)
+
+    class Named(Primitive):
+        pass
+
+    assert not isinstance(J.lax.sin_p, Named) and not isinstance("sin", Primitive)
+    assert isinstance(Named("named_here"), Primitive)

@@ -1,6 +1,7 @@
 """Devices as JAX shows them, one per rank; alone and under mpirun."""
 
 import pickle
+from unittest import mock
 
 import pytest
 
@@ -47,3 +48,10 @@ def test_a_device_describes_itself_as_in_jax():
 def test_unknown_platforms_and_processes(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_mocks_specified_by_the_class_have_its_attributes():
+    """Orbax's tests make such devices."""
+    device = mock.create_autospec(devices.Device, instance=True, spec_set=True)
+    device.id, device.process_index = 3, 1
+    assert (device.id, device.process_index) == (3, 1) and "local_hardware_id" in dir(device)

@@ -562,6 +562,7 @@ def test_checking_leaks_raises_where_an_example_escapes():
         lambda J: J.jit(lambda x: J.numpy.sin(x) + J.jit(lambda y: y * 2)(x)),
         lambda J: J.jit(J.grad(lambda x: J.nn.relu(x) * J.numpy.where(x > 0, x, 2.0))),
         lambda J: J.jit(lambda x: J.nn.softplus(x) * 2),
+        lambda J: J.jit(lambda x: J.jit(J.vmap(lambda y: J.nn.softplus(y * x)))(J.numpy.ones(3))),
         lambda J: lambda x: J.vmap(J.grad(lambda x: J.nn.relu(x) * J.numpy.sin(x)))(J.numpy.ones(3) * x),
         lambda J: lambda x: J.jit(J.vmap(J.vmap(lambda y: J.nn.softplus(y) * x)))(J.numpy.ones((2, 3))),
     ],

@@ -1,5 +1,6 @@
 """The interpreters of programs."""
 
-from mpijax.interpreters import ad, batching, mlir, partial_eval, xla
+from mpijax._src.interpreters import ad
+from mpijax.interpreters import batching, mlir, partial_eval, xla
 
 __all__ = ["ad", "batching", "mlir", "partial_eval", "xla"]

@@ -33,6 +33,8 @@ class Device:
     'cpu'
     """
 
+    # Also makes them attributes of the class, as in JAX: tests of libraries specify mocks by it.
+    __slots__ = ("__weakref__", "id", "local_hardware_id", "process_index")
     platform = PLATFORM
     runtime_type = "mpi"
     device_kind = PLATFORM
@@ -83,6 +85,8 @@ class Device:
 
 class SimulatedDevice(Device):
     """The device of a simulated rank (`mpijax.simulate`). Programs over it are planned but not run."""
+
+    __slots__ = ("simulation",)
 
     def __init__(self, id: int, simulation: Simulation):
         super().__init__(id, id)

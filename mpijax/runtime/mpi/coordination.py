@@ -168,15 +168,18 @@ _client: Client | None = None
 
 
 def client() -> Client | None:
-    """This rank's client; None before `start`, and in a job of one rank."""
+    """This rank's client; None before `start`."""
     return _client
 
 
-def start() -> None:
-    """Start the service on rank 0 and a client on each rank, unless they exist. Collective."""
+def start(alone: bool = False) -> None:
+    """Start the service on rank 0 and a client on each rank, unless they exist. Collective.
+
+    alone: whether to start them in a job of one rank too.
+    """
     global _client
     size, rank = mpi_start.size(), mpi_start.rank()
-    if size == 1 or _client is not None:
+    if _client is not None or (size == 1 and not alone):
         return
     what = "distributed.initialize"
     names = objects.allgather(socket.gethostname(), what)
