@@ -70,23 +70,31 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             "the reference."
         )
     types = tree.tree_map(typeof, init_val)
-    if trace_body(cond_fun, (types,), "while_cond").written:
-        return _while_deciding_in_body(cond_fun, body_fun, init_val)
+    decided = trace_body(cond_fun, (types,), "while_cond").written
     written = trace_body(body_fun, (types,), "while_body").written
+    if decided:
+        return _while_deciding(cond_fun, body_fun, decided, written, init_val)
     if written:
         return _while_writing(cond_fun, body_fun, written, init_val)
     leaves, cond, body = _traced(cond_fun, body_fun, leaves, in_tree)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
 
 
-def _while_deciding_in_body(cond_fun, body_fun, init_val: Any) -> Any:
-    """`while_loop` for `cond_fun` that writes to outside references: the body evaluates the next condition."""
+def _while_deciding(cond_fun, body_fun, decided: Sequence[Ref], written: Sequence[Ref], init_val: Any) -> Any:
+    """`while_loop` for `cond_fun` that writes to the outside references `decided`, and `body_fun` to `written`.
 
-    def iteration(carry):
-        val = body_fun(carry[1])
-        return cond_fun(val), val
+    As in JAX, the writes of the last condition, which ends the loop, are dropped.
+    """
+    if any(a is b for a in decided for b in written):
+        raise NotImplementedError(
+            "while_loop: Cannot write to the same ref in both cond and body. Use two mutable array references."
+        )
 
-    return while_loop(lambda carry: carry[0], iteration, (cond_fun(init_val), init_val))[1]
+    def iteration(val):
+        cond_fun(val)
+        return body_fun(val)
+
+    return _while_writing(cond_fun, iteration, (*decided, *written), init_val)
 
 
 def _while_writing(cond_fun, body_fun, written: Sequence[Ref], init_val: Any) -> Any:

@@ -582,24 +582,28 @@ def test_errors(make, text):
 
 
 def test_conditions_that_write():
-    def f(x):
-        seen = mpijax.new_ref(jnp.zeros(4))
+    def f(x, same=False):
+        seen, count = mpijax.new_ref(jnp.zeros(4)), mpijax.new_ref(0)
 
         def going(i):
             mpijax.ref.addupdate(seen, i, x)
             return i + seen[0] < 3
 
         def step(i):
-            mpijax.ref.addupdate(seen, 3, 1.0)
+            mpijax.ref.addupdate(count, (), 1)
+            if same:
+                mpijax.ref.addupdate(seen, 0, 1.0)
             return i + 1
 
-        return lax.while_loop(going, step, 0), seen[...]
+        return lax.while_loop(going, step, 0), seen[...], count[...]
 
     for run in (f, mpijax.jit(f)):
-        last, seen = run(0.5)
-        assert last == 3
-        np.testing.assert_array_equal(seen, [0.5, 0.5, 0.5, 3.5])
-    np.testing.assert_array_equal(mpijax.jvp(lambda x: f(x)[1], (0.5,), (1.0,))[1], np.ones(4))
+        last, seen, count = run(0.5)
+        assert last == count == 3
+        np.testing.assert_array_equal(seen, [0.5, 0.5, 0.5, 0])  # without the write of the last condition, as in JAX
+    np.testing.assert_array_equal(mpijax.jvp(lambda x: f(x)[1], (0.5,), (1.0,))[1], [1, 1, 1, 0])
+    with pytest.raises(NotImplementedError, match="Cannot write to the same ref in both cond and body"):
+        f(0.5, same=True)
 
 
 def test_rules_of_custom_derivatives_in_a_jit_that_is_differentiated():
