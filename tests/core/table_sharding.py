@@ -382,6 +382,7 @@ TABLE: dict[str, Callable] = {
     **{name: lambda rng: Use([floats(rng, *shape(rng))], {"axes": ()})
        for name in ("preduced", "pvary", "reduced_vary_cast_p", "vary_unreduced_cast_p")},
     "vary_as": lambda rng: Use([floats(rng, *shape(rng))], {"axes": frozenset()}),
+    "stop_gradient": lambda rng: Use([floats(rng, *shape(rng))], {}),
     "squeeze": squeeze,
     "reshape": reshape,
     "tile": tile,

@@ -92,7 +92,7 @@ def test_bytes():
 def results(f, *args):
     """The value and the gradients of a function of q, k, v and others."""
     out, back = jax.vjp(lambda *x: f(*x, *args[3:]), *args[:3])
-    return jax.tree.leaves((out, back(jax.tree.map(jnp.cos, out))))
+    return jax.tree.leaves((out, back(jax.tree.map(jnp.tanh, out))))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -142,3 +142,60 @@ def test_blocks_in_parts(monkeypatch):
     for option, value in {"LARGE": 64, "PART": 64, "ROWS": 1, "TIMES": 0}.items():
         monkeypatch.setattr(by_parts, option, value)
     check(lambda *x: gradient(f)(*x), arrays, specs, rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------- random programs
+
+BEGIN = [lambda q, k, m: q @ k.T, lambda q, k, m: ((q[:, None] - k[None]) ** 2).sum(-1), lambda q, k, m: k @ k.T]
+FOLLOW = [
+    lambda s, q, k, m: s / 2 + m[:, None],
+    lambda s, q, k, m: jnp.where(jnp.tril(jnp.ones(s.shape, bool)), s, -4.0),
+    lambda s, q, k, m: jnp.where(m[None] > 0, jnp.tanh(s), 0.5),
+    lambda s, q, k, m: s * jnp.cos(q[:, :1] - k[:, 0]),
+    lambda s, q, k, m: jax.nn.softmax(s),
+    lambda s, q, k, m: jnp.exp(s - s.max(axis=1, keepdims=True)),
+    lambda s, q, k, m: s / (1 + jnp.abs(s).sum(axis=1, keepdims=True)),
+    lambda s, q, k, m: s - s.mean(axis=0) * m[:, None],
+    lambda s, q, k, m: jnp.sin(s) * (k @ q.T),
+]
+END = [
+    lambda s, v: s @ v, lambda s, v: s.T @ v, lambda s, v: s.sum(axis=0), lambda s, v: jnp.max(s, axis=1),
+    lambda s, v: (s.sum(axis=1), (s * 2) @ jnp.cos(v)), lambda s, v: (s @ s.T).sum(axis=0),
+]  # fmt: skip
+
+
+def random_pairs(seed: int):
+    rng = np.random.default_rng([seed, 17])
+    parts = BEGIN[rng.integers(len(BEGIN))], [FOLLOW[k] for k in rng.integers(0, len(FOLLOW), rng.integers(1, 5))]
+    end = END[rng.integers(len(END))]
+
+    def program(q, k, v, m):
+        s = parts[0](q, k, m)
+        for follow in parts[1]:
+            s = follow(s, q, k, m)
+        return end(s, v)
+
+    return program
+
+
+def agrees(seed: int) -> None:
+    f = random_pairs(seed)
+    arrays = [real((N, 4), seed + k) for k in range(3)] + [real((N,), seed)]
+    program = jax.jit(lambda *x: results(f, *x))
+    got = program(*placed(arrays, [P("i")] * 4, mesh_1d()))
+    wanted = jax.jit(lambda *x: results(f, *x))(*map(jnp.asarray, arrays))
+    for ours, want in zip(got, wanted, strict=True):
+        scale = max(1.0, float(np.abs(want).max()))
+        assert_same(ours, np.asarray(want), rtol=1e-3, atol=2e-4 * scale)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs(seed):
+    agrees(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_more_random_programs(first):
+    for seed in range(first, first + 10):
+        agrees(100 + seed)

@@ -4,11 +4,11 @@ The scores of attention are such an array: queries times keys, both split along 
 keys would hold all scores of its queries. Here no rank holds either: `rounds.py` computes the array block by block,
 while the blocks of the keys go round the ranks, as often as an operation reads it.
 
-The walk through a Jaxpr starts at a large product, or at an operation such as `x[:, None] - y[None]`. The sharding
-rules say what follows: rows are cut over mesh axes, and columns over an axis of rounds. An operation whose result has
-columns makes an array of pairs. A total is a sum or a maximum over columns, or over rows; its result is small. If
-anything else reads an array of pairs, the walk finds nothing, and ranks gather an operand. The same with rows and
-columns exchanged describes rounds in which rows go round.
+The walk through a Jaxpr starts at a large product, or an operation such as `x[:, None] - y[None]`. The sharding rules
+say what follows: rows are cut over mesh axes, and columns over an axis of rounds. An operation whose result has columns
+makes an array of pairs. A total is a sum or a maximum over columns, or over rows; its result is small. If anything else
+reads an array of pairs, the walk finds nothing, and ranks gather an operand. The same with rows and columns exchanged
+describes rounds in which rows go round.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ TIMES = 16
 
 @dataclass
 class Pairs:
-    """The operations on arrays of pairs that begin at one product.
+    """The operations on arrays of pairs that begin at one of them.
 
     mesh: of all values. columns: how ranks hold the axis that goes round. made: cuts of arrays of pairs; columns are
     cut over `ROUND`. plans: what a rank does in one round, by the id of the equation. totals: by id, in order.
     producers: the equation that makes each variable of the Jaxpr. results: totals that are computed.
-    later: the equations after the product. exchanged: totals that follow from others (`exchanged.py`).
+    later: the equations after the first one. exchanged: totals that follow from others (`exchanged.py`).
     turned: the same operations where rows go round instead of columns.
     """
 
@@ -101,14 +101,14 @@ class Pairs:
         return plan.over == (ROUND,) or plan.op == "sum"
 
     def begins(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
-        """Whether all that follows from the product, its operands cut so, is on arrays of pairs or a total."""
+        """Whether all that follows from an operation, its operands cut so, is on arrays of pairs or a total."""
         eqns = self.jaxpr.eqns
         self.producers.update((v, e) for e in eqns for v in e.outvars)
         self.later = eqns[next(k for k, e in enumerate(eqns) if e is eqn) + 1 :]
         if not self._enters(eqn, cuts) or eqn.outvars[0] not in self.made:
             return False
         known = 0
-        while known < len(self.made):  # later products join, and what reads them is checked again
+        while known < len(self.made):  # later arrays of pairs join, and what reads them is checked again
             known = len(self.made)
             for later in self.later:
                 reads = [None if type(v) is Literal else self.made.get(v) for v in later.invars]
@@ -138,7 +138,7 @@ class Pairs:
         return None if plan is None or plan.over or tuple(plan.results[0]) != cuts else plan
 
     def _joined(self, v: Any, cuts: Cuts) -> dict[Any, tuple[Eqn, Plan]]:
-        """The later operations that make an operand, an array of pairs too; none if no product is among them."""
+        """The later operations that make an operand, an array of pairs too, of rows and columns; else none."""
         eqn = self.producers.get(v)
         if not self._has_both(cuts) or v in self.made or not any(e is eqn for e in self.later):
             return {}
