@@ -94,7 +94,10 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     quickly.collect_garbage_less_often()
-    quickly.quicken_jax()
+
+
+def pytest_runtest_setup():
+    quickly.quicken_jax(CACHE)  # which some tests import only when they run
 
 
 @pytest.hookimpl(trylast=True)
