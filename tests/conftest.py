@@ -84,6 +84,9 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(config, items):
     if SIZE > 2:
         quickly.sweep_products(items)
+        for item in items:
+            if item.get_closest_marker("two_ranks"):
+                item.add_marker(pytest.mark.slow)
     for item in quickly.cases_of_sweeps(items)[1]:
         item.add_marker(pytest.mark.slow)
     if not config.getoption("--slow"):
@@ -94,7 +97,10 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     quickly.collect_garbage_less_often()
-    quickly.quicken_jax()
+
+
+def pytest_runtest_setup():
+    quickly.quicken_jax(CACHE.with_name("jax-cache"))  # which some tests import only when they run
 
 
 @pytest.hookimpl(trylast=True)

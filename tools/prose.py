@@ -82,7 +82,7 @@ def of_python(file: Path) -> Iterator[Text]:
             text = ast.get_docstring(node, clean=False)
             if text:
                 yield Text(file, node.body[0].lineno, re.sub(r"^\s*>>>.*$", "", text, flags=re.MULTILINE))
-        elif isinstance(node, ast.Call) and _RAISING.search(ast.unparse(node.func)):
+        elif isinstance(node, ast.Call) and _RAISING.search(getattr(node.func, "attr", getattr(node.func, "id", ""))):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield Text(file, part.lineno, part.value)
@@ -98,9 +98,12 @@ def findings(paths: list[Path]) -> list[str]:
     """``file:line: phrase: advice`` of each phrase that is found."""
     found = []
     for path in paths:
-        for text in of_markdown(path) if path.suffix == ".md" else of_python(path):
-            for pattern, advice in _PATTERNS:
-                for match in pattern.finditer(" ".join(text.text.split(" "))):
+        texts = list(of_markdown(path) if path.suffix == ".md" else of_python(path))
+        together = "\0".join(text.text for text in texts)  # most files have no phrase at all
+        patterns = [(pattern, advice) for pattern, advice in _PATTERNS if pattern.search(together)]
+        for text in texts:
+            for pattern, advice in patterns:
+                for match in pattern.finditer(text.text):
                     line = text.line + text.text.count("\n", 0, match.start())
                     shown = " ".join(match[0].split())
                     found.append(f"{path.relative_to(ROOT)}:{line}: {shown!r}: {advice}")

@@ -214,12 +214,18 @@ def _source(kernel: Kernel, in_types, out_types) -> list[str]:
 
 
 def _stored(part: str, number: int, array: int, ndim: int, shape: str) -> list[str]:
-    """Source that stores a returned array if it has the declared shape, and else stores its shape in the status."""
+    """Source that stores a returned array if it has the declared shape, and else stores its shape in the status.
+
+    Loops copy the elements: for `a[:] = b`, numba compiles an error text about shapes, which takes seconds.
+    """
     if not ndim:
         return [f"        a{array}[0] = {part}"]
     wrong = [f"            status[0] = {WRONG_SHAPE}", f"            status[1] = {number}"]
     wrong += [f"            status[{2 + k}] = {part}.shape[{k}]" for k in range(ndim)]
-    return [f"        if {part}.shape != {shape}:", *wrong, "        else:", f"            a{array}[:] = {part}"]
+    loops = [f"{' ' * (12 + k)}for i{k} in range({part}.shape[{k}]):" for k in range(ndim)]
+    element = f"[{', '.join(f'i{k}' for k in range(ndim))}]"
+    copy = f"{' ' * (12 + ndim)}a{array}{element} = {part}{element}"
+    return [f"        if {part}.shape != {shape}:", *wrong, "        else:", *loops, copy]
 
 
 def _call_pointers(kernel: Kernel, count: int, shapes: Sequence[str]) -> list[str]:

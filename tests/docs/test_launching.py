@@ -37,7 +37,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command[:40] for command, _ in COMMANDS])
+# tests/cli/test_cli.py runs these as well, and looks at more of what they do.
+SLOW = ("mpijax doctor", "mpijax bench", "cd heat && mpijax run")
+CASES = [
+    pytest.param(command, expected, marks=pytest.mark.slow if command.startswith(SLOW) else (), id=command[:40])
+    for command, expected in COMMANDS
+]
+
+
+@pytest.mark.parametrize(("command", "expected"), CASES)
 def test_command_prints_what_the_document_says(command, expected, folder):
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     env = clean_environment() | {"PATH": path, "PYTHONPATH": str(ROOT)}

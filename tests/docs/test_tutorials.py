@@ -21,6 +21,13 @@ PICTURES = ROOT / "docs" / "images" / "tutorials"
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES += [ROOT / "docs" / name for name in ("from-numpy-mpi4py.md", "from-pytorch.md", "gradients.md", "same-bits.md")]
 NAMES = [page.stem for page in PAGES]
+# Programs that send many messages, or take long: of what they use, other tests run each part on several ranks.
+ON_ONE_RANK = ("data-parallel", "heat", "inverse-problem", "monte-carlo", "ocean")
+CASES = [
+    pytest.param(page, ranks, marks=() if (ranks == 1) == (page.stem in ON_ONE_RANK) else pytest.mark.slow, id=f"{page.stem}-{ranks}")
+    for page in PAGES
+    for ranks in (1, 2)
+]
 QUOTED = re.compile(r"^```python file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,8 +50,7 @@ def lines(text: str) -> list[str]:
 
 
 @marked
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@pytest.mark.parametrize(("page", "ranks"), CASES)
 def test_prints_what_the_page_says(page, ranks, tmp_path):
     ran = run(page, tmp_path, *mpirun(ranks))
     assert lines(ran.stdout) == lines(parts(page, "text")), ran.stderr

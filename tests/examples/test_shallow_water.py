@@ -57,6 +57,7 @@ def test_mass_is_conserved_to_rounding(model, x64, rounding):
 
 
 @pytest.mark.mpi
+@pytest.mark.two_ranks  # tests/mpi/test_overlap.py has gradients of halos on four
 def test_gradient_is_that_of_differences(model, double):
     reverse, difference, _ = model.check_gradient(model.make_grid(SHAPE), segments=2, steps=3)
     np.testing.assert_allclose(reverse, difference, rtol=1e-7)

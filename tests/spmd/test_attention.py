@@ -74,6 +74,7 @@ def test_a_gradient_that_is_read_whole():
     assert_same(jax.jit(step)(*args), jax.jit(step)(*map(jnp.asarray, arrays)), **CLOSE)
 
 
+@pytest.mark.two_ranks  # the turns are those of one rank
 @pytest.mark.parametrize("name", ATTENTION)
 def test_in_turns_on_each_rank(name, monkeypatch):
     """A rank that would have large scores of its queries has them part by part."""

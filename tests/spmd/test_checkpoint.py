@@ -93,6 +93,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("jitted", [True, False])
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("name", POLICIES)

@@ -99,6 +99,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.two_ranks  # the rules are those of any array: products, and the same decomposition
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives(name):
     f, a = FUNCTIONS[name], hermitian(5 * SIZE, np.float32) + np.diag(np.arange(5.0 * SIZE, dtype=np.float32) * 3)

@@ -19,9 +19,10 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("name", ["devices", "bodies", "layouts", "explicit", "sums", "placements"])
-def test_programs_and_layouts_are_those_of_jax(name):
-    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(HERE / f"local_{name}.py")]
+def test_programs_and_layouts_are_those_of_jax():
+    """All files in one process: another would load JAX and mpijax again."""
+    files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "layouts", "explicit", "sums", "placements")]
+    program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *files]
     done = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
     assert done.returncode == 0, done.stdout + done.stderr
 
