@@ -80,6 +80,7 @@ docs: ready-docs
 
 lint: ready-lint
 	$(PY) -m ruff check .
+	$(PY) -m ruff check --preview --select RUF027 mpijax
 	cython-lint cython_ext
 	$(PY) -m mypy
 	$(PY) tools/prose.py
