@@ -14,6 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 _NONE = SimpleNamespace(params={})
+# The options of JAX that are set here, with the values that JAX gave them.
+DEFAULTS: dict[str, object] = {}
 
 
 def collect_garbage_less_often() -> None:
@@ -59,8 +61,10 @@ def _quicken_jax(folder: Path) -> None:
     from mpijax.compiler.backend.disk_cache import host_id
 
     own = folder / f"jax-{jax.__version__}-{hashlib.sha256(host_id().encode()).hexdigest()[:16]}"
-    jax.config.update("jax_compilation_cache_dir", str(own))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    options = {"jax_compilation_cache_dir": str(own), "jax_persistent_cache_min_compile_time_secs": 0}
+    for name, value in options.items():
+        DEFAULTS[name] = jax.config.values[name]
+        jax.config.update(name, value)
     compilation_cache.reset_cache()  # if it has compiled, it has looked for its options
 
 

@@ -8,6 +8,7 @@ import threading
 
 import jax
 import pytest
+import quickly
 
 import mpijax
 from mpijax.core import config, option
@@ -227,7 +228,7 @@ def test_unusable_environment_names_the_variable():
 
 
 def test_jaxs_options_are_known_and_default_as_there():
-    theirs = jax.config.values
+    theirs = jax.config.values | quickly.DEFAULTS
     assert not theirs.keys() - options.values.keys()
     # The environment, an enum, the version of mpijax's own files, and the limit of a cache that JAX leaves off.
     elsewhere = {"jax_platforms", "jax_logging_level", "jax_explicit_x64_dtypes", "jax_export_calling_convention_version"}
