@@ -34,6 +34,8 @@ PAIRS = {
     "weights, two values": (lambda q, k, v, m: (jax.nn.softmax(q @ k.T) * jnp.cos(m)[:, None]) @ (v + v**2), 1),
     "no maximum": (lambda q, k, v, m: (jnp.exp(q @ k.T) @ v) / jnp.exp(q @ k.T).sum(-1, keepdims=True), 1),
     "largest score": (lambda q, k, v, m: jnp.max(q @ k.T, axis=1), 1),
+    "largest score of a key": (lambda q, k, v, m: jnp.max(q @ k.T, axis=0), 1),
+    "largest scores of both": (lambda q, k, v, m: (jnp.max(q @ k.T, axis=0), jnp.max(q @ k.T, axis=1)), 1),
     "narrow": (
         lambda *x: jax.nn.softmax(x[0].astype("bfloat16") @ x[1].astype("bfloat16").T).astype("float32") @ x[2],
         1,

@@ -14,6 +14,7 @@ from bench.partition.program import PROGRAMS, load_programs
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.sharding.cuts import Cut, even_cut
+from mpijax.ops import dot_over_ranks
 from mpijax.sharding import AxisType, Mesh
 from mpijax.sharding import PartitionSpec as P
 
@@ -50,6 +51,22 @@ def test_bytes_of_each_rank(rank, rows):
     assert found.memory_analysis().argument_size_in_bytes == 8 * 16 * 4
     assert "ppermute" in found.as_text() and "ppermute" in found.explain()
     assert found.output_shardings.mesh.size == 64 and found.out_info.shape == (64 * 8, 16)
+
+
+def test_pairs_after_and_before_many_operations(monkeypatch):
+    """What rounds need is found in one walk, however often operations share their operands."""
+    monkeypatch.setattr(dot_over_ranks, "LARGE", 0)
+
+    def program(x):
+        for _ in range(300):
+            x = jnp.sin(x) + x
+        scores = x @ x.T
+        for _ in range(300):
+            scores = jnp.tanh(scores) + scores
+        return jnp.sum(jax.nn.softmax(scores) @ x)
+
+    found = compiled(jax.grad(program), simulated({"i": 4}, 2), (512, 8))
+    assert "ppermute" in found.as_text() and "all_gather" not in found.as_text()
 
 
 def test_coordinates_in_a_grid():

@@ -13,6 +13,7 @@ describes rounds in which rows go round.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -35,6 +36,31 @@ from mpijax.ops.shapes import broadcast_in_dim_p
 ROUND = "round"
 # From this many times `dot_over_ranks.LARGE` elements on, a rank's part of an array of pairs is large.
 TIMES = 16
+# The number of operations that the walk looks at, to find that an operand is an array of pairs too.
+MOST = 64
+
+
+@dataclass
+class Uses:
+    """Where a Jaxpr makes and reads its variables.
+
+    producers: the equation that makes a variable. readers: the positions of the equations that read it. place: the
+    position of an equation, by its id.
+    """
+
+    producers: dict[Any, Eqn] = field(default_factory=dict)
+    readers: dict[Any, list[int]] = field(default_factory=dict)
+    place: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, jaxpr: Jaxpr) -> Uses:
+        uses = cls()
+        for at, eqn in enumerate(jaxpr.eqns):
+            uses.place[id(eqn)] = at
+            uses.producers.update((v, eqn) for v in eqn.outvars)
+            for v in {v for v in eqn.invars if type(v) is not Literal}:
+                uses.readers.setdefault(v, []).append(at)
+        return uses
 
 
 @dataclass
@@ -43,22 +69,25 @@ class Pairs:
 
     mesh: of all values. columns: how ranks hold the axis that goes round. made: cuts of arrays of pairs; columns are
     cut over `ROUND`. plans: what a rank does in one round, by the id of the equation. totals: by id, in order.
-    producers: the equation that makes each variable of the Jaxpr. results: totals that are computed.
-    later: the equations after the first one. exchanged: totals that follow from others (`exchanged.py`).
-    turned: the same operations where rows go round instead of columns.
+    first: the position of the operation at which they begin. results: totals that are computed. exchanged: totals that
+    follow from others (`exchanged.py`). turned: the same operations where rows go round instead of columns.
     """
 
     jaxpr: Jaxpr
+    uses: Uses
     mesh: Any
     columns: Cut
     made: dict[Any, Cuts] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
     totals: dict[int, Eqn] = field(default_factory=dict)
-    producers: dict[Any, Eqn] = field(default_factory=dict)
+    first: int = 0
     results: dict[Any, Any] = field(default_factory=dict)
-    later: list[Eqn] = field(default_factory=list)
     exchanged: dict[Any, Any] = field(default_factory=dict)
     turned: Pairs | None = None
+
+    @property
+    def producers(self) -> dict[Any, Eqn]:
+        return self.uses.producers
 
     @property
     def rounds(self) -> int:
@@ -102,19 +131,23 @@ class Pairs:
 
     def begins(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
         """Whether all that follows from an operation, its operands cut so, is on arrays of pairs or a total."""
-        eqns = self.jaxpr.eqns
-        self.producers.update((v, e) for e in eqns for v in e.outvars)
-        self.later = eqns[next(k for k, e in enumerate(eqns) if e is eqn) + 1 :]
+        self.first = self.uses.place[id(eqn)]
         if not self._enters(eqn, cuts) or eqn.outvars[0] not in self.made:
             return False
-        known = 0
-        while known < len(self.made):  # later arrays of pairs join, and what reads them is checked again
-            known = len(self.made)
-            for later in self.later:
-                reads = [None if type(v) is Literal else self.made.get(v) for v in later.invars]
-                have = [c or uncut(v.aval.shape) for v, c in zip(later.invars, reads, strict=True)]
-                if any(reads) and id(later) not in self.plans and not self._enters(later, have):
-                    return False
+        known: set[Any] = set()
+        waiting: list[int] = []  # positions of operations that read arrays of pairs, the first one in front
+        while True:
+            new = [v for v in self.made if v not in known]  # what the last operation made, and what joined with it
+            known.update(new)
+            for at in {at for v in new for at in self.uses.readers.get(v, ())}:
+                heapq.heappush(waiting, at)
+            if not waiting:
+                break
+            later = self.jaxpr.eqns[heapq.heappop(waiting)]
+            reads = [None if type(v) is Literal else self.made.get(v) for v in later.invars]
+            have = [c or uncut(v.aval.shape) for v, c in zip(later.invars, reads, strict=True)]
+            if id(later) not in self.plans and not self._enters(later, have):
+                return False
         results = {v for v in self.jaxpr.outvars if type(v) is not Literal}
         return bool(self.totals) and results.isdisjoint(self.made)
 
@@ -137,20 +170,24 @@ class Pairs:
         plan = self.planned(eqn, want)
         return None if plan is None or plan.over or tuple(plan.results[0]) != cuts else plan
 
-    def _joined(self, v: Any, cuts: Cuts) -> dict[Any, tuple[Eqn, Plan]]:
-        """The later operations that make an operand, an array of pairs too, of rows and columns; else none."""
+    def _joined(self, v: Any, cuts: Cuts, known: dict[Any, Any]) -> dict[Any, tuple[Eqn, Plan]]:
+        """The later operations that make an operand, an array of pairs too, of rows and columns; else none.
+
+        known: what the walk has found for other variables.
+        """
         eqn = self.producers.get(v)
-        if not self._has_both(cuts) or v in self.made or not any(e is eqn for e in self.later):
-            return {}
-        assert eqn is not None
-        plan = self.remade(eqn, cuts)
+        if v in known or not self._has_both(cuts) or v in self.made or eqn is None:
+            return known.get(v, {})
+        known[v] = {}
+        plan = self.remade(eqn, cuts) if self.uses.place[id(eqn)] > self.first and len(known) <= MOST else None
         if plan is None:
             return {}
         found: dict[Any, tuple[Eqn, Plan]] = {}
         for u, want in zip(eqn.invars, plan.operands, strict=True):
             if type(u) is not Literal:
-                found.update(self._joined(u, tuple(want)))
-        return {**found, v: (eqn, plan)} if found or self._begins_pairs(plan) else {}
+                found.update(self._joined(u, tuple(want), known))
+        known[v] = {**found, v: (eqn, plan)} if found or self._begins_pairs(plan) else {}
+        return known[v]
 
     def _has_rows(self, cuts: Cuts) -> bool:
         return any(c is not None and c.axes == self.columns.axes for c in cuts)
@@ -166,7 +203,8 @@ class Pairs:
 
     def reads(self, v: Any) -> bool:
         """Whether an operation on pairs reads a value that is not an array of pairs."""
-        return v not in self.made and any(v in e.invars for e in self.later if id(e) in self.plans)
+        eqns = self.jaxpr.eqns
+        return v not in self.made and any(id(eqns[at]) in self.plans for at in self.uses.readers.get(v, ()))
 
     def _enters(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
         """Adds an equation, as one of pairs or as a total; whether it can."""
@@ -186,13 +224,16 @@ class Pairs:
             return False
         self.plans[id(eqn)] = plan
         for v, want in zip(eqn.invars, plan.operands, strict=True):
-            for u, (producer, how) in self._joined(v, tuple(want)).items() if type(v) is not Literal else ():
+            joined = {} if type(v) is Literal else self._joined(v, tuple(want), {})
+            for u, (producer, how) in joined.items():
                 self.plans[id(producer)] = how
                 self.made[u] = tuple(how.results[0])
         return True
 
 
-def found_at(eqn: Eqn, jaxpr: Jaxpr, held: Sequence[Blocks | None], others: Sequence[Pairs]) -> Pairs | None:
+def found_at(
+    eqn: Eqn, jaxpr: Jaxpr, uses: Uses, held: Sequence[Blocks | None], others: Sequence[Pairs]
+) -> Pairs | None:
     """The arrays of pairs that begin at an operation; None if there are none, or if plain work costs little.
 
     A product begins one, or an operation of two operands whose axes are split over the same mesh axes and have size 1
@@ -207,21 +248,26 @@ def found_at(eqn: Eqn, jaxpr: Jaxpr, held: Sequence[Blocks | None], others: Sequ
     for k in (1, 0):
         dims = _columns(eqn, cuts, k)
         if dims is not None and _is_worth_it(eqn, cuts, k):
-            columns, rows = (_round(eqn, jaxpr, mesh, cuts, i, dim) for i, dim in ((k, dims[0]), (1 - k, dims[1])))
+            going = (k, dims[0]), (1 - k, dims[1])
+            columns, rows = (_round(eqn, jaxpr, uses, mesh, cuts, i, dim) for i, dim in going)
             if not columns[0].begins(eqn, columns[1]) or any(columns[0].plans.keys() & x.plans.keys() for x in others):
                 continue
             if rows[0].begins(eqn, rows[1]) and rows[0].plans.keys() == columns[0].plans.keys():
                 columns[0].turned = rows[0]
                 rows[0].results = columns[0].results
+            elif not all(map(columns[0].sums, columns[0].totals.values())):
+                continue
             return columns[0]
     return None
 
 
-def _round(eqn: Eqn, jaxpr: Jaxpr, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int) -> tuple[Pairs, list[Cuts]]:
+def _round(
+    eqn: Eqn, jaxpr: Jaxpr, uses: Uses, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int
+) -> tuple[Pairs, list[Cuts]]:
     """The arrays of pairs if operand `k` goes round, cut along `dim`, and the cuts of the operands in a round."""
     cut, whole = cuts[k][dim], eqn.invars[k].aval.shape
     assert cut is not None
-    pairs = Pairs(jaxpr, mesh, cut)
+    pairs = Pairs(jaxpr, uses, mesh, cut)
     turning = tuple(even_cut(whole[d], (ROUND,), cut.parts) if d == dim else c for d, c in enumerate(cuts[k]))
     return pairs, [turning if i == k else c for i, c in enumerate(cuts)]
 

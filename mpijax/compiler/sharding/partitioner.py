@@ -27,7 +27,7 @@ from mpijax.ops.ad_ops import copy_p
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.asked import Asked
     from mpijax.compiler.sharding.build import ShardBuilder
-    from mpijax.compiler.sharding.pairs import Pairs
+    from mpijax.compiler.sharding.pairs import Pairs, Uses
     from mpijax.core.jaxpr import Eqn, Jaxpr
 
 
@@ -36,7 +36,7 @@ class Frame:
     """A program without calls whose equations are being added to the graph.
 
     asked: the cuts requested for whole operands. values: those of the variables so far. at: the current equation.
-    pairs: the arrays of pairs that are computed in rounds.
+    pairs: the arrays of pairs that are computed in rounds. uses: where the program reads its variables, once needed.
     """
 
     jaxpr: Jaxpr
@@ -44,6 +44,7 @@ class Frame:
     values: dict[Any, Value] = field(default_factory=dict)
     at: Eqn | None = None
     pairs: list[Pairs] = field(default_factory=list)
+    uses: Uses | None = None
 
 
 @dataclass

@@ -16,11 +16,12 @@ import numpy as np
 
 from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
-from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
+from mpijax.compiler.sharding.pairs import ROUND, Pairs, Uses, found_at
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
 from mpijax.compiler.sharding.running import Running
 from mpijax.core import dtypes, provided
+from mpijax.core.any_depth import any_depth
 from mpijax.core.jaxpr import Eqn, Literal
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts, part_number
@@ -48,7 +49,11 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         return None
     pairs = next((x for x in frame.pairs if id(eqn) in x.plans), None)
     if pairs is None:
-        pairs = found_at(eqn, frame.jaxpr, [p.blocks_of(v) for v in inputs], frame.pairs)
+        held = [p.blocks_of(v) for v in inputs]
+        if len(held) != 2 or None in held:
+            return None
+        frame.uses = frame.uses or Uses.of(frame.jaxpr)
+        pairs = found_at(eqn, frame.jaxpr, frame.uses, held, frame.pairs)
         if pairs is None:
             return None
         frame.pairs.append(pairs)
@@ -63,9 +68,13 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         ways = [_Group(p, way, frame.values) for way in (pairs, pairs.turned) if way is not None]
         for group in ways:
             group.collect(eqn)
-        ways = [group for group in ways if len(group.totals) == len(ways[0].totals)]
-        min(ways, key=_Group.sent).run(source)
+        most = max(len(group.totals) for group in ways)
+        min((group for group in ways if len(group.totals) == most), key=_Group.sent).run(source)
     return [pairs.results[v] for v in eqn.outvars]
+
+
+# Operations before arrays of pairs that rounds do again, one after the other, instead of reading what they made.
+DEEPEST = 16
 
 
 class _Missing(Exception):
@@ -90,12 +99,13 @@ class Work:
 class _Group:
     """The totals that are computed in the same rounds: the first one, and all whose operands are there by now.
 
-    values: those of the Jaxpr's variables so far.
+    values: those of the Jaxpr's variables so far. known: what `needed` found; None where a value is missing.
     """
 
     def __init__(self, p: Partitioner, pairs: Pairs, values: dict[Any, Value]):
         self.p, self.pairs, self.values = p, pairs, values
         self.running: Running | None = None
+        self.known: dict[Any, Work | None] = {}
         self.work = Work()
         self.totals: list[Eqn] = []
 
@@ -123,6 +133,7 @@ class _Group:
         """Finds the totals that are computed together with the first one."""
         pairs = self.pairs
         self.running = Running.found(pairs, first, self.values)
+        self.known.clear()
         for eqn in pairs.totals.values():
             computed = eqn.outvars[0] in pairs.results or (eqn.outvars[0] in pairs.exchanged and eqn is not first)
             if not computed and pairs.sums(eqn) and (self.running is None or self.running.takes(eqn)):
@@ -150,45 +161,61 @@ class _Group:
 
     # ------------------------------------------------------------ what a round computes
 
-    def needed(self, v: Any, cuts: Cuts, after: bool = False) -> Work:
-        """The work to have a value, cut so, in a round, or after the last one. Raises _Missing."""
-        work = Work()
+    @any_depth
+    def needed(self, v: Any, cuts: Cuts, after: bool = False, depth: int = 0) -> Work:
+        """The work to have a value, cut so, in a round, or after the last one. Raises _Missing.
+
+        depth: the number of operations before arrays of pairs that would be done again for it.
+        """
         if self.running is not None:
             v = self.running.same.get(v, v)
         if type(v) is Literal or (self.running is not None and self.running.gives(v, after)):
-            return work
+            return Work()
+        key = v, cuts, after
+        if key not in self.known:
+            try:
+                self.known[key] = self._found(v, cuts, after, depth)
+            except _Missing:
+                self.known[key] = None
+        found = self.known[key]
+        if found is None:
+            raise _Missing
+        return found
+
+    def _found(self, v: Any, cuts: Cuts, after: bool, depth: int) -> Work:
         eqn = self.pairs.producers.get(v)
         if v in self.pairs.made:
             assert eqn is not None
-            return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after)
-        made = None if eqn is None or id(eqn) in self.pairs.totals else self._remade(eqn, v, cuts, after)
+            return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after, 0)
+        made = None
+        if eqn is not None and id(eqn) not in self.pairs.totals and depth < DEEPEST:
+            made = self._remade(eqn, v, cuts, after, depth + 1)
         if v not in self.values:
             if made is None:
                 raise _Missing
             return made
         if made is not None and self._bytes(made) < v.aval.nbytes:
             return made
-        work.reads[v, cuts] = None
-        return work
+        return Work({(v, cuts): None})
 
     def _bytes(self, work: Work) -> int:
         """Bytes of the values that are read block by block."""
         return sum(v.aval.nbytes for v, cuts in work.reads if self.pairs.column_of(cuts) is not None)
 
-    def _step(self, eqn: Eqn, v: Any, cuts: Cuts, plan: Plan, after: bool) -> Work:
+    def _step(self, eqn: Eqn, v: Any, cuts: Cuts, plan: Plan, after: bool, depth: int) -> Work:
         work = Work()
         for u, want in zip(eqn.invars, plan.operands, strict=True):
-            work.add(self.needed(u, tuple(want), after))
+            work.add(self.needed(u, tuple(want), after, depth))
         work.steps[v, cuts] = eqn, plan
         return work
 
-    def _remade(self, eqn: Eqn, v: Any, cuts: Cuts, after: bool) -> Work | None:
+    def _remade(self, eqn: Eqn, v: Any, cuts: Cuts, after: bool, depth: int) -> Work | None:
         """The work to compute the part of a value in the round; None if its operands cannot be cut for that."""
         if self.pairs.column_of(cuts) is None and v in self.values:
             return None
         plan = self.pairs.remade(eqn, cuts)
         try:
-            return None if plan is None else self._step(eqn, v, cuts, plan, after)
+            return None if plan is None else self._step(eqn, v, cuts, plan, after, depth)
         except _Missing:
             return None
 
@@ -241,6 +268,7 @@ class _Round:
     def __init__(self, group: _Group, owner: Any, known: dict[Any, Any]):
         self.group, self.pairs, self.owner, self.known = group, group.pairs, owner, known
 
+    @any_depth
     def value(self, v: Any, cuts: Cuts) -> Any:
         """This rank's part of a value in the round."""
         if type(v) is Literal:
