@@ -67,16 +67,18 @@ class Uses:
 class Pairs:
     """The operations on arrays of pairs that begin at one of them.
 
-    mesh: of all values. columns: how ranks hold the axis that goes round. made: cuts of arrays of pairs; columns are
-    cut over `ROUND`. plans: what a rank does in one round, by the id of the equation. totals: by id, in order.
-    first: the position of the operation at which they begin. results: totals that are computed. exchanged: totals that
-    follow from others (`exchanged.py`). turned: the same operations where rows go round instead of columns.
+    mesh: of all values. columns: how ranks hold the axis that goes round. size: the elements of the operand that goes
+    round at the first operation. made: cuts of arrays of pairs; columns are cut over `ROUND`. plans: what a rank does
+    in one round, by the id of the equation. totals: by id, in order. first: the position of the operation at which they
+    begin. results: totals that are computed. exchanged: totals that follow from others (`exchanged.py`). turned: the
+    same operations where rows go round instead of columns.
     """
 
     jaxpr: Jaxpr
     uses: Uses
     mesh: Any
     columns: Cut
+    size: int
     made: dict[Any, Cuts] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
     totals: dict[int, Eqn] = field(default_factory=dict)
@@ -267,7 +269,7 @@ def _round(
     """The arrays of pairs if operand `k` goes round, cut along `dim`, and the cuts of the operands in a round."""
     cut, whole = cuts[k][dim], eqn.invars[k].aval.shape
     assert cut is not None
-    pairs = Pairs(jaxpr, uses, mesh, cut)
+    pairs = Pairs(jaxpr, uses, mesh, cut, math.prod(whole))
     turning = tuple(even_cut(whole[d], (ROUND,), cut.parts) if d == dim else c for d, c in enumerate(cuts[k]))
     return pairs, [turning if i == k else c for i, c in enumerate(cuts)]
 

@@ -187,8 +187,8 @@ class _Group:
         if v in self.pairs.made:
             assert eqn is not None
             return self._step(eqn, v, cuts, self.pairs.plans[id(eqn)], after, 0)
-        made = None
-        if eqn is not None and id(eqn) not in self.pairs.totals and depth < DEEPEST:
+        made, small = None, v in self.values and v.aval.size <= self.pairs.size
+        if not small and eqn is not None and id(eqn) not in self.pairs.totals and depth < DEEPEST:
             made = self._remade(eqn, v, cuts, after, depth + 1)
         if v not in self.values:
             if made is None:
