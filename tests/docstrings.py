@@ -47,7 +47,7 @@ MODULES = """
     mpijax.simulate mpijax.test_util mpijax.typing
     mpijax.experimental.array_serialization.pytree_serialization
     mpijax.experimental.array_serialization.serialization mpijax.experimental.array_serialization.tensorstore_impl
-    mpijax.experimental.buffer_callback mpijax.experimental.checkify
+    mpijax.experimental.buffer_callback mpijax.experimental.checkify mpijax.experimental.colocated_python
     mpijax.experimental.compilation_cache.compilation_cache mpijax.experimental.hijax
     mpijax.experimental.jet mpijax.experimental.key_reuse mpijax.experimental.layout
     mpijax.experimental.mesh_utils mpijax.experimental.multihost_utils mpijax.experimental.ode

@@ -163,8 +163,8 @@ def colocated_python_class(cls: type) -> type:
     ...     def add(self, x):
     ...         self.sum += x
     ...         return self.sum
-    >>> Total(jnp.array(5)).add(jnp.array(2))
-    Array(7, dtype=int32)
+    >>> Total(jnp.array([5])).add(jnp.array([2]))
+    Array([7], dtype=int32)
     """
 
     class Proxy:

@@ -160,9 +160,10 @@ class _ShardMap:
         flat, fixed = flatten_specs("in_specs", specs, in_tree.children()[0], self.mesh, self.names)
         return flat, {i: leaves[i] for i in fixed if not isinstance(leaves[i], (Array, Tracer))}
 
-    def _flat_out(self, structure: Any) -> list[PartitionSpec]:
+    def _flat_out(self, structure: Any, outside: Any) -> list[PartitionSpec]:
+        """The specification of each result. outside: the mesh with the types that its axes have outside the body."""
         specs, _ = flatten_specs("out_specs", self.out_specs, structure, self.mesh, self.names)
-        check_sums("out_specs", specs, mesh_types(self.mesh), self.names)
+        check_sums("out_specs", specs, outside, self.names)
         return specs
 
     def _check(self, args: tuple, leaves: list, specs: list[PartitionSpec]) -> None:
@@ -173,7 +174,8 @@ class _ShardMap:
 
     def _bound(self, args: tuple, leaves: list, in_tree: Any, specs: list[PartitionSpec]) -> Any:
         """The results: the body traced with the types of one shard, as one operation on all of them."""
-        inner = in_body(mesh_types(self.mesh), self.names)
+        outside = mesh_types(self.mesh)
+        inner = in_body(outside, self.names)
         local = [shard_aval(self.mesh, s, typeof(x), self.check_vma, inner) for x, s in zip(leaves, specs, strict=True)]
         fun = FlatFun(self.f, in_tree)
         out_specs: list[PartitionSpec] = []
@@ -189,7 +191,7 @@ class _ShardMap:
             body.out_tree = fun.out_tree  # type: ignore[attr-defined]
             if not all(map(is_array, outs)):
                 return outs  # tracing raises an error with the position of the result that is not an array
-            out_specs[:] = self._flat_out(fun.out_tree)
+            out_specs[:] = self._flat_out(fun.out_tree, outside)
             return self._declared(outs, out_specs)
 
         try:

@@ -547,5 +547,5 @@ ELSEWHERE = {
         ppermute ppermute_start precv psend pshuffle psum psum_scatter psum_scatter_start psum_start pswapaxes pvary ragged_all_to_all ragged_dot_general rng_bit_generator rng_uniform scaled_dot
         shape_as_value stage with_sharding_constraint""",
     "nn": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
-    "scipy.special": "erfcinv",
+    "scipy.special": "erfcinv lpmn lpmn_values",
 }

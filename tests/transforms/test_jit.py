@@ -503,7 +503,7 @@ def test_explanations_tell_of_functions_defined_again(caplog):
         with J.explain_cache_misses(True):
             for _ in range(2):
                 J.jit(lambda x: 2 * x)(3)
-        first, second = (r.message for r in caplog.records if "CACHE MISS" in r.message)
+        first, second = (r.message for r in caplog.records if "TRACING CACHE MISS" in r.message)
         text = "but seen another function defined on the same line"
         assert text not in first and text in second
 
