@@ -139,14 +139,15 @@ class _ShardMap:
             arrays = [i for i in range(len(leaves)) if i not in objects]
             of_arrays = self.over(_of_arrays(self.f, in_tree, objects), tuple(specs[i] for i in arrays), self.out_specs)
             return of_arrays(tuple(leaves[i] for i in arrays))
-        self._check(args, leaves, specs)
+        avals = [typeof(x) for x in leaves]
+        self._check(args, avals, specs)
         if has_refs(leaves):
             values, refs = values_in(args)
             of_refs = [s for s, x in zip(specs, leaves, strict=True) if is_ref(x)]
             out, finals = self.over(of_values(self.f, args), self.in_specs, (self.out_specs, of_refs))(values)
             write_all(refs, finals)
             return out
-        return self._bound(args, leaves, in_tree, specs)
+        return self._bound(args, leaves, in_tree, specs, avals)
 
     def over(self, f: Callable, in_specs: Any, out_specs: Any) -> _ShardMap:
         """Another function over the same mesh."""
@@ -166,17 +167,17 @@ class _ShardMap:
         check_sums("out_specs", specs, outside, self.names)
         return specs
 
-    def _check(self, args: tuple, leaves: list, specs: list[PartitionSpec]) -> None:
+    def _check(self, args: tuple, avals: list, specs: list[PartitionSpec]) -> None:
         check_sums("in_specs", specs, mesh_types(self.mesh), self.names)
         names = partial(parameter_names, self.f, args, {})
-        for i, (x, spec) in enumerate(zip(leaves, specs, strict=True)):
-            check_fits(self.f, self.mesh, typeof(x), spec, i, names)
+        for i, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
+            check_fits(self.f, self.mesh, aval, spec, i, names)
 
-    def _bound(self, args: tuple, leaves: list, in_tree: Any, specs: list[PartitionSpec]) -> Any:
+    def _bound(self, args: tuple, leaves: list, in_tree: Any, specs: list[PartitionSpec], avals: list) -> Any:
         """The results: the body traced with the types of one shard, as one operation on all of them."""
         outside = mesh_types(self.mesh)
         inner = in_body(outside, self.names)
-        local = [shard_aval(self.mesh, s, typeof(x), self.check_vma, inner) for x, s in zip(leaves, specs, strict=True)]
+        local = [shard_aval(self.mesh, s, a, self.check_vma, inner) for a, s in zip(avals, specs, strict=True)]
         fun = FlatFun(self.f, in_tree)
         out_specs: list[PartitionSpec] = []
         runs_now = state.trace is EVAL and not self.mesh.is_multi_process and not state.axis_env

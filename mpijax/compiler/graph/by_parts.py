@@ -39,7 +39,7 @@ ROWS = 64
 # Maximum depth of the search for producers to move into the loop.
 DEEPEST = 16
 
-_PART = ("iteration",)
+_AXES = ("iteration",)
 
 
 def in_parts(graph: Graph) -> Graph:
@@ -76,7 +76,7 @@ class _Stretch:
 
     def part(self, v: Value, axis: int) -> Cuts:
         shape = v.aval.shape
-        return (*uncut(shape[:axis]), even_cut(shape[axis], _PART, self.iterations), *uncut(shape[axis + 1 :]))
+        return (*uncut(shape[:axis]), even_cut(shape[axis], _AXES, self.iterations), *uncut(shape[axis + 1 :]))
 
     def axis_of(self, v: Value, cuts: Cuts) -> int | None:
         """The axis along which the iterations divide a value evenly; None if it is whole or divided otherwise."""

@@ -99,7 +99,7 @@ class Schedule:
 
     @property
     def extent(self) -> int:
-        """Turns of the outermost loop, over which threads may split the kernel."""
+        """The iterations of the outermost loop, over which threads may split the kernel."""
         return iterations_of(self.outer[0] if self.outer else self.tile_loop or self.vector_loop or ())
 
     def whole_vectors(self) -> bool:
@@ -212,7 +212,7 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
 
 
 def iterations_of(loop: Iterable[LoopVar]) -> int:
-    """Turns of a loop, or of several inside of each other."""
+    """The iterations of a loop, or of several loops inside each other."""
     return math.prod(v.size for v in loop)
 
 

@@ -96,7 +96,7 @@ def _by(pairs: Pairs, product: Any, weights: Any, other: Eqn, rows: Sequence[Any
     divisor = _divided(pairs, p, weights)
     if p is not weights and divisor is None:
         return None
-    # An axis is named after that of the columns' operand, or else after that of `w`.
+    # Each axis has a name. An axis of `w` that faces an axis of `v` has that axis's name. The others have their own.
     of_v = [("v", d) for d in range(v.aval.ndim)]
     of_w = _names(eqn, v, of_v, [("w", d) for d in range(w.aval.ndim)])
     made = _result(eqn, v, of_v, of_w)

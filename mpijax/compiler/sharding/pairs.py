@@ -17,7 +17,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
 from mpijax.ops import dot_over_ranks
 from mpijax.ops.creation import iota_p
 from mpijax.ops.shapes import broadcast_in_dim_p
+
+if TYPE_CHECKING:
+    from mpijax.compiler.sharding.partitioner import Frame
 
 # The mesh axis of the rounds in which blocks of columns arrive.
 ROUND = "round"
@@ -233,17 +236,16 @@ class Pairs:
         return True
 
 
-def found_at(
-    eqn: Eqn, jaxpr: Jaxpr, uses: Uses, held: Sequence[Blocks | None], others: Sequence[Pairs]
-) -> Pairs | None:
+def found_at(eqn: Eqn, frame: Frame, held: Sequence[Blocks | None]) -> Pairs | None:
     """The arrays of pairs that begin at an operation; None if there are none, or if plain work costs little.
 
     A product begins one, or an operation of two operands whose axes are split over the same mesh axes and have size 1
-    in the other operand. held: the blocks of the operands. others: arrays of pairs that began before.
+    in the other operand. frame: the program, with the arrays of pairs that began before. held: the blocks of the two
+    operands.
     """
-    if len(held) != 2 or held[0] is None or held[1] is None or held[0].mesh != held[1].mesh:
+    if held[0] is None or held[1] is None or held[0].mesh != held[1].mesh:
         return None
-    mesh = held[0].mesh
+    mesh, others = held[0].mesh, frame.pairs
     if mesh.is_explicit or mesh.holds_several or any(x.reads(eqn.outvars[0]) for x in others):
         return None
     cuts = [b.cuts for b in held if b is not None]
@@ -251,7 +253,7 @@ def found_at(
         dims = _columns(eqn, cuts, k)
         if dims is not None and _is_worth_it(eqn, cuts, k):
             going = (k, dims[0]), (1 - k, dims[1])
-            columns, rows = (_round(eqn, jaxpr, uses, mesh, cuts, i, dim) for i, dim in going)
+            columns, rows = (_round(eqn, frame, mesh, cuts, i, dim) for i, dim in going)
             if not columns[0].begins(eqn, columns[1]) or any(columns[0].plans.keys() & x.plans.keys() for x in others):
                 continue
             if rows[0].begins(eqn, rows[1]) and rows[0].plans.keys() == columns[0].plans.keys():
@@ -263,13 +265,12 @@ def found_at(
     return None
 
 
-def _round(
-    eqn: Eqn, jaxpr: Jaxpr, uses: Uses, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int
-) -> tuple[Pairs, list[Cuts]]:
+def _round(eqn: Eqn, frame: Frame, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int) -> tuple[Pairs, list[Cuts]]:
     """The arrays of pairs if operand `k` goes round, cut along `dim`, and the cuts of the operands in a round."""
     cut, whole = cuts[k][dim], eqn.invars[k].aval.shape
     assert cut is not None
-    pairs = Pairs(jaxpr, uses, mesh, cut, math.prod(whole))
+    frame.uses = frame.uses or Uses.of(frame.jaxpr)
+    pairs = Pairs(frame.jaxpr, frame.uses, mesh, cut, math.prod(whole))
     turning = tuple(even_cut(whole[d], (ROUND,), cut.parts) if d == dim else c for d, c in enumerate(cuts[k]))
     return pairs, [turning if i == k else c for i, c in enumerate(cuts)]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
-from mpijax.compiler.sharding.pairs import ROUND, Pairs, Uses, found_at
+from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
 from mpijax.compiler.sharding.running import Running
@@ -49,11 +49,7 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         return None
     pairs = next((x for x in frame.pairs if id(eqn) in x.plans), None)
     if pairs is None:
-        held = [p.blocks_of(v) for v in inputs]
-        if len(held) != 2 or None in held:
-            return None
-        frame.uses = frame.uses or Uses.of(frame.jaxpr)
-        pairs = found_at(eqn, frame.jaxpr, frame.uses, held, frame.pairs)
+        pairs = found_at(eqn, frame, [p.blocks_of(v) for v in inputs]) if len(inputs) == 2 else None
         if pairs is None:
             return None
         frame.pairs.append(pairs)
@@ -132,8 +128,7 @@ class _Group:
     def collect(self, first: Eqn) -> None:
         """Finds the totals that are computed together with the first one."""
         pairs = self.pairs
-        self.running = Running.found(pairs, first, self.values)
-        self.known.clear()
+        self.running = Running.found(pairs, first)
         for eqn in pairs.totals.values():
             computed = eqn.outvars[0] in pairs.results or (eqn.outvars[0] in pairs.exchanged and eqn is not first)
             if not computed and pairs.sums(eqn) and (self.running is None or self.running.takes(eqn)):

@@ -8,7 +8,7 @@ Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -48,7 +48,7 @@ class Running:
     sums: set[Any] = field(default_factory=set)
 
     @classmethod
-    def found(cls, pairs: Pairs, first: Eqn, values: Mapping[Any, Any]) -> Running | None:
+    def found(cls, pairs: Pairs, first: Eqn) -> Running | None:
         """The softmax whose maximum is the total `first`; None if that is another total."""
         plan = pairs.plans[id(first)]
         if plan.op != "max" or not plan.over:
