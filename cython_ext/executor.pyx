@@ -67,8 +67,28 @@ cdef extern from * nogil:
     """
     KernelFunction code_of "mj_code_of"(KernelData* kernel)
 
+cdef extern from * nogil:
+    """
+    #include <time.h>
+    static inline int64_t mj_now(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    """
+    int64_t now "mj_now"()
+
 cdef enum:
     STACK_WORDS = 96    # tables of at most this size are on the stack of `run_into`
+    FEWEST = 2          # iterations of a loop before the first look at the clock; at least 2 (`steps/frame.py`)
+    MOST_ITERATIONS = 1 << 20
+    LOOK_EVERY = 100000         # nanoseconds between two looks, about
+
+
+cdef struct Watch:      # on the loops of a run, while they may be on baseline code
+    int64_t iterations  # between two looks
+    int64_t left        # until the next one
+    int64_t since       # the time of the last one, or 0
 
 
 # ---- threads ----
@@ -124,7 +144,10 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
     cdef BranchData* branch
     cdef CountData* count
     cdef PointData* point
+    cdef Watch watch
     cdef int32_t j, number
+    watch.iterations = watch.left = FEWEST
+    watch.since = 0
     while True:
         if i.op == OP_KERNEL:
             kernel = <KernelData*>i.data
@@ -163,9 +186,14 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             for j in range(kernel.num_places):
                 ptrs[j] = at(table, kernel.places[j])
             ptrs[kernel.num_places] = NULL      # the frame, which starts with the loop to resume
-            code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
+            if program.patience > 0:
+                watch.since = now()
+            code_of(kernel)(ptrs, kernel.params, 0, watch.iterations)
             while ptrs[kernel.num_places] != NULL:
-                code_of(kernel)(ptrs, kernel.params, 0, kernel.extent)
+                look(program, &watch, going)
+                code_of(kernel)(ptrs, kernel.params, 0, watch.iterations)
+            if program.patience > 0:
+                look(program, &watch, going)
         elif i.op == OP_FOREIGN:
             kernel = <KernelData*>i.data
             for j in range(kernel.num_places):
@@ -174,6 +202,8 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             kernel.call(ptrs, kernel.params, 0, kernel.extent)
             dn_switch(program.denormals)
         elif i.op == OP_JUMP:
+            if start + i.jump < i:      # a loop
+                count_iteration(program, &watch, going)
             i = start + i.jump
             continue
         elif i.op == OP_JUMP_UNLESS:
@@ -197,6 +227,7 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
             count = <CountData*>i.data
             counters[count.counter] -= 1
             if counters[count.counter] > 0:
+                count_iteration(program, &watch, going)
                 i = start + i.jump
                 continue
         elif i.op == OP_TIME_TILES:
@@ -209,6 +240,37 @@ cdef int walk(Program program, void** table, Exchanges* going) except -1 nogil:
         elif i.op == OP_SWAP:
             swap(table, <PointerData*>i.data)
         i += 1
+
+
+cdef inline int count_iteration(Program program, Watch* watch, Exchanges* going) except -1 nogil:
+    if program.patience > 0:
+        watch.left -= 1
+        if watch.left == 0:
+            look(program, watch, going)
+            watch.left = watch.iterations
+    return 0
+
+
+cdef int look(Program program, Watch* watch, Exchanges* going) except -1 nogil:
+    """Looks at the time that loops take on baseline code. Asks for better code when the program's patience ends."""
+    cdef int64_t time = now(), taken = time - watch.since
+    if watch.since > 0 and program.patience > 0:
+        program.patience -= taken
+        if program.patience <= 0:
+            dn_switch(going.outside)
+            with gil:
+                warm(program)
+            dn_switch(program.denormals)
+    if watch.since > 0 and taken < LOOK_EVERY and watch.iterations < MOST_ITERATIONS:
+        watch.iterations *= 2
+    watch.since = time
+    return 0
+
+
+cdef int warm(Program program) except -1:
+    program.runs_left = program.patience = 0
+    program.spec.when_warm(program)
+    return 0
 
 
 cdef inline void swap(void** table, PointerData* pointer) noexcept nogil:
@@ -572,7 +634,7 @@ cdef class Program:
         if self.runs_left > 0:
             self.runs_left -= 1
             if self.runs_left == 0:
-                self.spec.when_warm(self)
+                warm(self)
         if self.first is not None:
             after = self.first()
             self.first = None

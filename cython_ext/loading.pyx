@@ -38,10 +38,8 @@ cdef extern from *:
     """
     /* Other threads may be running the program. */
     #define mj_set_code(kernel, code) __atomic_store_n(&(kernel)->call, (code), __ATOMIC_RELEASE)
-    #define mj_ask_to_leave(kernel) __atomic_store_n(&(kernel)->params[0], 1, __ATOMIC_RELEASE)
     """
     void set_code "mj_set_code"(KernelData* kernel, KernelFunction code) nogil
-    void ask_to_leave "mj_ask_to_leave"(KernelData* kernel) nogil
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
@@ -374,7 +372,7 @@ cdef size_t kernel_data(Program p, x) except 0:
         raise ValueError(f"the kernel has no address: {x}")
     data.call = <KernelFunction><size_t>address
     if p.kernels is not None and isinstance(x.code, str):
-        p.kernels.append((<size_t>data, x.code, x.frame > 0))
+        p.kernels.append((<size_t>data, x.code))
     data.extent = x.extent
     data.grain = max(x.grain, 1)
     data.params = <int64_t*>block(p, len(x.params) * sizeof(int64_t))
@@ -589,6 +587,7 @@ def load_into(Program p not None, spec):
     p.denormals = 0 if spec.keep_denormals else DN_FLUSH
     p.pins = spec.release_gil
     p.runs_left = spec.baseline_runs + 1 if spec.when_warm is not None and spec.baseline_runs > 0 else 0
+    p.patience = spec.patience if spec.when_warm is not None else 0
     p.kernels = [] if spec.when_warm is not None else None
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
     returned = {result.index: result for result in reversed(spec.results) if result.kind == "buffer"}
@@ -601,7 +600,5 @@ def load_into(Program p not None, spec):
 def rebind(Program p not None, addresses):
     """Gives the kernels of a program new code, at `addresses`. Threads that run it meanwhile use either."""
     p.keep.append(addresses)
-    for data, name, leaves in p.kernels:
+    for data, name in p.kernels:
         set_code(<KernelData*><size_t>data, <KernelFunction><size_t>addresses[name])
-        if leaves:
-            ask_to_leave(<KernelData*><size_t>data)

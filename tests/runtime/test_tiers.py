@@ -131,6 +131,36 @@ def test_a_loop_goes_on_with_other_code(name, cold):
         assert [[np.asarray(y).tobytes() for y in got] for got in found] == [wanted] * 2
 
 
+@pytest.mark.parametrize("name", ["while", "inner loop", "branch", "batched", "products"])
+def test_a_loop_that_takes_long_gets_optimised_code(name, cold, monkeypatch):
+    """The first run, which is short, does not; a later one, which is long, does before it ends."""
+    asked = []
+    monkeypatch.setattr(tiers, "tier_up", asked.append)
+    x = np.linspace(0.1, 0.9, 7, dtype=np.float32)
+    plan = plan_program(jax.make_jaxpr(lambda n, x: LONG[name](n, x))(jnp.int32(1), x))
+    program = load_plan(plan, "f", tiers.MOST_RUNS)
+    for _ in range(5):
+        program.run([jnp.int32(20), x])
+    assert asked == []
+    program.run([jnp.int32(N), x])
+    assert asked == [program]
+    program.run([jnp.int32(N), x])
+    assert asked == [program]
+
+
+LONG = {
+    "while": lambda n, x: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 0.999 + jnp.sin(c[1])), (0, x)),
+    "inner loop": lambda n, x: lax.fori_loop(0, 3, lambda j, c: lax.fori_loop(0, n, lambda i, d: jnp.sin(d) + j, c), x),
+    "branch": lambda n, x: lax.fori_loop(
+        0, n, lambda i, c: lax.cond(i % 3 == 0, lambda y: jnp.sin(y) @ jnp.ones((7, 7)), lambda y: y + i, c), x
+    ),
+    "batched": lambda n, x: jax.vmap(
+        lambda y: lax.while_loop(lambda c: c[0] < n * y, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, y))[1]
+    )(x),
+    "products": lambda n, x: lax.fori_loop(0, n // 10, lambda i, c: jnp.sin(c @ c), jnp.outer(x, x)),
+}
+
+
 def test_how_many_runs():
     def runs(fun, *shapes):
         return tiers.baseline_runs(plan_program(jax.make_jaxpr(fun)(*[np.zeros(s, np.float32) for s in shapes])))
@@ -138,8 +168,8 @@ def test_how_many_runs():
     assert runs(lambda x: x + 1, (8,)) == tiers.MOST_RUNS
     assert runs(lambda x: x + 1, (300, 300)) == 1
     assert runs(lambda x: x + 1, (4000, 4000)) is None
-    assert runs(lambda x: lax.while_loop(lambda c: c[1, 1] < 3, lambda c: c @ c, x), (90, 90)) == 0
-    assert runs(lambda x: lax.while_loop(lambda c: c < 3, lambda c: c + 1, x), ()) == 0
+    assert runs(lambda x: lax.while_loop(lambda c: c[1, 1] < 3, lambda c: c @ c, x), (90, 90)) == tiers.MOST_RUNS
+    assert runs(lambda x: lax.while_loop(lambda c: c < 3, lambda c: c + 1, x), ()) == tiers.MOST_RUNS
     assert runs(lambda x: lax.fori_loop(0, 10, lambda i, c: c + i, x), ()) == tiers.MOST_RUNS
     assert runs(lambda x: lax.fori_loop(0, 1 << 30, lambda i, c: c + i, x), ()) == 0
     with config.optimization_level("O3"):

@@ -1,14 +1,15 @@
 """How a loop that is one function leaves for better code, and how that code goes on: parts of the function's IR.
 
-Baseline code asks at each iteration of its outermost loops whether there is optimised code. If so it writes its state
-to memory of the run, the frame, and returns; optimised code begins by reading it. The first word of the frame is the
-number of the loop that goes on, or 0 at the beginning and after the end. The words behind it are the counters of these
-loops, the pointers that the function moves, and its small values.
+Baseline code counts the iterations of its outermost loops. After `end` of them, an argument of at least 2, it writes its
+state to memory of the run, the frame, and returns. The executor then calls it again, or optimised code if that exists
+meanwhile, which begins by reading the frame. The first word of the frame is the number of the loop that goes on, or 0 at
+the beginning and after the end. The words behind it are the counters of these loops, the pointers that the function
+moves, and its small values.
 """
 
 from __future__ import annotations
 
-from mpijax.compiler.backend.baseline import POLL
+from mpijax.compiler.backend.baseline import LIMIT
 
 
 class Frame:
@@ -32,14 +33,16 @@ class Frame:
         return 1 + sum(-(-nbytes // 8) for _, nbytes in self._state) if self._heads else 0
 
     def body(self, lines: list[str]) -> list[str]:
-        """The lines of the function, which ask for better code where iterations begin."""
+        """The lines of the function, which count iterations where these begin."""
         numbers = {f"{head}:": k for k, head in enumerate(self._heads, 1)}
-        return [text for line in lines for text in (line, *(_asks(numbers[line]) if line in numbers else ()))]
+        return [text for line in lines for text in (line, *(_counts(numbers[line]) if line in numbers else ()))]
 
     def entry(self, slots: int) -> list[str]:
         """The branch to the beginning, `start`, or to the loop that goes on. slots: pointers that precede the frame."""
         cases = " ".join(f"i64 {k}, label %{head}" for k, head in enumerate(self._heads[:-1], 1))
         return [
+            "  %iterations = alloca i64, align 8",
+            "  store i64 0, ptr %iterations, align 8",
             f"  %frame = getelementptr i64, ptr %buffers, i64 {slots}",
             "  %loop = load i64, ptr %frame, align 8",
             "  %new = icmp eq i64 %loop, 0",
@@ -71,10 +74,14 @@ class Frame:
         return lines
 
 
-def _asks(k: int) -> tuple[str, ...]:
+def _counts(k: int) -> tuple[str, ...]:
+    """Without a limit, which is 0 then, LLVM removes all of this: the count never is 0, because it does not wrap."""
     return (
-        f"  %better{k} = {POLL}",
-        f"  %leaves{k} = icmp ne i64 %better{k}, 0",
+        f"  %before{k} = load i64, ptr %iterations, align 8",
+        f"  %count{k} = add nuw i64 %before{k}, 1",
+        f"  store i64 %count{k}, ptr %iterations, align 8",
+        f"  %limit{k} = {LIMIT}",
+        f"  %leaves{k} = icmp eq i64 %count{k}, %limit{k}",
         f"  br i1 %leaves{k}, label %leave{k}, label %stay{k}",
         f"stay{k}:",
     )

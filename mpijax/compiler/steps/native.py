@@ -80,7 +80,6 @@ class _Function:
         self.count = 0
         self.frame = Frame()
         self.depth = 0
-        self.params.append(0)  # where the function asks for better code
         self._run(steps)
 
     def call(self) -> KernelCall:

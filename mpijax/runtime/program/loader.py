@@ -52,7 +52,7 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
         ProgramSpec(
             len(plan.in_avals), tuple(plan.buffers), instructions, tuple(plan.results), plan.arena,
             talks or _takes_long(plan), name, config.values.mpijax_keep_denormals, addresses,
-            talks and uses_lanes(instructions), runs or 0, tiers.tier_up if warms_up else None,
+            talks and uses_lanes(instructions), runs or 0, tiers.patience(runs), tiers.tier_up if warms_up else None,
         )  # fmt: skip
     )
     if warms_up and runs == 0:

@@ -1,8 +1,8 @@
 """Tiers of machine code: baseline code for the first runs of a program, optimized code for the others.
 
 Most programs of a session run once or a few times, and compiling takes longer than running. Their kernels get baseline
-code. A program that runs often, or loops, gets optimized code from a thread while it runs; both compute the same bits.
-A program whose single run takes longer than compiling gets optimized code at once.
+code. A program that runs often, or whose loops take long, gets optimized code from a thread while it runs; both compute
+the same bits. A program whose single run surely takes longer than compiling gets optimized code at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from mpijax.runtime.program import code
 LONG_RUN = 1 << 26
 # Optimized code is made after kernels have touched this many bytes in all runs, and after this many runs in any case.
 WARM, MOST_RUNS = 1 << 18, 64
+# Optimized code is made when the loops of a program have taken this many nanoseconds, about what a small one costs.
+PATIENCE = 10_000_000
 # More runs than any program has.
 NEVER = 1 << 62
 
@@ -37,7 +39,7 @@ _working = False
 def baseline_runs(plan: Plan) -> int | None:
     """The number of runs on baseline code before a program gets optimized code; None: it starts with optimized code.
 
-    0: it gets optimized code during its first run, because its loops have many iterations, or an unknown number.
+    0: it gets optimized code during its first run, because its loops have many iterations.
     """
     values = config.values
     if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":
@@ -45,9 +47,16 @@ def baseline_runs(plan: Plan) -> int | None:
     if values.jax_optimization_level in ("O2", "O3"):
         return None
     touched = bytes_touched(plan.instructions, plan.buffers)
-    if touched is None or touched >= LONG_RUN:
+    if touched is None:  # `patience` decides
+        return MOST_RUNS
+    if touched >= LONG_RUN:
         return 0 if any(map(_loops, plan.instructions)) else None
     return max(1, min(MOST_RUNS, WARM // max(touched, 1)))
+
+
+def patience(runs: int | None) -> int:
+    """How long the loops of a program may take on baseline code, in nanoseconds; 0: as long as they do."""
+    return 0 if runs in (None, 0, NEVER) else PATIENCE
 
 
 def _loops(x: Any) -> bool:
