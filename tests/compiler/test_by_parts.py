@@ -28,6 +28,7 @@ FUNCTIONS = {
     "attention": attend,
     "causal": causal,
     "dot_product_attention": jax.nn.dot_product_attention,
+    "dot_product_attention, causal": lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
     "with a window": lambda q, k, v: jax.nn.dot_product_attention(q, k, v, local_window_size=16),
     "softmax(q k^T) v": lambda q, k, v: jax.nn.softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0],
     "kernel": lambda q, k, v: jnp.exp(q[0, :, 0] @ k[0, :, 0].T / 8) @ v[0, :, 0],

@@ -53,6 +53,14 @@ def test_bytes_of_each_rank(rank, rows):
     assert found.output_shardings.mesh.size == 64 and found.out_info.shape == (64 * 8, 16)
 
 
+def test_memory_of_the_gradient_of_causal_attention():
+    """In the last round too, scores exist for one of 8 heads at a time, and twice: 67 MB each."""
+    mesh = simulated({"i": 4}, 2)
+    args = [jax.ShapeDtypeStruct((1, 16384, 8, 64), np.float32, sharding=NamedSharding(mesh, P(None, "i")))] * 3
+    f = jax.grad(lambda *x: (jax.nn.dot_product_attention(*x, is_causal=True) ** 2).sum(), (0, 1, 2))
+    assert jax.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes < 400e6
+
+
 def test_pairs_after_and_before_many_operations(monkeypatch):
     """What rounds need is found in one walk, however often operations share their operands."""
     monkeypatch.setattr(dot_over_ranks, "LARGE", 0)

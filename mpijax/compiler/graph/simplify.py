@@ -23,7 +23,7 @@ from mpijax.core.lowering import Elementwise, Library, Native, Reduction, Struct
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import Source
 from mpijax.ops.convert import convert_element_type_p
-from mpijax.ops.shapes import squeeze_p, transpose_p
+from mpijax.ops.shapes import broadcast_in_dim_p, squeeze_p, transpose_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,18 @@ def _window(builder: Any, op: Op) -> Outcome:
     return normalize.simplified(builder, op.primitive, op.params, op.inputs, op.avals, op.source)
 
 
+def _broadcast_once(builder: Any, op: Op) -> Outcome:
+    """Replaces a broadcast of a broadcast by one."""
+    if op.primitive is not broadcast_in_dim_p:
+        return None
+    node = op.inputs[0].producer
+    if node is None or node.primitive is not broadcast_in_dim_p:
+        return None
+    dims = op.params["broadcast_dimensions"]
+    params = {**op.params, "broadcast_dimensions": tuple(dims[d] for d in node.params["broadcast_dimensions"])}
+    return builder.add(replace(op, params=params, inputs=node.inputs))
+
+
 def _swapped_product(builder: Any, op: Op) -> Outcome:
     """Replaces `(A B)^T` by `B^T A^T`: the product with its operands exchanged, without a transpose."""
     if op.primitive is not transpose_p:
@@ -167,5 +179,5 @@ KNOWN: dict[type, tuple[Rule, ...]] = {
 ADDED: dict[type, tuple[Rule, ...]] = {
     Library: (_wide, _exact, _of_one_type, _of_matrices),
     Reduction: (_wide, _reshaped),
-    Structural: (_window, _swapped_product),
+    Structural: (_window, _broadcast_once, _swapped_product),
 }
