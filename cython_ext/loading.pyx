@@ -41,6 +41,9 @@ cdef extern from *:
     """
     void set_code "mj_set_code"(KernelData* kernel, KernelFunction code) nogil
 
+cdef extern from "strided.h" nogil:
+    void st_run(void** ptrs, int64_t* params, int64_t begin, int64_t end)
+
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
 
@@ -367,11 +370,12 @@ cdef list straight(Program p, int kind, x):
 cdef size_t kernel_data(Program p, x) except 0:
     cdef KernelData* data = <KernelData*>block(p, sizeof(KernelData))
     cdef Py_ssize_t j, n = len(x.ptrs)
-    address = p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
+    own = x.code == provided.STRIDED
+    address = <size_t>&st_run if own else p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
     if address == 0:
         raise ValueError(f"the kernel has no address: {x}")
     data.call = <KernelFunction><size_t>address
-    if p.kernels is not None and isinstance(x.code, str):
+    if p.kernels is not None and isinstance(x.code, str) and not own:
         p.kernels.append((<size_t>data, x.code))
     data.extent = x.extent
     data.grain = max(x.grain, 1)

@@ -9,7 +9,7 @@ from mpijax.core import provided
 _HOMES = {
     "mpijax.checkify.check": "check_error",
     "mpijax.compiler.steps.instructions": """Advance Const Copy Fill Finish GemmCall Input KernelCall Loop NativeCall
-        Output Point Pointer PythonCall Swap Switch Temp While""",
+        Output Point Pointer PythonCall STRIDED Swap Switch Temp While""",
     "mpijax.core.avals": "ShapedArray",
     "mpijax.core.checks": "check_jaxpr",
     "mpijax.core.dimension_bounds": "bounds_of",

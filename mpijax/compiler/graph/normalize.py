@@ -19,6 +19,7 @@ from mpijax.core.lowering import Elementwise, Structural, Window, Writes
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
+from mpijax.ops.convert import convert_element_type_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value
@@ -109,7 +110,8 @@ def operands(builder: Any, primitive, inputs: list) -> list:
 
 def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> list | None:
     """The results of an elementwise operation known when compiling, or built from simpler operations; else None."""
-    if all(v.scalar is not None for v in inputs) and _is_count(avals):
+    exact = _is_count(avals) or (primitive is convert_element_type_p and _is_count([v.aval for v in inputs]))
+    if exact and all(v.scalar is not None for v in inputs):
         return [builder.literal(primitive.reference(*[v.scalar for v in inputs], **params), avals[0])]
     if primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
         return _compared_keys(builder, primitive, inputs, avals, source)
@@ -117,7 +119,7 @@ def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> 
 
 
 def _is_count(avals) -> bool:
-    """Whether the only result is one integer or bool, which folds exactly."""
+    """Whether the only value is one integer or bool: operations that make it, and its conversion, fold exactly."""
     dtype = avals[0].dtype
     return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
 

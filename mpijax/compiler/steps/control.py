@@ -137,7 +137,7 @@ class Placed:
         """The writer of one iteration's instructions."""
         captured = self.graph.inputs[self.region.arguments :]
         self.bind(captured, [self.around.ref_or_const(v) for v in self.region.captures])
-        return Writer(self.body.memory, self, self.around.plan, write_control)
+        return Writer(self.body.memory, self, self.around.plan, write_control, alone=False)
 
 
 def control_step(node: Node) -> ControlStep:

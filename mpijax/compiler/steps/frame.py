@@ -1,10 +1,10 @@
 """How a loop that is one function leaves for better code, and how that code goes on: parts of the function's IR.
 
-Baseline code counts the iterations of its outermost loops. After `end` of them, an argument of at least 2, it writes its
-state to memory of the run, the frame, and returns. The executor then calls it again, or optimised code if that exists
-meanwhile, which begins by reading the frame. The first word of the frame is the number of the loop that goes on, or 0 at
-the beginning and after the end. The words behind it are the counters of these loops, the pointers that the function
-moves, and its small values.
+Baseline code counts the iterations of its outermost loops. After `end` of them, an argument of at least 2, it writes
+its state to memory of the run, the frame, and returns. The executor then calls it again, or optimised code if that
+exists meanwhile, which begins by reading the frame. The first word of the frame is the number of the loop that goes on,
+or 0 at the beginning and after the end. The words behind it are the counters of these loops, the pointers that the
+function moves, and its small values.
 """
 
 from __future__ import annotations

@@ -110,11 +110,16 @@ Buffer = Input | Output | Temp | Const | Pointer
 # ---------------------------------------------------------------- instructions
 
 
+# The name of `st_run`, a function of `strided.h` that is called like kernels.
+STRIDED = "strided"
+
+
 @dataclass(frozen=True)
 class KernelCall:
     """A compiled loop nest over [0, extent), which may be split among threads in parts of at least `grain`.
 
-    code: the name of the kernel, or the address of `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
+    code: the name of the kernel, or STRIDED, or the address of
+    `void fn(void **ptrs, int64_t *params, int64_t begin, int64_t end)`.
     foreign: it is the user's, called once for all, and sees denormals as the rest of the process does. frame: of a loop
     that is one function (`steps/native.py`), words in which it leaves its state when there is better code, or 0.
     touched: bytes that the kernels in it are given in all iterations, or None if it does not say how many there are.

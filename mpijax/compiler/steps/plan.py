@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.instructions import (
+    STRIDED,
     Advance,
     Buffer,
     Const,
@@ -173,7 +174,8 @@ def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
     pointers: set[int] = set()
     for x in walk(plan.instructions):
         if isinstance(x, KernelCall):
-            yield x.code in plan.kernels, f"the plan contains the kernels that it calls, but not {x.code}"
+            known = x.code in plan.kernels or x.code == STRIDED
+            yield known, f"the plan contains the kernels that it calls, but not {x.code}"
             yield x.extent >= 0 and x.grain >= 1, f"an extent is at least 0 and a grain at least 1: {line_of(x)}"
         elif isinstance(x, Point):
             pointers.add(x.pointer)

@@ -74,7 +74,7 @@ class Program:
         made = Plan([v.aval for v in graph.inputs], self.table, arena=self.memory.arena)
         made.gathered = [Gathered(*g) for g in graph.gathers]
         made.placed = [Placed(*p) for p in graph.placements]
-        instructions = Writer(self.memory, self, made, write_control).written()
+        instructions = Writer(self.memory, self, made, write_control, alone=True).written()
         made.results, copies = self._results(out_avals, fresh)
         made.instructions = (*instructions, *copies)
         called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -13,8 +13,10 @@ from mpijax.compiler.graph.products import View, dims_of, sizes_of
 from mpijax.compiler.loops.alike import Alike, Written
 from mpijax.compiler.loops.chunks import grain_of
 from mpijax.compiler.loops.emit import emit
+from mpijax.compiler.loops.strided import arguments, strided
 from mpijax.compiler.steps.host import PrimitiveCall
 from mpijax.compiler.steps.instructions import (
+    STRIDED,
     Communicate,
     Copy,
     Finish,
@@ -59,11 +61,17 @@ class Writer:
     """Writes the instructions of the steps of one graph.
 
     plan: has the buffers, and gets the kernels. control: the instructions of a loop or branch. kernels: the kernel of
-    each call among the instructions, by its place.
+    each call among the instructions, by its place. alone: whether the instructions are not part of a function that LLVM
+    compiles, so that functions of mpijax can do the work of kernels.
     """
 
     def __init__(
-        self, memory: Memory, places: Places, plan: Plan, control: Callable[[Writer, ControlStep], list[Any]]
+        self,
+        memory: Memory,
+        places: Places,
+        plan: Plan,
+        control: Callable[[Writer, ControlStep], list[Any]],
+        alone: bool,
     ):
         self.memory = memory
         self.places = places
@@ -71,6 +79,7 @@ class Writer:
         self.instructions: list[Any] = []
         self.kernels: dict[int, Kernel] = {}
         self._control = control
+        self._alone = alone
         kernels = [step for step in memory.steps if isinstance(step, KernelStep)]
         for nest in kernels:
             nest.kernel = nest.kernel.streaming(places.streamed(nest.kernel))
@@ -139,14 +148,30 @@ class Writer:
     def _call_kernel(self, kernel: Kernel) -> None:
         if any(v.size == 0 for v in kernel.kept):
             return
+        moves = strided(kernel) if self._alone else None
+        if moves is not None:
+            self.plan.nests.append(kernel)
+            arrays, params = arguments(moves)
+            self._add_call(kernel, STRIDED, [(v, 0) for v in arrays], params, 1, 1)
+            return
         written = self._alike.written_like(kernel)
         if written is None:
             written = self._write_kernel(kernel)
-        arrays, params = self._alike.passed(kernel, written)
+        self._add_call(kernel, written.name, *self._alike.passed(kernel, written), written.extent, written.grain)
+
+    def _add_call(
+        self,
+        kernel: Kernel,
+        code: str,
+        arrays: Iterable[tuple[Value, int]],
+        params: Iterable[int],
+        extent: int,
+        grain: int,
+    ) -> None:
         ptrs = tuple(self.ref(v, offset) for v, offset in arrays)
         self.kernels[len(self.instructions)] = kernel
         self.instructions.append(
-            KernelCall(written.name, ptrs, tuple(params), written.extent, written.grain, kernel.source, kernel.name)
+            KernelCall(code, ptrs, tuple(params), extent, grain, kernel.source, kernel.name)
         )
 
     def _write_kernel(self, kernel: Kernel) -> Written:

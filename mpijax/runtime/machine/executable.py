@@ -132,8 +132,8 @@ class ProgramSpec:
 
     addresses: of kernels, by name. lanes: whether messages may use lanes. release_gil: whether other Python threads may
     run during the program; costs 0.05 µs. keep_denormals: whether to keep denormals, which are otherwise flushed to
-    zero. when_warm: called once with the program, to install better code (`loading.rebind`): after `baseline_runs` runs,
-    unless that is 0, or during a run when loops have taken `patience` nanoseconds, unless that is 0.
+    zero. when_warm: called once with the program, to install better code (`loading.rebind`): after `baseline_runs`
+    runs, unless that is 0, or during a run when loops have taken `patience` nanoseconds, unless that is 0.
     """
 
     num_inputs: int
