@@ -12,7 +12,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, 
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import inherited, sources_from
+from mpijax.core.source import sources_of
 from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from mpijax.transforms.policies import keeps, nothing_saveable
 
@@ -221,7 +221,7 @@ def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
 
         for eqn in jaxpr.eqns:
             values = [read(v) for v in eqn.invars]
-            with sources_from(eqn.source.within(inherited.source)):
+            with sources_of(eqn.source):
                 if _is_plain_call(eqn):
                     inner = eqn.params[eqn.primitive.lower.param]
                     outs = evaluate(inner.jaxpr, inner.consts, values)
