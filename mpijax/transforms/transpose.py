@@ -105,7 +105,8 @@ class _LinearProgram:
             if fx.linear in eqn.effects or any(map(self.is_linear, eqn.invars)):
                 self._keep(eqn, asked_for)
             else:
-                values = bound(eqn, list(map(self.read, eqn.invars)))
+                with sources_of(eqn.source):
+                    values = bound(eqn, list(map(self.read, eqn.invars)))
                 self.known.update(zip(eqn.outvars, values, strict=True))
 
     def _keep(self, eqn: Eqn, asked_for: set[Any] | None) -> None:

@@ -273,6 +273,13 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
 
 def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None) -> Any:
     """The i-th result, with its batch axis where `out_axes` requires it."""
+    try:
+        typeof(out)
+    except TypeError:
+        raise TypeError(
+            f"Output from batched function {out!r} with type {type(out)} is not a valid JAX type. "
+            f"{callable_name(fun)} must return arrays, numbers or pytrees of them."
+        ) from None
     if wanted is None:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]

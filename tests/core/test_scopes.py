@@ -141,6 +141,32 @@ def test_equations_have_the_transformations_around_their_scopes(program):
     assert ours == theirs
 
 
+def recomputed(J):
+    return J.grad(J.remat(J.named_scope("foo")(lambda x: J.numpy.sin(J.numpy.sin(x)))))
+
+
+def test_operations_computed_again_are_in_a_scope_of_their_own():
+    """As in JAX, which shows the transformation of the call twice."""
+
+    def stacks_inside(J):
+        called = J.make_jaxpr(recomputed(J))(1.0).eqns[-1].params["jaxpr"]
+        return [(e.primitive.name, str(e.source_info.name_stack)) for e in called.eqns]
+
+    assert stacks_inside(OURS) == stacks_inside(THEIRS)
+
+
+def test_texts_of_jaxprs_show_scopes_and_lines():
+    """In JAX's layout, beside the equations."""
+
+    def text(J, **options):
+        program = J.named_scope("foo")(lambda x: J.jit(J.named_scope("bar")(lambda y: J.numpy.cos(y) + 1))(x) * 2)
+        return J.make_jaxpr(J.vmap(program))(J.numpy.ones(2)).pretty_print(**options)
+
+    for options in ({"name_stack": True}, {"print_shapes": False}, {"name_stack": True, "width": 200}):
+        assert text(OURS, **options) == text(THEIRS, **options)
+    assert all(f"# {__file__}:" in line for line in text(OURS, source_info=True).split("\n") if " = jit" in line)
+
+
 def test_a_jaxpr_evaluated_again_is_in_the_scope_of_its_caller():
     jaxpr = OURS.make_jaxpr(evaluated_again(OURS))(1.0).jaxpr
     assert [name for _, name in stacks(jaxpr)] == ["again/outer/inner", "again/outer", "again/outer"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from mpijax.compiler.graph.nodes import Value
@@ -68,6 +68,12 @@ class Result:
     aval: ShapedArray
     local: ShapedArray
     sharding: Any = None
+
+    def as_asked(self, layout: Any) -> Result:
+        """This result with its sharding as the caller wrote it: `P("x")` may mean the same as `P("x", None)`."""
+        held = self.sharding
+        same = hasattr(held, "mesh") and hasattr(layout, "mesh") and held.mesh == layout.mesh
+        return replace(self, sharding=layout) if same and held.is_equivalent_to(layout, self.aval.ndim) else self
 
 
 @dataclass(frozen=True)
