@@ -6,7 +6,6 @@ executor runs the program. Programs are cached by the types of their arguments.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -194,9 +193,8 @@ def compile_jaxpr(
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
         plan = make() if kept is None else kept.plan(make)
-        if any(asked):
-            plan = copy.copy(plan)
-            plan.results = [r.as_asked(layout) for r, layout in zip(plan.results, asked, strict=True)]
+        if keep:
+            plan = plan.worded(in_shardings, asked)
         return load_plan(plan, name, tiers.baseline_runs(plan))
 
 
@@ -259,8 +257,7 @@ def dispatch(jitted, args, kwargs):
         avals = closed.in_avals
         _check_execution(traced.name)
         check_constants(closed)
-        asked = () if jitted._shardings is None else jitted._shardings.asked_of_results(traced.out_tree)
-        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default, asked=asked)
+        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default, asked=traced.asked)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry
