@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijax import version
 from mpijax.core import config, tree
-from mpijax.core.source import callable_name, in_scope, inherited, join_scopes
+from mpijax.core.source import callable_name, in_scope, inherited
 from mpijax.runtime.arrays import devices
 from mpijax.runtime.mpi import mpi_start
 
@@ -42,13 +42,14 @@ class named_scope:
     """A name for the operations inside. It appears beside their source line, in programs and in errors.
 
     It is a context manager and a decorator. Names of nested scopes are joined by slashes. A function that another
-    one calls under `jit` is in the scope of the call.
+    one calls under `jit` is in the scope of the call. Transformations appear around the scopes of the function that
+    they transform: `transpose(jvp(layer))` is the backward pass of `layer`.
 
     >>> @mpijax.named_scope("layer")
     ... def layer(x):
     ...     with mpijax.named_scope("activation"):
     ...         return jnp.tanh(x)
-    >>> mpijax.make_jaxpr(layer)(1.0).eqns[0].source_info.name_stack
+    >>> str(mpijax.make_jaxpr(layer)(1.0).eqns[0].source_info.name_stack)
     'layer/activation'
     """
 
@@ -58,7 +59,7 @@ class named_scope:
         self.name = name
 
     def __enter__(self) -> None:
-        self._entered = in_scope(join_scopes(inherited.scope, self.name))
+        self._entered = in_scope(inherited.scope.extend(self.name))
         self._entered.__enter__()
 
     def __exit__(self, *exc_info: Any) -> None:
@@ -76,7 +77,7 @@ class named_scope:
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     """`fun` in a `named_scope` of its name, or of `name`.
 
-    >>> mpijax.make_jaxpr(mpijax.named_call(jnp.square, name="area"))(1.0).eqns[0].source_info.name_stack
+    >>> str(mpijax.make_jaxpr(mpijax.named_call(jnp.square, name="area"))(1.0).eqns[0].source_info.name_stack)
     'area'
     """
     return named_scope(callable_name(fun) if name is None else name)(fun)

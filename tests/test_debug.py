@@ -34,6 +34,17 @@ def square(J):
     return f
 
 
+def reference(J):
+    def f(x):
+        ref = J.new_ref(x)
+        J.debug.print("{} {again}", ref, again=ref)
+        ref[0] = 7.0
+        J.debug.callback(lambda v: print(v), ref)
+        return ref[...]
+
+    return f
+
+
 PROGRAMS = [
     lambda J: square(J)(X),
     lambda J: J.jit(square(J))(X),
@@ -63,6 +74,8 @@ PROGRAMS = [
     lambda J: J.vmap(lambda n: J.lax.while_loop(
         lambda i: i < n, lambda i: J.debug.print("{}", i, ordered=True) or i + 1, 0))(np.arange(3)),
     lambda J: J.jit(lambda x: J.debug.callback(lambda v, s: print(s, v.sum()), x, s="sum"))(X),
+    lambda J: J.jit(reference(J))(X),
+    lambda J: J.jit(lambda r: J.debug.print("{}", r))(J.new_ref(X)),
 ]
 
 

@@ -169,8 +169,12 @@ class ClosedJaxpr:
     in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
     out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
     literals = property(lambda self: self.consts)
+    constvars = property(lambda self: self.jaxpr.constvars)
+    invars = property(lambda self: self.jaxpr.invars)
+    outvars = property(lambda self: self.jaxpr.outvars)
     eqns = property(lambda self: self.jaxpr.eqns)
     effects = property(lambda self: self.jaxpr.effects)
+    debug_info = property(lambda self: self.jaxpr.debug_info)
     is_high = property(lambda self: self.jaxpr.is_high)
 
     def pretty_print(self, **options) -> str:
@@ -272,10 +276,10 @@ def eval_jaxpr(
         return atom.number if type(atom) is Literal else env[atom]
 
     outer, scope = inherited.source, inherited.scope
-    caller = UNKNOWN._replace(name_stack=scope) if outer is None and scope else outer
     try:
         for i, eqn in enumerate(jaxpr.eqns):
-            inherited.source = eqn.source.within(caller) if eqn.source.file else outer
+            inherited.source = eqn.source if eqn.source.file else outer
+            inherited.scope = scope + eqn.source.name_stack
             outs = apply(eqn, [read(v) for v in eqn.invars])
             for var, out in zip(eqn.outvars, outs, strict=True):
                 if type(var) is not DropVar:
@@ -284,7 +288,7 @@ def eval_jaxpr(
                 if type(v) is not Literal and last.get(v) == i:
                     env.pop(v, None)
     finally:
-        inherited.source = outer
+        inherited.source, inherited.scope = outer, scope
     return [read(v) for v in jaxpr.outvars]
 
 

@@ -13,7 +13,7 @@ from mpijax.core.any_depth import any_depth
 from mpijax.core.avals import ShapedArray
 from mpijax.core.debug_info import DebugInfo
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
-from mpijax.core.source import current_source, in_scope
+from mpijax.core.source import NO_SCOPES, NameStack, current_source, in_scope
 from mpijax.core.state import state
 from mpijax.core.trace import Trace, current_trace
 from mpijax.core.tracer import Tracer, check_alive, leak_message
@@ -73,11 +73,12 @@ class JaxprTrace(Trace):
         is a constant of the program.
       written: the outside references that are written, in order.
       text_of: the text of a value, if it is not that of its type.
+      outside: how many of the current scopes are not those of the program's equations.
     """
 
     __slots__ = (
         "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "refs", "written",
-        "text_of",
+        "text_of", "outside",
     )  # fmt: skip
 
     def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
@@ -92,6 +93,7 @@ class JaxprTrace(Trace):
         self.refs: dict[Any, Any] = {}
         self.written: dict[Any, None] = {}
         self.text_of: Callable[[JitTracer], str | None] | None = None
+        self.outside = 0
 
     def records(self, args) -> bool:
         return True
@@ -158,7 +160,10 @@ class JaxprTrace(Trace):
         out, effects = primitive.infer([t._aval for t in tracers], params)
         avals = out if primitive.multiple_results else (out,)
         outvars = [Var(a) for a in avals]
-        self.eqns.append(Eqn(primitive, [t.atom for t in tracers], outvars, params, effects, current_source()))
+        source = current_source()
+        if self.outside:
+            source = source.in_scope(NameStack(source.name_stack[self.outside :]))
+        self.eqns.append(Eqn(primitive, [t.atom for t in tracers], outvars, params, effects, source))
         if primitive.multiple_results:
             return [JitTracer(self, v.aval, v) for v in outvars]
         return JitTracer(self, out, outvars[0])
@@ -265,7 +270,7 @@ def trace_to_jaxpr(
     saved = state.trace
     state.trace = trace
     try:
-        with in_scope(""):  # a Jaxpr does not depend on where it is called
+        with in_scope(NO_SCOPES):  # a Jaxpr does not depend on where it is called
             outs = fun(*args)
         try:
             jaxpr, consts = trace.to_jaxpr([*outs, *_written_values(trace, args, written)])

@@ -23,6 +23,7 @@ class Doc:
 @dataclass(frozen=True, slots=True)
 class Text(Doc):
     text: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Nest(Doc):
     child: Doc
 
 
-def text(s: str) -> Doc:
-    """Text; line breaks in it become forced breaks at the margin."""
-    return Text(s)
+def text(s: str, note: str = "") -> Doc:
+    """Text; line breaks in it become forced breaks at the margin. note: a comment at the end of its line."""
+    return Text(s, note)
 
 
 def brk(flat: str = " ") -> Doc:
@@ -77,8 +78,10 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def render(doc: Doc, width: int = 80) -> str:
-    """The document as text of at most `width` columns where possible."""
+    """The document as text of at most `width` columns where possible; comments are to the right of it."""
     out: list[str] = []
+    notes: dict[int, list[str]] = {}
+    line = 0
     column = 0
     stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
     while stack:
@@ -86,6 +89,9 @@ def render(doc: Doc, width: int = 80) -> str:
         if isinstance(node, Text):
             out.append(node.text)
             column += len(node.text)
+            line += node.text.count("\n")
+            if node.note:
+                notes.setdefault(line, []).append(node.note)
         elif isinstance(node, Concat):
             stack.extend((indent, flat, part) for part in reversed(node.parts))
         elif isinstance(node, Nest):
@@ -98,7 +104,18 @@ def render(doc: Doc, width: int = 80) -> str:
         else:
             out.append("\n" + " " * indent)
             column = indent
-    return "".join(out)
+            line += 1
+    return _with_notes("".join(out), notes) if notes else "".join(out)
+
+
+def _with_notes(text: str, notes: dict[int, list[str]]) -> str:
+    """The text with the notes of each line in one column, one below the other."""
+    lines = text.split("\n")
+    column = max(map(len, lines))
+    for i, found in notes.items():
+        places = (lines[i], *[""] * (len(found) - 1))
+        lines[i] = "\n".join(f"{place:<{column}} # {note}" for place, note in zip(places, found, strict=True))
+    return "\n".join(lines)
 
 
 def _fits(doc: Doc, room: int) -> bool:

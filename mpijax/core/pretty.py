@@ -10,6 +10,7 @@ import numpy as np
 from mpijax.core import layout as pp
 from mpijax.core.any_depth import any_depth
 from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
+from mpijax.core.source import NO_SCOPES
 
 # Inner Jaxprs with more equations than this are printed once, before the program.
 _HOIST_ABOVE = 10
@@ -26,10 +27,15 @@ def _letters(n: int) -> str:
 
 
 class Names:
-    """Names of variables, assigned in the order of first printing."""
+    """Names of variables, assigned in the order of first printing; and what else to print.
 
-    def __init__(self, dropped: set[Var]):
+    sources, scopes: whether to print the source line of each equation, and its `named_scope`s.
+    types: whether to print the types of variables.
+    """
+
+    def __init__(self, dropped: set[Var], sources: bool = False, scopes: bool = False, types: bool = True):
         self.dropped = dropped
+        self.sources, self.scopes, self.types = sources, scopes, types
         self.of: dict[Var, str] = {}
         self.given = 0
         self.shared: dict[int, str] = {}
@@ -79,7 +85,7 @@ def _listed(texts, separator: str = "") -> pp.Doc:
 
 
 def _binders(variables, names: Names) -> pp.Doc:
-    return _listed(f"{names.name(v)}:{v.aval.str_short()}" for v in variables)
+    return _listed(names.name(v) + (f":{v.aval.str_short()}" if names.types else "") for v in variables)
 
 
 def _atoms(atoms, names: Names, separator: str = "") -> pp.Doc:
@@ -125,8 +131,10 @@ def _params(params: list[tuple[str, Any]], names: Names) -> pp.Doc:
 def _eqn_doc(eqn: Eqn, names: Names) -> pp.Doc:
     rule = eqn.primitive.pretty
     params = sorted(eqn.params.items()) if rule is None else rule(eqn, names)
-    head = [_binders(eqn.outvars, names), pp.text(" = ")] if eqn.outvars else []
-    called = [pp.text(eqn.primitive.name), _params(params, names), pp.text(" "), _atoms(eqn.invars, names)]
+    line = str(eqn.source.in_scope(NO_SCOPES)) if names.sources else ""
+    scope = f"[{eqn.source.name_stack}]" if names.scopes else ""
+    head = [_binders(eqn.outvars, names), pp.text(" = ", line)] if eqn.outvars else []
+    called = [pp.text(eqn.primitive.name, scope), _params(params, names), pp.text(" "), _atoms(eqn.invars, names)]
     return pp.concat(head + called)
 
 
@@ -185,9 +193,12 @@ def _shared_jaxprs(top: Jaxpr) -> list[tuple[str, Jaxpr]]:
     return shared
 
 
-def jaxpr_text(jaxpr: Jaxpr, *, width: int = 80, **_options) -> str:
-    """The whole program as text."""
-    names = Names(_dead_vars(jaxpr))
+def jaxpr_text(
+    jaxpr: Jaxpr, *, width: int = 80, source_info: bool = False, name_stack: bool = False, print_shapes: bool = True,
+    **_options,
+) -> str:  # fmt: skip
+    """The whole program as text. source_info, name_stack, print_shapes: see `Names`."""
+    names = Names(_dead_vars(jaxpr), source_info, name_stack, print_shapes)
     shared = _shared_jaxprs(jaxpr)
     names.shared = {id(sub): title for title, sub in shared}
     docs = [

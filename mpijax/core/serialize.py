@@ -22,7 +22,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, su
 from mpijax.core.lowering import Inline
 from mpijax.core.plain import NotSerializable
 from mpijax.core.registry import registry
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.source import UNKNOWN, Source, name_stack_of
 
 __all__ = ["JaxprReader", "JaxprWriter", "NotSerializable", "fingerprint", "pack", "unpack"]
 
@@ -158,7 +158,8 @@ class JaxprReader(plain.Reader):
         self.scopes: dict[tuple[str, ...], Any] = {}
         super().__init__(tables, blobs)
         self.constants = constants or []
-        self.sources = [Source(*s) for s in tables["sources"]]
+        sources = tables["sources"]
+        self.sources = [Source(file, line, name, name_stack_of(stack)) for file, line, name, stack in sources]
         self.primitives = [registry[name] for name in tables["primitives"]]
         self.programs: list[Any] = []
         # The number of equations of each program after inlining its calls.

@@ -8,13 +8,68 @@ import sys
 import threading
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MACHINERY = os.sep + "functools.py", os.sep + "threading.py"
 _internal: dict = {}
 # Files and folders of libraries whose lines are not shown.
 excluded: list[str] = []
+
+
+class Part(NamedTuple):
+    """A part of a `NameStack`: a scope that the user named, or a transformation."""
+
+    name: str
+    transforms: bool
+
+
+class NameStack(tuple[Part, ...]):
+    """The scopes and transformations around an operation, outermost first.
+
+    Its text joins the scopes by slashes. A transformation appears around the scope inside of it.
+
+    >>> f = mpijax.vmap(mpijax.named_scope("layer")(jnp.tanh))
+    >>> str(mpijax.make_jaxpr(f)(jnp.ones(2)).eqns[0].source_info.name_stack)
+    'vmap(layer)'
+    """
+
+    __slots__ = ()
+
+    def extend(self, name: str) -> NameStack:
+        """This stack with the scope `name` inside."""
+        return NameStack((*self, Part(name, False)))
+
+    def transform(self, name: str) -> NameStack:
+        """This stack with the transformation `name` inside."""
+        return NameStack((*self, Part(name, True)))
+
+    def __add__(self, inner: tuple) -> NameStack:  # type: ignore[override]
+        return NameStack((*self, *inner)) if inner else self
+
+    @property
+    def has_scope(self) -> bool:
+        """Whether a part is a scope."""
+        return not all(part.transforms for part in self)
+
+    def __str__(self) -> str:
+        texts: list[str] = []  # the innermost first
+        for name, transforms in reversed(self):
+            if transforms:
+                texts.append(f"{name}({texts.pop() if texts else ''})")
+            else:
+                texts.append(name)
+        return "/".join(reversed(texts))
+
+
+NO_SCOPES = NameStack()
+
+
+def name_stack_of(stored: Any) -> NameStack:
+    """The stack with these parts, each a name and whether it is a transformation. A text is the name of one scope."""
+    if isinstance(stored, str):
+        return NO_SCOPES.extend(stored) if stored else NO_SCOPES
+    return NameStack(Part(str(name), bool(transforms)) for name, transforms in stored)
 
 
 class Source(NamedTuple):
@@ -27,35 +82,24 @@ class Source(NamedTuple):
     file: str
     line: int
     function: str
-    name_stack: str = ""
+    name_stack: NameStack = NO_SCOPES
 
     @property
     def traceback(self) -> Source:
         """The argument for `user_context` when the equation is evaluated again."""
         return self
 
-    @overload
-    def within(self, caller: Source) -> Source: ...
+    def within(self, caller: Source) -> Source:
+        """The source of an equation of a Jaxpr that `caller` calls: its own line, if known, in the caller's scope."""
+        return (self if self.file else caller).in_scope(caller.name_stack + self.name_stack)
 
-    @overload
-    def within(self, caller: None) -> Source | None: ...
-
-    def within(self, caller: Source | None) -> Source | None:
-        """The source of an equation of a Jaxpr that `caller` calls: its own line, in the caller's scope."""
-        if not self.file:
-            return caller
-        if caller is None or not caller.name_stack:
-            return self
-        return self._replace(name_stack=join_scopes(caller.name_stack, self.name_stack))
+    def in_scope(self, scope: NameStack) -> Source:
+        """This line with other scopes."""
+        return self if self.name_stack == scope else self._replace(name_stack=scope)
 
     def __str__(self) -> str:
-        scope = f" in {self.name_stack}" if self.name_stack else ""
+        scope = f" in {self.name_stack}" if self.name_stack.has_scope else ""
         return f"{self.file}:{self.line} ({self.function}){scope}" if self.file else "unknown"
-
-
-def join_scopes(outer: str, inner: str) -> str:
-    """The names of the scopes of `inner` inside those of `outer`."""
-    return f"{outer}/{inner}" if outer and inner else outer or inner
 
 
 UNKNOWN = Source("", 0, "")
@@ -89,11 +133,13 @@ def is_internal(code) -> bool:
 
 
 class _Inherited(threading.local):
-    """The source of an equation whose derivative is computed, or whose Jaxpr is evaluated again."""
+    """The line of the equation whose derivative is computed, or whose Jaxpr is evaluated again; and the scopes.
+
+    source: None while the user's own lines are executed.
+    """
 
     source: Source | None = None
-    # The names of the scopes around the line being executed, joined by "/".
-    scope: str = ""
+    scope: NameStack = NO_SCOPES
 
 
 inherited = _Inherited()
@@ -110,17 +156,32 @@ waiting = _Waiting()
 
 @contextmanager
 def sources_from(source: Source | None):
-    """Equations created inside get `source`; with None, the line being executed."""
-    outer = inherited.source
+    """Equations created inside get `source`, scopes included; with None, the line being executed."""
+    outer = inherited.source, inherited.scope
     inherited.source = source
+    if source is not None:
+        inherited.scope = source.name_stack
     try:
         yield
     finally:
-        inherited.source = outer
+        inherited.source, inherited.scope = outer
 
 
 @contextmanager
-def in_scope(scope: str):
+def sources_of(source: Source):
+    """Equations created inside get the line of `source`, if it is known, and its scopes inside the current ones."""
+    outer = inherited.source, inherited.scope
+    if source.file:
+        inherited.source = source
+    inherited.scope += source.name_stack
+    try:
+        yield
+    finally:
+        inherited.source, inherited.scope = outer
+
+
+@contextmanager
+def in_scope(scope: NameStack):
     """The operations inside are in this scope alone."""
     outer = inherited.scope
     inherited.scope = scope
@@ -128,6 +189,11 @@ def in_scope(scope: str):
         yield
     finally:
         inherited.scope = outer
+
+
+def transforming(name: str):
+    """The operations inside are those of a function under the transformation `name`."""
+    return in_scope(inherited.scope.transform(name))
 
 
 def sources_of_function(fun):
@@ -142,10 +208,10 @@ def current_source() -> Source:
     >>> mpijax.extend.source_info_util.current().function
     '<module>'
     """
-    if inherited.source is not None:
-        return inherited.source
-    source = source_of(sys._getframe(1))
-    return source._replace(name_stack=inherited.scope) if inherited.scope else source
+    source = inherited.source
+    if source is None:
+        source = source_of(sys._getframe(1))
+    return source.in_scope(inherited.scope)
 
 
 def source_of(frame: FrameType | None) -> Source:

@@ -40,6 +40,11 @@ def serialize(compiled: Compiled) -> tuple[bytes, tree.PyTreeDef, tree.PyTreeDef
     if not isinstance(compiled, Compiled):
         raise TypeError(f"expected a compiled program, such as jax.jit(f).lower(x).compile(), got {compiled!r}")
     traced = compiled._traced
+    if traced.moved and traced.uses_refs:
+        raise ValueError(
+            f"can't serialize with a closed-over mutable array ref: {traced.fun_name} closes over one. Pass its value "
+            "as an argument, and return the new one."
+        )
     layouts = tree.tree_leaves(compiled.output_shardings)
     exported = of_traced(traced, _flat(len(traced.layouts))[0], _flat(len(layouts))[1], layouts)
     return bytes(traced.donated) + b"\n" + bytes(exported.serialize()), compiled.in_tree, compiled.out_tree

@@ -174,14 +174,14 @@ class Exported:
     def _devices(self, leaves: Sequence[Any]) -> tuple | None:
         """The devices of a call; None if the program determines them, or nothing does.
 
-        Raises ValueError for a program over meshes without devices if the call has another number of devices. The
-        devices of traced values are known only when the enclosing program is compiled.
+        Raises ValueError if the arguments are on another number of devices, or, for a program over meshes without
+        devices, on none. The devices of traced values are known only when the enclosing program is compiled.
         """
         over = devices_of(leaves)
         if self.nr_devices == 1 or (over is not None and len(over) == self.nr_devices):
             return over
         known = over is not None or not any(isinstance(x, Tracer) for x in leaves)
-        if known and any(type(mesh) is AbstractMesh for mesh in self._meshes):
+        if over is not None or (known and any(type(mesh) is AbstractMesh for mesh in self._meshes)):
             raise ValueError(
                 f"Function {self.fun_name} was exported for {self.nr_devices} devices and is called in a context with "
                 f"{1 if over is None else len(over)} devices, which is not allowed. Shard its arguments with "

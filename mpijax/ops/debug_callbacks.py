@@ -20,6 +20,7 @@ from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import HostCall, Layout
 from mpijax.core.primitive import Primitive
+from mpijax.core.refs import Ref, RefView
 from mpijax.core.registry import registry
 from mpijax.core.sharding import types
 from mpijax.core.sharding.rules import Operation, Plan
@@ -56,11 +57,16 @@ class SplitCall:
 
 
 def split_arguments(args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
-    """The arrays among the leaves, the structure, and the other leaves with their positions."""
+    """The arrays among the leaves, the structure, and the other leaves with their positions.
+
+    A mutable array reference becomes the array that it holds now.
+    """
     leaves, in_tree = tree.tree_flatten((args, kwargs))
     dynamic, static = [], []
     for i, leaf in enumerate(leaves):
-        if _is_value(leaf):
+        if isinstance(leaf, (Ref, RefView)):
+            dynamic.append(leaf[...])
+        elif _is_value(leaf):
             dynamic.append(leaf)
         else:
             static.append((i, leaf))

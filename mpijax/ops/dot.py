@@ -307,7 +307,7 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
     """The cotangent of x, where ct is that of the product of x and y, or of y and x if `swapped`.
 
     The product of ct and y over y's free axes has x's batch axes, x's free axes, and the contracted
-    axes in y's order.
+    axes in y's order. Over Explicit mesh axes the product is computed in the layout of x's cotangent.
     """
     (x_contract, y_contract), (x_batch, y_batch) = contract, batch
     x_free = _free(x.aval.ndim, x_contract, x_batch)
@@ -316,13 +316,26 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
     start = first if swapped else first + len(x_free)
     ct_contract = tuple(range(start, start + len(y_free)))
     numbers = ((ct_contract, y_free), (tuple(range(first)), y_batch))
-    product = dot_general(ct, y, numbers, precision=precision, preferred_element_type=preferred_element_type)
     order = [*x_batch, *x_free, *(x_contract[i] for i in np.argsort(y_contract))]
+    product = dot_general(
+        ct, y, numbers, precision=precision, preferred_element_type=preferred_element_type,
+        out_sharding=_in_order(x.aval.to_cotangent_aval(), order),
+    )  # fmt: skip
     result = transpose(product, np.argsort(order).tolist()) if order else product
     if typeof(result).dtype != x.aval.dtype:
         # for a real operand combined with a complex one: the real part, without the warning of `convert`
         result = registry["convert_element_type"].bind(result, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type)
     return result
+
+
+def _in_order(aval: Any, order: Sequence[int]) -> Any:
+    """The layout over Explicit mesh axes of an array of type `aval` with its axes in another order; None without one.
+    """
+    if aval.split is None:
+        return None
+    layout = aval.sharding
+    parts = layout.spec.padded(aval.ndim)
+    return layout.update(spec=layout.spec.update([parts[i] for i in order]))
 
 
 def _dot_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):

@@ -102,14 +102,19 @@ class JitShardings:
         pairs = zip(leaves, devices, strict=True)
         return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
-    def of_results(self, types: Any) -> Any:
-        """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
-        leaves, structure = tree.tree_flatten(types)
+    def asked_of_results(self, structure: Any) -> list[Any]:
+        """The layout of each result as the caller wrote it, over the mesh in context if it has none; None if not given.
+        """
         flat = flatten_axes("pjit out_shardings", structure, self._out)
-        layouts = [
+        return [
             s if isinstance(s, Sharding) and not _waits(s)
             else named_sharding(s, "out_shardings", "jit", needs_devices=False) for s in flat
         ]  # fmt: skip
+
+    def of_results(self, types: Any) -> Any:
+        """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
+        leaves, structure = tree.tree_flatten(types)
+        layouts = self.asked_of_results(structure)
         return tree.tree_unflatten(
             structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
         )

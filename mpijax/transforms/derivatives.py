@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes, tree
 from mpijax.core.jaxpr import dead_code
 from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.source import callable_name
+from mpijax.core.source import callable_name, transforming
 from mpijax.core.state import state
 from mpijax.core.trace import EVAL
 from mpijax.core.typeof import abstractify, typeof
@@ -76,7 +76,8 @@ def jvp(fun: Callable, primals, tangents, has_aux: bool = False):
             f"tangent shape as {got.shape}"
         )
     flat_fun = FlatFun(fun, tree.tree_structure((tuple(primals), {})), has_aux)
-    outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
+    with transforming("jvp"):
+        outs, out_tangents = jvp_flat(flat_fun, primal_leaves, tangent_leaves)
     if state.trace is EVAL:
         outs, out_tangents = list(map(as_array, outs)), list(map(as_array, out_tangents))
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
@@ -217,7 +218,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
                     f"cotangent type does not match function output, expected {want.str_short()} but got "
                     f"{have.str_short()}"
                 )
-        outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)
+        with transforming("transpose"):
+            outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)
         return tree.tree_unflatten(struct, instantiated(outs))
 
     return tree.Partial(transposed_fun, consts)

@@ -362,9 +362,11 @@ class PjitFunction(JitBase):
             closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
             uses_refs = bool(written) or ref_state.has_refs(moved) or any(a.is_ref for a in avals)
+            asked = () if self._shardings is None else self._shardings.asked_of_results(out_tree)
             traced = Traced(
-                closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs
-            )
+                closed, in_tree, out_tree, self._name, donated, self._keep_unused, moved, None, written, uses_refs,
+                asked,
+            )  # fmt: skip
             if self._changing:  # tracing may have found values that change
                 key = ((*base, provided.states_of(self._changing)), self._options[2:])
             if ref_state.may_be_kept(moved):

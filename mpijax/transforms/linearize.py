@@ -13,6 +13,7 @@ from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.source import inherited, transforming
 from mpijax.core.state import state
 from mpijax.core.trace import Trace, current_trace
 from mpijax.core.typeof import typeof
@@ -157,9 +158,11 @@ def linearize_flat(fun: Callable, primals: Sequence[Any], backward: bool = True)
         p if a.has_no_tangent else GradTracer(trace, v, builder.new_arg(a))
         for p, v, a in zip(primals, values, in_avals, strict=True)
     ]
+    builder.outside = len(inherited.scope)
     state.trace = trace
     try:
-        outs = fun(*args)
+        with transforming("jvp"):
+            outs = fun(*args)
     finally:
         state.trace = parent
     if isinstance(fun, FlatFun):

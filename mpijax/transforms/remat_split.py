@@ -12,9 +12,12 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, 
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import inherited, sources_from
+from mpijax.core.source import NO_SCOPES, sources_of
 from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from mpijax.transforms.policies import keeps, nothing_saveable
+
+# The scope of operations that the derivative computes again.
+_AGAIN = NO_SCOPES.extend("rematted_computation")
 
 
 class Split:
@@ -50,7 +53,7 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     policy = policy or nothing_saveable
     kept |= _kept_values(primal.jaxpr, policy)
     linear, tangents = _linear_part(halves, primal.jaxpr, count)
-    again = _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy, other)
+    again = list(map(_named, _computed_again(primal.jaxpr, [*linear.eqns, linear], kept, policy, other)))
     body = Jaxpr([], [], linear.outvars, _in_turn(again, linear.eqns))
     readers: list[Eqn | Jaxpr] = [*body.eqns, body]
     read = list(dict.fromkeys(v for e in readers for v in _reads(e)))
@@ -72,6 +75,11 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
     return Split(
         known, ClosedJaxpr(staged, [c for _, c in consts]), primal_inputs, tangent_inputs, halves.nonzero_out
     )
+
+
+def _named(eqn: Eqn) -> Eqn:
+    """An equation that is computed again, in a scope that says so."""
+    return eqn.replace(source=eqn.source.in_scope(_AGAIN + eqn.source.name_stack))
 
 
 def _reads(e: Eqn | Jaxpr) -> list[Var]:
@@ -221,7 +229,7 @@ def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:
 
         for eqn in jaxpr.eqns:
             values = [read(v) for v in eqn.invars]
-            with sources_from(eqn.source.within(inherited.source)):
+            with sources_of(eqn.source):
                 if _is_plain_call(eqn):
                     inner = eqn.params[eqn.primitive.lower.param]
                     outs = evaluate(inner.jaxpr, inner.consts, values)

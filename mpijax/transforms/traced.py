@@ -55,6 +55,7 @@ class Traced(Stage):
       written: the mutable array references, arguments by number, whose new values the Jaxpr returns last.
       uses_refs: whether references are among the arguments or closed-over values.
       layouts: for each argument a sharding or None.
+      asked: for each result the sharding that the caller gave, or None; empty if none was given.
 
     >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
     { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) }
@@ -62,12 +63,12 @@ class Traced(Stage):
 
     __slots__ = (
         "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "layouts", "written",
-        "uses_refs", "__weakref__"
+        "uses_refs", "asked", "__weakref__"
     )  # fmt: skip
 
     def __init__(
         self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, layouts=None,
-        written=(), uses_refs=False,
+        written=(), uses_refs=False, asked=(),
     ):  # fmt: skip
         self.jaxpr = jaxpr
         self.in_tree = in_tree
@@ -78,6 +79,7 @@ class Traced(Stage):
         self.moved = moved
         self.written = written
         self.uses_refs = uses_refs
+        self.asked = asked
         self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
 
     @property
@@ -96,7 +98,7 @@ class Traced(Stage):
     def _with(self, in_tree, layouts) -> Any:
         return type(self)(
             self.jaxpr, in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts,
-            self.written, self.uses_refs,
+            self.written, self.uses_refs, self.asked,
         )  # fmt: skip
 
     @property

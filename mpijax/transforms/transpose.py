@@ -13,7 +13,7 @@ from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
 from mpijax.core.jaxpr_trace import trace_passing_refs
 from mpijax.core.memo import memo_on_jaxpr
 from mpijax.core.registry import registry
-from mpijax.core.source import inherited, sources_from
+from mpijax.core.source import sources_of, transforming
 from mpijax.core.state import splitting_freely
 from mpijax.core.typeof import typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
@@ -78,7 +78,7 @@ def backward_pass(
         exchanged = exchanges and fx.exchange in eqn.effects
         if cts is None and not exchanged and id(eqn) not in asked_anyway:
             continue
-        with sources_from(eqn.source.within(inherited.source)):
+        with sources_of(eqn.source):
             for atom, ct in zip(eqn.invars, program.transposed(eqn, cts), strict=True):
                 if program.is_linear(atom):
                     found.add(atom, ct)
@@ -105,7 +105,8 @@ class _LinearProgram:
             if fx.linear in eqn.effects or any(map(self.is_linear, eqn.invars)):
                 self._keep(eqn, asked_for)
             else:
-                values = bound(eqn, list(map(self.read, eqn.invars)))
+                with sources_of(eqn.source):
+                    values = bound(eqn, list(map(self.read, eqn.invars)))
                 self.known.update(zip(eqn.outvars, values, strict=True))
 
     def _keep(self, eqn: Eqn, asked_for: set[Any] | None) -> None:
@@ -229,5 +230,6 @@ def transposed(linearized, cotangents: Sequence[Any], wanted: Sequence[bool] | N
     args = [UndefPrimal(v.aval) for v in linearized.jaxpr.invars]
     if wanted is not None:
         wanted = [w for w, a in zip(wanted, linearized.in_avals, strict=True) if not a.has_no_tangent]
-    outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live, wanted=wanted))
+    with transforming("transpose"):
+        outs = iter(backward_pass(linearized.jaxpr, linearized.residuals, args, live, wanted=wanted))
     return [Zero(a) if a.has_no_tangent else next(outs) for a in linearized.in_avals]

@@ -12,7 +12,7 @@ from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
 from mpijax.core.sharding.split import Split, entry
-from mpijax.core.source import callable_name
+from mpijax.core.source import callable_name, transforming
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
@@ -205,7 +205,8 @@ class _Call:
         """The results for all examples, and the position of the batch axis in each."""
         refs = [i for i in self.mapped() if is_ref(self.leaves[i])]
         if not refs:
-            return batch_flat(self.flat, axis, self.leaves, self.dims)
+            with transforming("vmap"):
+                return batch_flat(self.flat, axis, self.leaves, self.dims)
         check_aliases((), self.leaves, lambda: debug_info("vmap", self.fun, self.args, self.kwargs))
         return _batch_refs(self.flat, axis, self.leaves, self.dims, refs)
 
@@ -262,7 +263,8 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
         outs = flat_fun(*given)
         return [*outs, *(read(given[i]) for i in positions)]
 
-    outs, out_dims = batch_flat(with_refs, axis, values, dims)
+    with transforming("vmap"):
+        outs, out_dims = batch_flat(with_refs, axis, values, dims)
     n = len(outs) - len(positions)
     for i, value, dim in zip(positions, outs[n:], out_dims[n:], strict=True):
         write(leaves[i], batch_at(value, dim, dims[i], axis))
@@ -271,6 +273,13 @@ def _batch_refs(flat_fun: FlatFun, axis: AxisData, leaves, dims, positions: list
 
 def _placed(fun: Callable, axis: AxisData, structure, i: int, out: Any, dim: int | None, wanted: int | None) -> Any:
     """The i-th result, with its batch axis where `out_axes` requires it."""
+    try:
+        typeof(out)
+    except TypeError:
+        raise TypeError(
+            f"Output from batched function {out!r} with type {type(out)} is not a valid JAX type. "
+            f"{callable_name(fun)} must return arrays, numbers or pytrees of them."
+        ) from None
     if wanted is None:
         if dim is not None:
             places = tree.tree_flatten_with_path(tree.tree_unflatten(structure, range(structure.num_leaves)))[0]

@@ -335,6 +335,7 @@ def test_errors_are_those_of_jax(name):
         (lambda: _with_block(pl.Indirect(2)), "Use an int or pl.Element"),
         (lambda: pl.load(mpijax.new_ref(jnp.ones((2, 2))), (jnp.arange(2), pl.ds(1, 2))), "arrays for all axes"),
         (lambda: pl.pallas_export_experimental(True).__enter__(), "does not support symbolic sizes"),
+        (lambda: _with_block(None), r"`in_specs` and `inputs` do not match. There are 1 mismatches, .*:\n  \* at the top"),
         (lambda: pl.empty_ref_like(3), "does not support"),
         (lambda: pl.atomic_cas(mpijax.new_ref(jnp.ones(2)), 1, 2), "ref must be scalar"),
     ],
@@ -345,6 +346,9 @@ def test_errors(use, text):
 
 
 def _with_block(dim):
+    """A call with a block of this size; without, one with a spec too many."""
+    if dim is None:
+        return pl.pallas_call(plain(OURS), jnp.ones(4), in_specs=[pl.BlockSpec((4,), lambda: 0)] * 2)(jnp.ones(4))
     return pl.pallas_call(plain(OURS), jnp.ones(4), grid=2, in_specs=[pl.BlockSpec((dim,), lambda i: i)])(jnp.ones(4))
 
 

@@ -85,6 +85,9 @@ def test_what_is_refused():
         deserialize_and_load(blob, in_tree, out_tree, execution_devices=["gpu"])
     with pytest.raises(NotImplementedError):
         serialize(jax.jit(lambda x: jax.pure_callback(np.sin, x, x)).lower(X).compile())
+    ref = jax.new_ref(X)
+    with pytest.raises(ValueError, match="can't serialize with a closed-over mutable array ref"):
+        serialize(jax.jit(lambda x: ref[...] + x).lower(X).compile())
     for damaged in (blob[:40], b"", blob[:-9] + b"123456789"):
         with pytest.raises(ValueError):
             deserialize_and_load(damaged, in_tree, out_tree)

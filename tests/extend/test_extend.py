@@ -98,6 +98,13 @@ def test_jaxprs_are_jaxs(make):
     assert theirs == ours
 
 
+@pytest.mark.parametrize("J", LIBRARIES, ids=lambda J: J.__name__)
+def test_closed_jaxprs_have_the_parts_of_their_jaxpr(J):
+    closed = J.make_jaxpr(lambda x: x + XS)(1.0)
+    for name in ("constvars", "invars", "outvars", "eqns", "effects", "debug_info"):
+        assert getattr(closed, name) is getattr(closed.jaxpr, name)
+
+
 def test_outside_of_programs_the_implementation_runs():
     seen = []
     p = new(OURS)

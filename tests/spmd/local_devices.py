@@ -283,6 +283,19 @@ def test_one_of_the_devices():
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+def test_an_error_names_the_argument_that_lies_elsewhere(s):
+    layout = s.NamedSharding(s.grid, s.P("j", None))
+
+    def shifted(rows):
+        return s.jax.lax.with_sharding_constraint(rows, layout) + 1
+
+    rows = s.jax.device_put(np.zeros((4, 2), np.float32), s.jax.devices()[3])
+    text = r"argument rows of .*shifted.* with shape float32\[4,2\] and.* device ids \[3\].*sharding_constraint inside jit"
+    with pytest.raises(ValueError, match=text):
+        s.jax.jit(shifted)(rows)
+
+
+@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
 def test_arrays_of_parts(s):
     layout = s.NamedSharding(s.grid, s.P("j", None))
     asked = []

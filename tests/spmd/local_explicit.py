@@ -284,6 +284,29 @@ def test_jaxprs(name):
     assert text(OURS) == text(REAL)
 
 
+def test_gradients_compute_products_in_the_layout_of_the_cotangent():
+    def products(s):
+        def f(x, y):
+            return s.jnp.einsum("xy,yz->xz", x, y, out_sharding=s.P("x", None)).sum()
+
+        with s.jax.set_mesh(s.mesh):
+            gradient = s.jax.make_jaxpr(s.jax.grad(f, argnums=(0, 1)))(s.put(X, "x", None), s.put(X.T, None, "x"))
+            return [e.outvars[0].aval.str_short(True) for e in gradient.eqns if e.primitive.name == "dot_general"]
+
+    assert products(OURS) == products(REAL) == ["f32[8@x,8]", "f32[8@x,2]", "f32[8@x,2]"]
+
+
+def test_results_keep_the_layouts_that_jit_was_given():
+    def specs(s):
+        with s.jax.set_mesh(s.mesh):
+            x = s.put(X, "x", None)
+            asked = (s.P("x"), s.P(), s.P("x", None), None)
+            outs = s.jax.jit(lambda x: (x * 2, x + 1, x * 3, x - 1), out_shardings=asked)(x)
+            return [str(out.sharding.spec) for out in outs]
+
+    assert specs(OURS) == specs(REAL) == ["P('x',)", "P()", "P('x', None)", "P('x', None)"]
+
+
 CHECKED = {
     "a window": lambda s, x: s.lax.dynamic_slice(x, (s.jnp.array(1), 0), (4, 2)),
     "an update": lambda s, x: s.lax.dynamic_update_slice(x, x[:4], (s.jnp.array(3), 0)),

@@ -58,6 +58,37 @@ def test_results_lie_as_asked(name):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+WORDED = {
+    "elementwise": (lambda s, x, over: x * 2, ()),
+    "square": (lambda s, x, over: x @ x.T, ()),
+    "other rank": (lambda s, x, over: x.sum(1), ()),
+    "constraint": (lambda s, x, over: s.lax.with_sharding_constraint(x.T, over("j", None)), ()),
+    "constraint of another rank": (lambda s, x, over: s.lax.with_sharding_constraint(x[:, None], over("i", None, None)), ()),
+    "asked": (lambda s, x, over: (x * 2, x + 1, x * 3), [("i", None), (), ("i",)]),
+    "nested": (lambda s, x, over: s.jax.jit(lambda x: x * 3, out_shardings=over("i", None))(x), ()),
+}
+
+
+@pytest.mark.parametrize("spec", [("i", None), ("i",), ()], ids=str)
+@pytest.mark.parametrize("name", WORDED)
+def test_results_over_auto_axes_are_worded_as_jaxs(name, spec):
+    """`P("i")` and `P("i", None)` mean the same and are not equal."""
+    f, asked = WORDED[name]
+
+    def specs(s):
+        mesh = s.jax.make_mesh((2, 2), ("i", "j"), axis_types=(s.jax.sharding.AxisType.Auto,) * 2)
+
+        def over(*names):
+            return s.NamedSharding(mesh, s.P(*names))
+
+        given = {"out_shardings": tuple(over(*names) for names in asked)} if asked else {}
+        jitted, x = s.jax.jit(lambda x: f(s, x, over), **given), s.jax.device_put(X, over(*spec))
+        outs = s.jax.tree.leaves((jitted(x), jitted.lower(x).compile()(x)))
+        return [tuple(out.sharding.spec) for out in outs]
+
+    assert specs(OURS) == specs(REAL)
+
+
 def kinds(s):
     mesh = s.jax.sharding.get_abstract_mesh()
     return mesh.auto_axes, mesh.explicit_axes

@@ -412,6 +412,7 @@ BATCHES = {
         "vmap got inconsistent sizes for array axes to be mapped",
     ),
     "no array": (lambda J: J.vmap(lambda x: x)("a"), "not a valid JAX type"),
+    "no result": (lambda J: J.vmap(lambda x: "a")(X3), r"Output from batched function 'a' with type <class 'str'> is"),
 }
 
 ROWS = {

@@ -22,7 +22,7 @@ from mpijax.core import config
 from mpijax.core import effects as fx
 from mpijax.core.array_api import is_whole
 from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from mpijax.core.lowering import Communication, ControlFlow, Decompose, Layout, Partitioned, Structural
 from mpijax.core.source import UNKNOWN, Source
 
@@ -59,7 +59,7 @@ class ShardBuilder(Builder):
             return super().new_const(value, aval)
         layout = value._sharding
         known = super().new_const(value, aval.update(shape=layout.planned_shape(aval.shape)))
-        self.over_ranks().laid_out(known, layout, aval.shape)
+        self.over_ranks().laid_out(known, layout, aval.shape, lambda: "a constant")
         return known
 
     # ------------------------------------------------------------ regions
@@ -197,7 +197,7 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
     constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
     if any(layouts) or constraints_asked:  # exchanges added for an operation stay, even if it is dead
         program = replace(program, closed=regions.needed(program.closed))
-    args = [_argument(builder, v.aval, layout) for v, layout in zip(closed.jaxpr.invars, layouts, strict=True)]
+    args = [_argument(builder, closed.jaxpr, i, layout) for i, layout in enumerate(layouts)]
     consts, wishes = builder.constants(program), None
     if constraints_asked:
         mesh_of = partial(constraints.devices_of, builder.over_ranks())
@@ -211,13 +211,22 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
     return graph
 
 
-def _argument(builder: ShardBuilder, aval: ShapedArray, layout: Any) -> Value:
+def _argument(builder: ShardBuilder, jaxpr: Jaxpr, i: int, layout: Any) -> Value:
     """An argument of the program. layout: its sharding; None for an array of this process alone."""
+    aval = jaxpr.invars[i].aval
     if layout is None:
         return builder.argument(aval)
     value = builder.argument(aval.update(shape=layout.planned_shape(aval.shape)))
-    builder.over_ranks().laid_out(value, layout, aval.shape)
+    builder.over_ranks().laid_out(value, layout, aval.shape, partial(_described, jaxpr, i))
     return value
+
+
+def _described(jaxpr: Jaxpr, i: int) -> str:
+    """An argument as errors name it."""
+    names = () if jaxpr.debug_info is None else jaxpr.debug_info.arg_names or ()
+    known = len(names) == len(jaxpr.invars) and names[i]
+    name = f"argument {names[i]} of {jaxpr.debug_info.func_name}" if known else "an argument"
+    return f"{name} with shape {jaxpr.invars[i].aval.str_short(False)} and"
 
 
 def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: Any) -> Graph:

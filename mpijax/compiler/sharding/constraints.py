@@ -56,14 +56,14 @@ def _constrained(p: Partitioner, v, layout, source):
         layout = _in_memory(p.layout_held(v), layout.kind)
         return v if layout is None else p.marked(v, layout, False, source)
     if not hasattr(layout, "mesh"):  # one device
-        p.are_over(layout, "sharding_constraint inside jit")
+        p.are_over(layout, lambda: "sharding_constraint inside jit")
         return p.marked(gathered(p, v, source), layout, False, source)
     if layout.mesh is layout.mesh.abstract_mesh:
         devices = explicit.devices_known(p, layout.mesh)
         if devices is None:
             return v
         layout = layout.update(mesh=devices)
-    p.are_over(layout, "sharding_constraint inside jit")
+    p.are_over(layout, lambda: "sharding_constraint inside jit")
     first = len(p.nodes)
     split = _possible(p, v, layout)
     if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):

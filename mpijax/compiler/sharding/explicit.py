@@ -79,7 +79,7 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     if held is None and not mesh.is_explicit and not new:
         return v
     p.go_over(sharding_over(devices, ()))
-    p.are_over(sharding_over(devices, ()), "reshard inside jit")
+    p.are_over(sharding_over(devices, ()), lambda: "reshard inside jit")
     free = set(mesh.auto_axes) - {a for names in axes for a in names}
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]

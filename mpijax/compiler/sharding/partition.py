@@ -54,7 +54,7 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
-    p.are_over(sharding_over(mesh, ()), "shard_map inside jit")
+    p.are_over(sharding_over(mesh, ()), lambda: "shard_map inside jit")
     layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     ranks = [a.ndim if mesh.are_all_axes_explicit else 0 for a in closed.out_avals]  # as results of all operations then
     results_in = [NamedSharding(mesh, s.padded(n)) for s, n in zip(params["out_specs"], ranks, strict=True)]

@@ -5,7 +5,7 @@ A graph gets a `Partitioner` at its first value that is split over ranks or devi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ class Known:
     inspected: list[tuple[Any, Any]] = field(default_factory=list)
     own: set[Value] = field(default_factory=set)
     over: Any = None
-    first_over: str = ""
+    first_over: Callable[[], str] = str
 
 
 class Partitioner:
@@ -135,24 +135,24 @@ class Partitioner:
         """The sharding of a value; inside `shard_map` bodies, replicated over their mesh."""
         return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.layout_held(v)
 
-    def laid_out(self, v: Value, layout: Any, shape: Sequence[int]) -> None:
-        """Record the layout of an argument or constant whose whole array has `shape`."""
-        self.are_over(layout, "an argument")
+    def laid_out(self, v: Value, layout: Any, shape: Sequence[int], describe: Callable[[], str]) -> None:
+        """Record the layout of an argument or constant whose whole array has `shape`. describe: as for `are_over`."""
+        self.are_over(layout, describe)
         self.known.layouts[v] = layout
         if not layout.keeps_whole:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
-    def are_over(self, layout: Any, what: str) -> None:
+    def are_over(self, layout: Any, describe: Callable[[], str]) -> None:
         """Record the devices of values. Raises ValueError if other values use other devices or another order.
 
-        what: which values, for the error.
+        describe: says which values, for the error.
         """
         known = self.known
         if known.over is None:
-            known.over, known.first_over = layout, what
+            known.over, known.first_over = layout, describe
         elif known.over._device_assignment != layout._device_assignment:
-            found = ((known.first_over, known.over), (what, layout))
-            said = (f"{name} with device ids {[d.id for d in x._device_assignment]}" for name, x in found)
+            found = ((known.first_over, known.over), (describe, layout))
+            said = (f"{what()} with device ids {[d.id for d in x._device_assignment]}" for what, x in found)
             raise ValueError(
                 f"Received incompatible devices for jitted computation. Got {' and '.join(said)}. Put arguments on the "
                 "devices of the program with jax.device_put."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import field
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from mpijax.compiler.graph.nodes import Value
@@ -70,6 +71,29 @@ class Result:
     local: ShapedArray
     sharding: Any = None
 
+    def worded(self, asked: Any, first: tuple[Any, int]) -> Result:
+        """This result with its sharding as JAX writes it: `P("x")` may mean the same as `P("x", None)`.
+
+        That is, as the caller asked for it; over Auto axes also as for the first argument, or else in the shortest way.
+        first: the sharding of that argument, and its rank.
+        """
+        held, ndim = self.sharding, self.aval.ndim
+        if not hasattr(held, "mesh"):
+            return self
+        if asked is not None:
+            return replace(self, sharding=asked) if _is_same(held, asked, ndim) else self
+        if held.mesh.is_explicit:
+            return self
+        given, rank = first
+        if rank == ndim and _is_same(held, given, ndim):
+            return replace(self, sharding=given)
+        short = held.spec.without_trailing_nones()
+        return self if short == held.spec else replace(self, sharding=held.update(spec=short))
+
+
+def _is_same(a: Any, b: Any, ndim: int) -> bool:
+    return a.mesh == getattr(b, "mesh", None) and a.is_equivalent_to(b, ndim)
+
 
 @dataclass(frozen=True)
 class Gathered:
@@ -116,6 +140,21 @@ class Plan:
     largest: list[tuple[int, Value]] = field(default_factory=list)
     gathered: list[Gathered] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
+
+    def worded(self, in_shardings: Sequence[Any], asked: Sequence[Any]) -> Plan:
+        """This plan with the shardings of results as JAX writes them (see `Result.worded`).
+
+        in_shardings, asked: for each argument its sharding, and for each result the one that the caller gave, or None;
+        empty if all are None.
+        """
+        if all(r.sharding is None for r in self.results):
+            return self
+        held = zip(in_shardings, self.in_avals, strict=False)
+        first = next(((layout, aval.ndim) for layout, aval in held if layout is not None), (None, 0))
+        given = asked or (None,) * len(self.results)
+        made = copy(self)
+        made.results = [r.worded(layout, first) for r, layout in zip(self.results, given, strict=True)]
+        return made
 
     def memory(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and constants."""

@@ -184,6 +184,13 @@ class PartitionSpec:
             reduced=self.reduced if reduced is None else reduced,
         )
 
+    def without_trailing_nones(self) -> PartitionSpec:
+        """This spec without entries at its end that name no axis."""
+        parts = list(self._parts)
+        while parts and not parts[-1]:
+            parts.pop()
+        return self.update(parts)
+
     def to_ct_spec(self) -> PartitionSpec:
         """The layout of cotangents: unreduced and reduced axes exchanged."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced) if self.unreduced or self.reduced else self

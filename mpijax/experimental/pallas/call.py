@@ -186,7 +186,14 @@ def _flat_specs(specs: Any, structure: Any, what: str, other: str) -> list[Any]:
         return [no_block_spec] * structure.num_leaves
     leaves, found = tree.tree_flatten(specs)
     if found != structure:
-        raise ValueError(f"Pytree for {what} and {other} do not match: {found} and {structure}.")
+        errors = [
+            f"  * at {tree.keystr(path) or 'the top'}, {what} is a {given} but {other} is a {known}, so {why}"
+            for path, given, known, why in tree.equality_errors_pytreedef(found, structure)
+        ]
+        raise ValueError(
+            f"Pytree for {what} and {other} do not match. There are {len(errors)} mismatches, including:\n"
+            + "\n".join(errors)
+        )
     if not all(isinstance(s, BlockSpec) or s is no_block_spec for s in leaves):
         raise ValueError(f"{what} must be made of BlockSpecs, got {specs}")
     return leaves
@@ -202,6 +209,6 @@ def _check_aliases(aliases: Mapping[int, int], avals: Sequence[Any], results: Se
         if (avals[i].shape, avals[i].dtype) != (results[o].shape, results[o].dtype):
             path = tree.tree_flatten_with_path(args)[0][i][0]
             raise ValueError(
-                f"{text} referring to input{tree.keystr(path)} with abstract value {avals[i]} and to output {o} with a "
-                f"different abstract value {results[o]}."
+                f"{text} referring to input{tree.keystr(path)} with abstract value {avals[i]} and to output[{o}] with "
+                f"a different abstract value {results[o]}."
             )

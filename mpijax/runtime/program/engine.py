@@ -174,12 +174,14 @@ def compile_jaxpr(
     in_shardings: tuple = (),
     keep: bool = True,
     default: Any = None,
+    asked: Sequence[Any] = (),
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
-    default: the layout of results that no argument determines, if the options do not determine it. keep: whether to
-        read and write the disk cache. Not used for single operations: they are planned as quickly, and their result
-        may be their argument.
+    default: the layout of results that no argument determines, if the options do not determine it.
+    asked: for each result its layout as the caller wrote it, or None.
+    keep: whether to read and write the disk cache. Not used for single operations: they are planned as quickly, and
+        their result may be their argument.
     """
     reports.compiling(name, closed.in_avals)
     if donated:
@@ -191,6 +193,8 @@ def compile_jaxpr(
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
         plan = make() if kept is None else kept.plan(make)
+        if keep:
+            plan = plan.worded(in_shardings, asked)
         return load_plan(plan, name, tiers.baseline_runs(plan))
 
 
@@ -253,7 +257,7 @@ def dispatch(jitted, args, kwargs):
         avals = closed.in_avals
         _check_execution(traced.name)
         check_constants(closed)
-        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default)
+        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default, asked=traced.asked)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry

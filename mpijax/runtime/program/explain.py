@@ -6,7 +6,7 @@ import linecache
 from typing import Any
 
 from mpijax.compiler.steps.plan import Gathered, Plan
-from mpijax.core.source import Source
+from mpijax.core.source import Source, name_stack_of
 from mpijax.core.units import amount
 from mpijax.runtime.program.traffic import Sent, sent
 
@@ -28,7 +28,8 @@ def explanation(plan: Plan) -> dict[str, Any]:
 
 def _place(source: Source) -> dict[str, Any]:
     code = linecache.getline(source.file, source.line).strip() if source.file else ""
-    return source._asdict() | {"code": code}
+    stack = str(source.name_stack) if source.name_stack.has_scope else ""
+    return source._asdict() | {"name_stack": stack, "code": code}
 
 
 def _line(s: Sent) -> dict[str, Any]:
@@ -83,7 +84,9 @@ def text_of(found: dict[str, Any]) -> str:
 
 def _at(x: dict[str, Any]) -> str:
     """The source line; "-" for the communication of results, which has none."""
-    return str(Source(*(x[field] for field in Source._fields))) if x["file"] else "-"
+    if not x["file"]:
+        return "-"
+    return str(Source(x["file"], x["line"], x["function"], name_stack_of(x["name_stack"])))
 
 
 def _put(text: str, width: int, column: int) -> str:

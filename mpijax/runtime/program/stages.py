@@ -318,7 +318,8 @@ def lower(traced) -> Lowered:
     known = traced.jaxpr.jaxpr.debug_info  # None for a deserialized program
     paths = tree.tree_leaves_with_path(traced.args_info)
     names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
-    return Lowered(traced, plan_program(traced.jaxpr, donated, _layouts(traced), default_layout()), names)
+    plan = plan_program(traced.jaxpr, donated, _layouts(traced), default_layout())
+    return Lowered(traced, plan.worded(_layouts(traced), traced.asked), names)
 
 
 def _over_devices(layout: Any) -> Any:
