@@ -96,9 +96,12 @@ UNSTARTED = Promise(
 )  # fmt: skip
 UNSTARTED_ENDED = Promise(
     "a rank ends before it starts MPI, and ranks of the same node wait for it in `MPI_Init`",
-    "a message with the line, and the end of the job",
+    "a message with the line (under Open MPI, its launcher's own message), and the end of the job",
     "1 s",
-    None, (r"rank 0 waits for MPI to start at <string>:\d+ .*, but 1 of the 2 processes on this node ended before: ending",), 10,
+    None, (
+        r"rank 0 waits for MPI to start at <string>:\d+ .*, but 1 of the 2 processes on this node ended before: ending|"
+        r'did not call "init" before exiting',
+    ), 10,
 )  # fmt: skip
 LATE = Promise(
     "a rank does not reach a collective, because it computes, is stopped, or waits elsewhere",

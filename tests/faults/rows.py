@@ -346,7 +346,7 @@ t.join()
     missing = {
         "sleeps": ("time.sleep(100)", p.UNSTARTED, ABORT),
         "ends": ("os._exit(0)", p.UNSTARTED_ENDED, {}),
-        "exits": ("sys.exit(3)", p.UNSTARTED_ENDED, {}),
+        "exits": ("sys.exit(0)", p.UNSTARTED_ENDED, {}),
     }
     for name, (code, promise, settings) in missing.items():
         rows.append(Row(

@@ -59,7 +59,7 @@ JOBS = {
     "never starts": Job(
         "total(x)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=LATE.replace("2.5", "100") + START_ALONE
     ),
-    "ends before MPI starts": Job("total(x)", 3, start=LATE.replace("time.sleep(2.5)", "sys.exit(3)") + START_ALONE),
+    "ends before MPI starts": Job("total(x)", 3, start=LATE.replace("time.sleep(2.5)", "os._exit(0)") + START_ALONE),
     "one rank indexes": Job(
         "split = jax.device_put(x, jax.NamedSharding(jax.sharding.Mesh(jax.devices(), 'i'), jax.P('i')))\nif rank == 0: split[0]"
     ),
@@ -208,7 +208,8 @@ EXPECTED = [
         r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)", r'Timeout[\s\S]*File "<string>"',
     ]),
     ("ends before MPI starts", None, [
-        r"rank [02] waits for MPI to start at <string>:\d+ \(<module>\), but \d of the 3 processes on this node ended before: ending the job",
+        r"rank [02] waits for MPI to start at <string>:\d+ \(<module>\), but \d of the 3 processes on this node ended before: ending the job"
+        r'|did not call "init" before exiting',
     ]),
     ("one rank indexes", 1, [
         r"rank 1 has ended, but rank 0 waits for it in agreement on the collectives of 'slice' on all ranks at <string>:\d+ \(<module>\)",
