@@ -96,7 +96,7 @@ UNSTARTED = Promise(
 )  # fmt: skip
 UNSTARTED_ENDED = Promise(
     "a rank ends before it starts MPI, and ranks of the same node wait for it in `MPI_Init`",
-    "a message with the line (under Open MPI, its launcher's own message), and the end of the job",
+    "a message with the line (under Open MPI, at times its launcher's own message), and the end of the job",
     "1 s",
     None, (
         r"rank 0 waits for MPI to start at <string>:\d+ .*, but 1 of the 2 processes on this node ended before: ending|"

@@ -50,22 +50,30 @@ def reminded(source: Source) -> Iterator[None]:
 
 
 def _expect_processes(rank: str, line: str) -> bool:
-    """Let the reminder end this process if another one that Hydra (MPICH's launcher) started on this node ends.
+    """Let the reminder end this process if another one that the same launcher started on this node ends.
 
-    Other launchers end the job themselves. Returns whether Hydra started this process.
+    Returns whether a process of a known launcher started this one.
     """
-    count = os.environ.get("MPI_LOCALNRANKS", "")
-    try:
-        proxy = ancestors.nearest("hydra_pmi_proxy") if "PMI_RANK" in os.environ and count.isdigit() else None
-    except OSError:  # the system hides processes of other users
-        proxy = None
-    if proxy is None:
-        return False
-    told = f"rank {rank} waits for MPI to start at {line}, but %d of the %d processes on this node ended before"
-    record.expect_children(proxy[0], int(count), _GRACE, f"[rank {rank}] mpijax: {told}: ending the job\n")
-    return True
+    for of_rank, of_count, command in _STARTERS:
+        count = os.environ.get(of_count, "")
+        try:
+            starter = ancestors.nearest(command) if of_rank in os.environ and count.isdigit() else None
+        except OSError:  # the system hides processes of other users
+            starter = None
+        if starter is not None:
+            told = f"rank {rank} waits for MPI to start at {line}, but %d of the %d processes on this node ended before"
+            text = f"[rank {rank}] mpijax: {told}: ending the job\n"
+            record.expect_children(starter[0], int(count), _GRACE, text)
+            return True
+    return False
 
 
+# For each launcher: the variables with the rank and the number of processes of this node, and the command that starts
+# them. Hydra does not end a job in which one of them ends; Open MPI's PRRTE may not if its status is 0.
+_STARTERS = (
+    ("PMI_RANK", "MPI_LOCALNRANKS", "hydra_pmi_proxy"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "prte"),  # prterun, or prted on other nodes
+)
 # Seconds for which a process must be missing. The launcher may not have started it yet.
 _GRACE = 1.0
 # Minimum seconds between the warning and the exit, and between the start of MPI and the exit.
