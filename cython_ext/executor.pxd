@@ -54,7 +54,7 @@ cdef class Program:
     cdef int64_t runs_left      # until `spec.when_warm` is called, or 0
     cdef int64_t patience       # nanoseconds of loops until it is called, or 0
     cdef list kernels           # data address and name of each kernel that may get better code
-    cdef public object first    # called before the first run; returns the function to call after that run
+    cdef public object first    # called with the arguments before the first run; returns the function to call after it
 
     # Runs the program on `num_inputs` arrays or ndarrays; puts `num_results` new references into `results`.
     cdef int run_into(self, PyObject** args, PyObject** results) except -1

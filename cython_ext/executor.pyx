@@ -636,7 +636,7 @@ cdef class Program:
             if self.runs_left == 0:
                 warm(self)
         if self.first is not None:
-            after = self.first()
+            after = self.first([<object>args[i] for i in range(self.num_inputs)])
             self.first = None
         if self.table_words > STACK_WORDS:
             table = <void**>malloc(self.table_words * sizeof(void*))

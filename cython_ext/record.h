@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -200,23 +201,77 @@ static int mj_await_post(sem_t *posted, double seconds) {
     return sem_timedwait(posted, &until);
 }
 
-/* ---- a reminder: a thread that prints a warning while a call does not return, even if it holds the GIL ---- */
+/* ---- a reminder: a thread that prints a warning while a call does not return, even if it holds the GIL. It ends the
+   process if the call cannot return, because a process that it waits for has ended. ---- */
+
+#define MJ_CHILDREN 4096    /* bytes of a list of processes; one process takes up to 8 */
 
 static sem_t mj_returned;
 static pthread_t mj_reminding;
 static double mj_patience;
 static char mj_reminder[1024];
+static int mj_parent, mj_expected;
+static double mj_grace;
+static char mj_farewell[1024];
+
+/* The number of child processes; -1 if the system does not list them, or if there may be more than fit. */
+static int mj_count_children(int parent) {
+    char path[64], text[MJ_CHILDREN];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return -1;
+    size_t size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    for (size_t i = 0; i < size; i++) count += text[i] == ' ';
+    return size < sizeof text ? count : -1;
+}
+
+/* Unlinks MPICH's shared memory that this process has mapped. */
+static void mj_forget_segments(void) {
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) return;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        char *name = strstr(line, "/dev/shm/mpich_");
+        if (name == NULL) continue;
+        name[strcspn(name, "\n")] = 0;
+        unlink(name);
+    }
+    fclose(maps);
+}
 
 static void *mj_remind(void *unused) {
-    double waited = 0, next = mj_patience;
+    double waited = 0, next = mj_patience, missing = 0;
+    int before = 0;
     (void)unused;
     for (;;) {
-        if (mj_await_post(&mj_returned, next) == 0) return NULL;
+        double look = mj_parent ? mj_grace / 4 : next - waited;
+        if (mj_await_post(&mj_returned, look) == 0) return NULL;
         if (errno != ETIMEDOUT) continue;
-        waited += next;
-        next = waited;
-        dprintf(STDERR_FILENO, mj_reminder, waited);
+        waited += look;
+        if (waited >= next) {
+            next = 2 * waited;
+            dprintf(STDERR_FILENO, mj_reminder, waited);
+        }
+        if (!mj_parent) continue;
+        int children = mj_count_children(mj_parent);
+        missing = 0 <= children && children < mj_expected && children == before ? missing + look : 0;
+        before = children;
+        if (missing < mj_grace) continue;
+        dprintf(STDERR_FILENO, mj_farewell, mj_expected - children, mj_expected);
+        mj_forget_segments();
+        _exit(1);
     }
+}
+
+/* Ends the process, after a text with placeholders for how many of how many processes have ended, if `parent` has fewer
+   than `expected` children for `grace` seconds. Call it before mj_start_reminding. */
+static void mj_expect_children(int parent, int expected, double grace, const char *text) {
+    mj_parent = parent;
+    mj_expected = expected;
+    mj_grace = grace;
+    snprintf(mj_farewell, sizeof mj_farewell, "%s", text);
 }
 
 /* text: has a placeholder for the elapsed seconds. Returns 0, or an errno. */

@@ -18,6 +18,7 @@ cdef extern from "record.h" nogil:
     int sem_init(sem_t*, int, unsigned int)
     int mj_watch_signal(int)
     int mj_await_post(sem_t*, double)
+    void mj_expect_children(int, int, double, const char*)
     int mj_start_reminding(double, const char*)
     void mj_stop_reminding()
     int MJ_RING, MJ_SITES, MJ_COUNTS, MJ_DIGESTS, MJ_MEMBERS
@@ -166,6 +167,14 @@ def wait(double seconds):
     """Sleep, without the GIL, until a watched signal or the timeout."""
     with nogil:
         mj_await_post(&mj_wake, seconds)
+
+
+def expect_children(int parent, int expected, double grace, str text):
+    """End the process while it is reminded, if process `parent` has fewer than `expected` children for `grace` seconds.
+
+    text: has two placeholders, for the number of processes that have ended and for `expected`.
+    """
+    mj_expect_children(parent, expected, grace, text.encode())
 
 
 def start_reminding(double seconds, str text):

@@ -29,6 +29,7 @@ from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_la
 from mpijax.cli.scratch import scratch
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.distributed.lines import Merger, Screen, ranges
+from mpijax.runtime.machine import leftovers
 
 PROGRAM = "script.py args ... | -m module args ... | -c code args ..."
 _VALUED = ("-n", "-np", "--np", "--ranks", "--bind", "--threads", "--launcher", "--restart", "--restart-with")
@@ -207,10 +208,13 @@ def _run_once(job: Job, launcher: Launcher, settings: dict[str, str], last: bool
             environment["MPIJAX_NUM_THREADS"] = str(threads)
     if _is_screen(sys.stderr):
         environment.setdefault("MPIJAX_PROGRESS", "bar")  # the ranks themselves write to pipes
+    began = time.time()
     with scratch("run") as folder:
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix, "telling": telling}))
         running = _Running(job, _command(job, launcher, folder), environment, folder, stdout, telling + LEFT)
         status = running.outcome()
+        if status:
+            leftovers.remove_of_failed(began)
         return status, status != 0 and not running.asked and not running.unread
 
 

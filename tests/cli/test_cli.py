@@ -795,6 +795,20 @@ def test_doctor_looks_for_what_killed_jobs_left(tmp_path, monkeypatch, capsys):
     assert checks.remove_shared_memory_left().text == "no unused segments of your ended MPI jobs"
 
 
+def test_run_removes_what_a_failed_job_left(tmp_path, monkeypatch):
+    """Only segments made since the job began, which no process has mapped."""
+    monkeypatch.setattr(leftovers, "FOLDER", tmp_path)
+    before, mapped, left = (tmp_path / f"mpich_shm_{name}_0" for name in ("before", "mapped", "left"))
+    for path in (before, mapped, left):
+        path.write_bytes(b"x")
+    os.utime(before, (1e9, 1e9))
+    with mapped.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        ran = main(["run", "-n", "1", "-c", "import sys; sys.exit(3)"])
+        assert ran == 3 and {*tmp_path.iterdir()} == {before, mapped, left}  # made before the job
+        leftovers.remove_of_failed(left.stat().st_mtime)
+        assert {*tmp_path.iterdir()} == {before, mapped}
+
+
 def found(**changes):
     rows = [{"bytes": 16, "us": 1.0, "MB/s": 16.0}, {"bytes": 1 << 22, "us": 1e3, "MB/s": 4000.0}]
     ranks = [{"cpus": [i], "threads": 1} for i in range(2)]

@@ -89,10 +89,19 @@ RING = Promise(
     None, (rf"(deadlock|rank \d waits for .*|run different).*{PLACE}|{PLACE}.*deadlock",), 30,
 )  # fmt: skip
 UNSTARTED = Promise(
-    "a rank does not start mpijax, or `MPI_Init` does not return because a process is missing",
+    "a rank does not start mpijax, or `MPI_Init` does not return because a process of another node is missing",
     "each waiting rank logs a warning with its line",
     "60 s, then 120 s, ...",
     None, (r"rank 0 has waited \d+ s for (MPI|all 2 ranks) to start at <string>:\d+",), 45,
+)  # fmt: skip
+UNSTARTED_ENDED = Promise(
+    "a rank ends before it starts MPI, and ranks of the same node wait for it in `MPI_Init`",
+    "a message with the line (under Open MPI, at times its launcher's own message), and the end of the job",
+    "1 s",
+    None, (
+        r"rank 0 waits for MPI to start at <string>:\d+ .*, but 1 of the 2 processes on this node ended before: ending|"
+        r'did not call "init" before exiting',
+    ), 10,
 )  # fmt: skip
 LATE = Promise(
     "a rank does not reach a collective, because it computes, is stopped, or waits elsewhere",
@@ -169,7 +178,7 @@ FREED = Promise(
 )  # fmt: skip
 
 PROMISES = [
-    DIFFERENT, MEANT, MESSAGE, SHORT, EARLIER, KNOWN, KNOWN_APART, COMMUNICATORS, RING, UNSTARTED, LATE, ABORTED, ENDED, GONE,
+    DIFFERENT, MEANT, MESSAGE, SHORT, EARLIER, KNOWN, KNOWN_APART, COMMUNICATORS, RING, UNSTARTED, UNSTARTED_ENDED, LATE, ABORTED, ENDED, GONE,
     RAISED, EXITED, INTERRUPTED, THREADS, THREAD_AT_END, NOT_A_RANK, UNRECEIVED, FREED,
 ]  # fmt: skip
 

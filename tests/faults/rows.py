@@ -343,9 +343,14 @@ t.join()
             )
             rows.append(Row(f"Ctrl-C, by {transport}: {name}", p.INTERRUPTED, body, settings=settings))
     late = "import os, sys, time\nprint(f'FAULT {time.time():.3f}', flush=True)\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': CODE\n"
-    for name, code in {"sleeps": "time.sleep(100)", "ends": "os._exit(0)"}.items():
+    missing = {
+        "sleeps": ("time.sleep(100)", p.UNSTARTED, ABORT),
+        "ends": ("os._exit(0)", p.UNSTARTED_ENDED, {}),
+        "exits": ("sys.exit(0)", p.UNSTARTED_ENDED, {}),
+    }
+    for name, (code, promise, settings) in missing.items():
         rows.append(Row(
-            f"start: rank 1 {name}", p.UNSTARTED, "total(x)", settings=ABORT, start=late.replace("CODE", code) + START_ALONE
+            f"start: rank 1 {name}", promise, "total(x)", settings=settings, start=late.replace("CODE", code) + START_ALONE
         ))  # fmt: skip
     mpi4py_first = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
     mpi4py_first = mpi4py_first.replace(

@@ -1,4 +1,4 @@
-"""Values that are put over all ranks and differ between them: JAX refuses, and the first one that differs is named."""
+"""Values that enter a mesh over all ranks and differ between them: an error names the first one that differs."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ with jax.set_mesh(mesh):
         told(name, code)
 told("shapes", "jax.device_put(np.ones(3 + 3 * rank), rows)")
 told("program", "jax.device_put(x[:3], rows) if rank else total(x)")
+split = jax.device_put(np.arange(3, dtype="f4"), rows)
+told("argument", "jax.jit(lambda x, c, w: jnp.sum(x * c * w))(split, np.ones(3, 'f4'), np.full(3, rank, 'f4'))")
+told("argument's type", "jax.jit(lambda x, w: jnp.max(x * w))(split, np.ones(3, 'f4' if rank else 'f2'))")
+print("own arguments", total(x * rank), jax.jit(lambda x, w: jnp.min(x * w))(split, np.ones(3, "f4")))
 x = np.random.default_rng(7).normal(size=(3, 5)).astype("f4")
 x[0, 0] = np.nan
 for value in (x, jnp.asarray(x), {"a": 1, "b": [True, 2.5, x]}, jax.random.key(1)):
@@ -82,6 +86,11 @@ def test_other_calls(outcomes):
         assert "device_put of 1 value(s), f32[3] first" in shapes and "f32[6] first" in shapes, shapes
         [program] = re.findall(f"^program told to {rank}: (.*)$", found.output, re.M)
         assert "device_put of 1 value(s)" in program and "allreduce float32[4] sum" in program, program
+        [argument] = re.findall(f"^argument told to {rank}: (.*)$", found.output, re.M)
+        assert "array 2 of the 3 that it reads, of type f32[3]" in argument, argument
+        assert "one value on rank 0 and another" in argument and "at <string>" in argument, argument
+        [kind] = re.findall(f"^argument's type told to {rank}: (.*)$", found.output, re.M)
+        assert "whole arguments f16[3]" in kind and "whole arguments f32[3]" in kind and "at <string>" in kind, kind
     assert outcomes["off"].status == 0 and outcomes["off"].output.count("done") == 2
 
 

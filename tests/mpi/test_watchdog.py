@@ -59,6 +59,10 @@ JOBS = {
     "never starts": Job(
         "total(x)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=LATE.replace("2.5", "100") + START_ALONE
     ),
+    "ends before MPI starts": Job("total(x)", 3, start=LATE.replace("time.sleep(2.5)", "os._exit(0)") + START_ALONE),
+    "one rank indexes": Job(
+        "split = jax.device_put(x, jax.NamedSharding(jax.sharding.Mesh(jax.devices(), 'i'), jax.P('i')))\nif rank == 0: split[0]"
+    ),
     "all exit": Job("total(x)\nsys.exit(5)"),
     "interrupted": Job(
         "total(x)\nif rank: time.sleep(100)\nthreading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\ntotal(x)"
@@ -202,6 +206,13 @@ EXPECTED = [
     ("starts late", 0, [r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)"]),
     ("never starts", None, [
         r"rank 0\] mpijax: rank 0 has waited 1 s for MPI to start at <string>:\d+ \(<module>\)", r'Timeout[\s\S]*File "<string>"',
+    ]),
+    ("ends before MPI starts", None, [
+        r"rank [02] waits for MPI to start at <string>:\d+ \(<module>\), but \d of the 3 processes on this node ended before: ending the job"
+        r'|did not call "init" before exiting',
+    ]),
+    ("one rank indexes", 1, [
+        r"rank 1 has ended, but rank 0 waits for it in agreement on the collectives of 'slice' on all ranks at <string>:\d+ \(<module>\)",
     ]),
     ("known, in another order, by MPI", 1, [
         r"at or before its operation number 3: rank 0 ran allreduce float32\[4\] max .* at <string>:\d+ .*rank 1 ran allreduce float32\[4\] min",

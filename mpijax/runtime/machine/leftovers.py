@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mpijax.runtime.machine import ancestors
+
 FOLDER = Path("/dev/shm")
 
 # Name patterns of segments of MPICH, Open MPI 5, and Open MPI 4.
@@ -81,15 +83,9 @@ def _step() -> str:
 
 def _age_of_step() -> float | None:
     """Age in seconds of slurmstepd, which starts all ranks of a node; None if it is not an ancestor of this process."""
-    process = os.getppid()
-    while process > 1:
-        # proc_pid_stat(5): after the name, which may contain any character, field 2 is the parent, field 20 the start.
-        name, _, rest = Path(f"/proc/{process}/stat").read_text().partition("(")[2].rpartition(")")
-        numbers = rest.split()
-        if name.startswith("slurmstepd"):
-            return time.clock_gettime(time.CLOCK_BOOTTIME) - int(numbers[19]) / os.sysconf("SC_CLK_TCK")
-        process = int(numbers[1])
-    return None
+    found = ancestors.nearest("slurmstepd")
+    # proc_pid_stat(5): 19 fields after the state is the start.
+    return found and time.clock_gettime(time.CLOCK_BOOTTIME) - int(found[1][19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _remove_if_older(path: Path, age: float) -> None:
@@ -109,8 +105,18 @@ def _remove_if_older(path: Path, age: float) -> None:
 # ---------------------------------------------------------------- of any job
 
 
-def abandoned() -> list[Path]:
-    """This user's segments that no process on this machine has mapped, if they are older than a minute."""
+def remove_of_failed(began: float) -> None:
+    """Remove what a failed job left if its ranks ended too early to forget the names: this user's segments made since
+    `began` (seconds since the epoch) that no process has mapped. A job that starts has mapped its own.
+    """
+    for path in abandoned(age=0.0, since=began):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def abandoned(age: float = _STARTED, since: float = 0.0) -> list[Path]:
+    """This user's segments that no process on this machine has mapped, if they are older than `age` seconds (a minute)
+    and were made after `since` (seconds since the epoch)."""
     candidates = {}
     for path in sorted(path for pattern in _NAMES for path in FOLDER.glob(pattern)):
         try:
@@ -118,7 +124,7 @@ def abandoned() -> list[Path]:
         except OSError:  # gone
             continue
         ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
-        if ours and time.time() - found.st_mtime > _STARTED:
+        if ours and time.time() - found.st_mtime > age and found.st_mtime >= since:
             candidates[found.st_dev, found.st_ino] = path
     mapped = _mapped() if candidates else set()
     return [path for file, path in candidates.items() if file not in mapped]

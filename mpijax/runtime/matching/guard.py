@@ -130,10 +130,13 @@ def _collectives(instructions: tuple) -> Iterator[Call]:
 # ---------------------------------------------------------------- agreement
 
 
-def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[], None] | None] | None:
-    """The function that a program calls before its first run; None if there is nothing to agree on.
+def before_first_run(
+    instructions: tuple, name: str, check: Callable[[list[Any], str], None]
+) -> Callable[[list[Any]], Callable[[], None] | None] | None:
+    """The function that a program calls with its arguments before its first run; None if there is nothing to agree on.
 
-    It returns the function to call after that run, or None.
+    It returns the function to call after that run, or None. check: compares the arguments, if the ranks had not agreed
+    on the schedule before. If they had, the program may be new on some ranks only.
     """
     if not mpi_start.started() or not enabled():
         return None
@@ -144,8 +147,9 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
         return None
     schedules = [(g, schedule(instructions, g)[1].to_bytes(16, "little")) for g in groups]
 
-    def agree() -> Callable[[], None] | None:
-        _agree(schedules, instructions, name)
+    def agree(args: list[Any]) -> Callable[[], None] | None:
+        if _agree(schedules, instructions, name):
+            check(args, name)
         if pairs is not None:
             pairs()
         return None if announce is None else announce()
@@ -153,11 +157,14 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
     return agree
 
 
-def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> None:
-    """Compare on all groups at once, since ranks may disagree on which is first. Raises MismatchError."""
+def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> bool:
+    """Compare on all groups at once, since ranks may disagree on which is first. Raises MismatchError.
+
+    Returns whether all ranks of the job have compared a schedule.
+    """
     new = [(g, digest) for g, digest in schedules if digest not in g.agreed]
     if not new:
-        return
+        return False
     where = _first_line(instructions)
     with recorder.operation(Site(f"agreement on the collectives of {name!r}", where, new[0][0]), GUARD):
         exchanges = [_compare_all(g, digest, instructions, name) for g, digest in new]
@@ -166,6 +173,7 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
         if answer:
             raise MismatchError(answer)
         g.agreed.add(digest)
+    return any(len(g.ranks) == mpi_start.size() for g, _ in new)
 
 
 def agree(group: Group, digest: bytes, what: str, line: str) -> None:

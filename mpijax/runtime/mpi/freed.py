@@ -74,7 +74,7 @@ def _tell(tied: _Tied) -> None:
         program.first = functools.partial(_refuse, what, line, "compiled")
 
 
-def _refuse(what: str, line: str, done: str) -> None:
+def _refuse(what: str, line: str, done: str, _args: list[Any] | None = None) -> None:
     raise RuntimeError(
         f"{what} on rank {mpi_start.rank()}: invalid communicator: it was freed after the program was {done}"
         + (f"\nat {line}" if line else "")

@@ -10,7 +10,7 @@ from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, Copy, Fill, Operand, mapped, visits
 from mpijax.core.lowering import Exchange
-from mpijax.core.source import FirstCall
+from mpijax.core.source import FirstCall, current_source
 from mpijax.ops.rank_messages import HALO_TAG, SHOWN, is_local
 from mpijax.runtime.machine.executable import Call, Carrier, Part, Peers, Report, Rows
 from mpijax.runtime.matching import guard
@@ -57,7 +57,9 @@ class _Link:
     def __init__(self, step: Communicate, mpi: Any):
         self.step, self.mpi = step, mpi
         self.params = step.params
-        self.line = str(step.source) if step.source.file else step.label
+        # Many lines may call a function of mpijax; and no line asks for results in equal shards.
+        self.source = step.source if step.source.file else FirstCall(*current_source())
+        self.line = str(self.source)
         world = mpi_start.world()
         self.over_mesh = not step.lower.on_communicator
         if self.over_mesh:
@@ -116,7 +118,7 @@ class _Link:
             )
         report = Report(
             label, 0 if op in MESSAGES or not guard.enabled() else zlib.crc32(label.encode()), self.line,
-            isinstance(step.source, FirstCall), nbytes, self.group, self.params.get("role", ""),
+            isinstance(self.source, FirstCall), nbytes, self.group, self.params.get("role", ""),
         )  # fmt: skip
         return Call(op, self.handle, send, recv, carrier=way, report=report, **more)
 

@@ -12,6 +12,7 @@ from mpijax.core.simulation import Simulation
 from mpijax.runtime.machine.executable import Program, ProgramSpec, load
 from mpijax.runtime.machine.limits import check_gathers, check_memory
 from mpijax.runtime.matching.guard import before_first_run
+from mpijax.runtime.matching.same_values import check_arguments
 from mpijax.runtime.mpi.freed import tie
 from mpijax.runtime.program import code, tiers
 from mpijax.runtime.program.link import linked, uses_lanes
@@ -58,7 +59,7 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
     if warms_up and runs == 0:
         tiers.tier_up(loaded)
     if talks:
-        loaded.first = before_first_run(instructions, name)
+        loaded.first = before_first_run(instructions, name, check_arguments)
         tie(loaded, plan.instructions)
     return loaded
 
