@@ -255,7 +255,7 @@ def _refuse_effects(closed: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(closed.effects):
         raise NotImplementedError(
             f"{' and '.join(named)} effects not supported in while_loop with batched predicate. The loop runs until "
-            "all elements are done, so the effects would also happen for those that are done. Move the communication or "
+            "all elements are done, so the effects would also happen for finished ones. Move the communication or "
             "callback out of the loop, or do not map the condition."
         )
 
