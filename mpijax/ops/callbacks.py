@@ -72,9 +72,10 @@ def called_by_program(api: str, who: str, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:
-        importlib.import_module("logging").getLogger(__name__).exception("jax.%s failed", api)  # few callbacks fail
         report = _users_report(error)
         text = "".join(report.format()).rstrip()
+        logging = importlib.import_module("logging")  # few callbacks fail
+        logging.getLogger(__name__).error("jax.%s failed\n%s", api, text)
         cause = error if report.stack else None
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback {who}: {text}") from cause
 
