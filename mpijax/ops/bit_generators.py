@@ -176,7 +176,7 @@ def _counters(words: list, blocks: int) -> tuple[Any, Any, Any]:
 
 
 def _positions(count: int, row: int = 2**32) -> tuple[Any, Any]:
-    """Numbers below `count` as (low word, high word), the remainder and the quotient by `row`; None if all are below."""
+    """Numbers below `count`: their remainders and quotients by `row`. The quotients are None if all are 0."""
     if count <= row:
         return broadcasted_iota(UINT32, (count,), 0), None
     shape = (-(-count // row), row)
