@@ -67,11 +67,18 @@ def _placed(x: Any, sharding: Any) -> Any:
 def _full_of_extended(shape, fill_value, dtype):
     if getattr(fill_value, "dtype", None) == dtype:
         return broadcast(fill_value, shape)
-    if dtype._rules is not None:
-        return dtype._rules.full(shape, fill_value, dtype)
+    if not dtypes.issubdtype(dtype, dtypes.prng_key):
+        return _full_by_rule(shape, fill_value, dtype)
     words = dtype.physical_shape
     physical = full(words, fill_value, np.uint32) if not shape_of(fill_value) else fill_value
     return random_wrap(broadcast(physical, shape), impl=dtype.impl)
+
+
+def _full_by_rule(shape, fill_value, dtype):
+    rule = getattr(dtype._rules, "full", None)
+    if rule is not None:
+        return rule(shape, fill_value, dtype)
+    return convert(full((*shape, *dtype.physical_shape), fill_value, dtype.physical_dtype), dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:

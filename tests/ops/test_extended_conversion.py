@@ -118,3 +118,36 @@ def test_what_cannot_be_converted():
                     J.lax.convert_element_type(value, dtype)
 
         f(x)
+
+
+def pulled_through_integers(J, p):
+    """Value and cotangents of a branch that multiplies by integers with a derivative."""
+    dtype = J.experimental.primal_tangent_dtype(J.numpy.int8, J.numpy.float32)
+
+    @J.custom_vjp
+    def product(w, x):
+        return w.astype("int8").astype("float32") * x
+
+    def backward(saved, g):
+        w, x = saved
+        return g * x, g * w.astype("int8").astype("float32")
+
+    product.defvjp(lambda w, x: (product(w, x), (w, x)), backward)
+
+    @J.jit
+    def pulled(w, x, ct):
+        out, pull = J.vjp(lambda w, x: J.lax.cond(p, lambda: product(w, x), lambda: x), w.astype(dtype), x)
+        return out, *pull(ct)
+
+    return pulled(np.int8([3, -2, 1]), np.float32([2, 4, 8]), np.float32([1, 10, 100]))
+
+
+def test_dtypes_with_tangents_of_another_dtype():
+    for p in (True, False):
+        for theirs, ours in zip(*(pulled_through_integers(J, p) for J in (THEIRS, OURS)), strict=True):
+            assert theirs.dtype == ours.dtype
+            np.testing.assert_array_equal(theirs, ours)
+    make = OURS.experimental.primal_tangent_dtype
+    assert repr(make("int8", "float32")) == "PrimalTangentDType{i8/f32}"
+    assert make("int8", "float32") == make("int8", "float32") != make("int8", "float16")
+    assert OURS.lax.full((2,), 3, make("int8", "float32")).astype("int8").tolist() == [3, 3]
