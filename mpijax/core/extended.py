@@ -84,7 +84,7 @@ class PRNGKeyDtype(ExtendedDType):
             words of a key, (2,) for threefry2x32), and can be hashed and compared.
     """
 
-    __slots__ = ("_impl", "itemsize", "name", "physical_shape")
+    __slots__ = ("_impl", "_words", "name")
 
     type = prng_key
     physical_dtype = np.dtype(np.uint32)
@@ -92,8 +92,11 @@ class PRNGKeyDtype(ExtendedDType):
     def __init__(self, impl: Any):
         self._impl = impl
         self.name = f"key<{impl.tag}>"
-        self.physical_shape = tuple(impl.key_shape)
-        self.itemsize = int(np.prod(self.physical_shape, dtype=int)) * self.physical_dtype.itemsize
+        self._words = tuple(impl.key_shape)
+
+    @property
+    def physical_shape(self) -> tuple[int, ...]:
+        return self._words
 
     @property
     def impl(self) -> Any:
