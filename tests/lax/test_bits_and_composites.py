@@ -114,3 +114,17 @@ def test_small_functions():
         theirs, ours = np.asarray(make(THEIRS)), np.asarray(make(OURS))
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_dtypes_of_shapes_as_values():
+    found = []
+    for J in (THEIRS, OURS):
+        f = J.jit(lambda x, J=J: (J.lax.shape_as_value(x.shape), J.lax.shape_as_value((3,))))
+        for x64 in (False, True):
+            with J.enable_x64(x64):
+                shape = J.export.symbolic_shape("a, 3")
+                exported = J.export.export(f)(J.ShapeDtypeStruct(shape, np.float32))
+                found.append([a.dtype for a in exported.out_avals])
+                if x64:
+                    found[-1].append(J.lax.shape_as_value((2**31, 2)).dtype)
+    assert found[:2] == found[2:]
