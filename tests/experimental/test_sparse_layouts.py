@@ -260,4 +260,6 @@ def test_strict_promotion_with_64_bits():
         both = sparse.bcoo_concatenate([x, x], dimension=0)
         assert both.indices.dtype == np.int32
         np.testing.assert_array_equal(sparse.bcoo_reshape(both, new_sizes=(3, 4)).todense().ravel(), [*range(6)] * 2)
+        by_rows = sparse.BCSR((x.data, x.indices[:, 1], np.int32([0, 2, 5])), shape=x.shape)
+        np.testing.assert_array_equal(by_rows.todense(), x.todense())
         assert OURS.scipy.special.ndtr(np.float32([0, 1])).dtype == np.float32
