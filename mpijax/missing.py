@@ -62,8 +62,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (
         "it is internal to JAX; set rules with mpijax.extend (docs/custom-operations.md)",
         """extend.source_info_util.* interpreters.ad.jvp interpreters.ad.linearize
-        experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray
-        experimental.primal_tangent_dtype experimental.rnn.*""",
+        experimental.jet.* experimental.multihost_utils.* experimental.ode.* experimental.EArray experimental.rnn.*""",
     ),
 )
 

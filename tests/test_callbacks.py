@@ -210,10 +210,12 @@ def test_wrong_results_name_both_types_and_the_function(transform):
 
 
 @pytest.mark.parametrize("transform", [lambda f: f, OURS.jit])
-def test_exceptions_come_with_their_traceback(transform):
+def test_exceptions_come_with_their_traceback(transform, caplog):
     with pytest.raises(OURS.errors.JaxRuntimeError, match='in fails\n    raise KeyError\\("no such row"\\)') as caught:
         transform(pure(OURS, fails, (3,)))(X)
     assert isinstance(caught.value.__cause__, KeyError) and "called_by_program" not in str(caught.value)
+    [logged] = caplog.messages
+    assert logged.startswith("jax.pure_callback failed\nTraceback (most recent") and "KeyError" in logged
 
 
 def test_what_is_no_type_or_no_function_is_refused():
@@ -221,3 +223,21 @@ def test_what_is_no_type_or_no_function_is_refused():
         OURS.pure_callback(np.sin, 3.0, X)
     with pytest.raises(TypeError, match="takes a function"):
         OURS.pure_callback(3, OURS.ShapeDtypeStruct((), np.float32), X)
+
+
+def test_callbacks_that_must_happen_once_are_refused_in_jaxs_words():
+    call = io(OURS, lambda v: v)
+
+    def loop(x):
+        return OURS.lax.while_loop(lambda i: i < 5, lambda i: call(i) + 1, x)
+
+    for f, message in [
+        (OURS.vmap(lambda x: OURS.lax.cond(x > 0, call, call, x)), "^IO effect not supported in vmap-of-cond. .*select"),
+        (OURS.vmap(loop), "^IO effects not supported in while_loop with batched predicate. .*are done"),
+        (
+            OURS.vmap(OURS.grad(OURS.checkpoint(lambda x: call(OURS.lax.stop_gradient(x)) * x))),
+            r"^Effects not supported in partial-eval of `checkpoint`/`remat`: \[IO\]. .*pure_callback",
+        ),
+    ]:
+        with pytest.raises(NotImplementedError, match=message):
+            f(OURS.numpy.array([0.0, 4.0]))

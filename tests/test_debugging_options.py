@@ -52,6 +52,9 @@ def test_debug_nans_of_numbers_that_are_results(number):
             J.jit(lambda x, J=J: (J.lax.stop_gradient(number), x + 2))(3)
     with OURS.debug_nans(True):
         assert OURS.jit(lambda x: (np.inf, x))(3)[0] == np.inf
+    for J in (THEIRS, OURS):
+        with J.debug_nans(True), pytest.raises(FloatingPointError, match="the de-optimized function did not .*literal"):
+            J.jit(lambda x: (number, x + 2))(3)
 
 
 def test_debug_infs_and_both():
@@ -76,6 +79,14 @@ def test_checks_name_the_line_and_leave_donated_arguments():
     donating = OURS.jit(lambda x: x * 0 + np.nan, donate_argnums=0)
     with OURS.debug_nans(True), pytest.raises(FloatingPointError):
         donating(OURS.numpy.ones(1000))
+
+
+def test_sharded_computations_are_named():
+    for J in (THEIRS, OURS):
+        P = J.sharding.PartitionSpec
+        f = J.shard_map(lambda x: 0.0 / x, mesh=J.sharding.Mesh(J.devices()[:1], "x"), in_specs=P("x"), out_specs=P("x"))
+        with J.debug_nans(True), pytest.raises(FloatingPointError, match=r"^Invalid value \(nan\) encountered in sharded"):
+            f(J.numpy.zeros(1))
 
 
 def test_loops_are_checked():

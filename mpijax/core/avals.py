@@ -247,6 +247,8 @@ class ShapedArray(AbstractValue):
         """The type of tangents of values of this type: itself, or float0 where no derivative exists."""
         if dtypes.issubdtype(self.dtype, np.inexact):
             return self
+        if isinstance(self.dtype, dtypes.ExtendedDType) and (tangent := self.dtype.tangent_dtype()) is not None:
+            return self.update(dtype=tangent, weak_type=False)
         return ShapedArray(self.shape, dtypes.float0, False, self.vma, self.split)
 
     at_least_vspace = to_tangent_aval

@@ -158,7 +158,7 @@ def out_of_bounds(dtype: Any) -> Any:
         return iinfo(dtype).min
     if issubdtype(dtype, np.unsignedinteger):
         return iinfo(dtype).max
-    return iinfo(np.uint32).max if isinstance(dtype, ExtendedDType) else True
+    return out_of_bounds(dtype.physical_dtype) if isinstance(dtype, ExtendedDType) else True
 
 
 def itemsize_bits(dtype: Any) -> int:

@@ -1,9 +1,11 @@
 """Defines extended dtypes: element types that NumPy does not have, each stored as an array of a NumPy type.
 
-There are two: the PRNG key, where an element of ``key<fry>`` is a ``uint32[2]``, and the token, which has no data. An
-array of an extended dtype has the shape of its elements. The array in memory has the shape ``shape + physical_shape``.
+There are two here: the PRNG key, where an element of ``key<fry>`` is a ``uint32[2]``, and the token, which has no data.
+Libraries define others. An array of an extended dtype has the shape of its elements. The array in memory has the shape
+``shape + physical_shape``.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,11 @@ class prng_key(extended):
 class ExtendedDType:
     """Base of dtype objects that are not a `numpy.dtype`. Equal if their names and parameters are equal.
 
+    A library's dtype has the attribute `_rules`, as in JAX: functions of the dtype. `physical_element_aval(dtype)`
+    gives shape and dtype of the array that stores one element. The others are optional: `allow_conversion` (whether
+    `lax.convert_element_type` converts from and to that array), `tangent_dtype(dtype)`, `zero(dtype)`,
+    `add(dtype, x, y)` and `full(shape, fill_value, dtype)`.
+
     Attributes:
         name: the printed name.
         type: scalar type, a subclass of `extended`.
@@ -39,9 +46,29 @@ class ExtendedDType:
 
     name: str
     type: type
-    itemsize: int
-    physical_dtype: np.dtype
-    physical_shape: tuple[int, ...]
+    _rules: Any = None
+
+    @property
+    def physical_dtype(self) -> np.dtype:
+        return np.dtype(self._rules.physical_element_aval(self).dtype)
+
+    @property
+    def physical_shape(self) -> tuple[int, ...]:
+        return tuple(self._rules.physical_element_aval(self).shape)
+
+    @property
+    def itemsize(self) -> int:
+        return math.prod(self.physical_shape) * self.physical_dtype.itemsize
+
+    def tangent_dtype(self) -> Any:
+        """The dtype of tangents of values of this dtype; None without derivatives."""
+        rule = getattr(self._rules, "tangent_dtype", None)
+        return rule and rule(self)
+
+    def has_conversion(self, rule: str, *dtypes: Any) -> bool:
+        """Whether `lax.convert_element_type` may convert; `rule` is "convert_from" or "convert_to", of two dtypes."""
+        decide = getattr(self._rules, rule, None)
+        return decide(*dtypes) if decide else bool(getattr(self._rules, "allow_conversion", False))
 
     def __repr__(self) -> str:
         return self.name
@@ -57,7 +84,7 @@ class PRNGKeyDtype(ExtendedDType):
             words of a key, (2,) for threefry2x32), and can be hashed and compared.
     """
 
-    __slots__ = ("_impl", "itemsize", "name", "physical_shape")
+    __slots__ = ("_impl", "_words", "name")
 
     type = prng_key
     physical_dtype = np.dtype(np.uint32)
@@ -65,8 +92,11 @@ class PRNGKeyDtype(ExtendedDType):
     def __init__(self, impl: Any):
         self._impl = impl
         self.name = f"key<{impl.tag}>"
-        self.physical_shape = tuple(impl.key_shape)
-        self.itemsize = int(np.prod(self.physical_shape, dtype=int)) * self.physical_dtype.itemsize
+        self._words = tuple(impl.key_shape)
+
+    @property
+    def physical_shape(self) -> tuple[int, ...]:
+        return self._words
 
     @property
     def impl(self) -> Any:

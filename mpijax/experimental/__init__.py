@@ -7,6 +7,7 @@ from typing import Any
 
 from mpijax import missing as _missing
 from mpijax.core import config as _config
+from mpijax.core.primal_tangent import primal_tangent_dtype as primal_tangent_dtype
 from mpijax.ops.callbacks import io_callback as io_callback
 
 _MODULES = frozenset(
@@ -15,7 +16,7 @@ _MODULES = frozenset(
     xla_metadata""".split()
 )
 
-__all__ = ["cur_qdd", "disable_x64", "enable_x64", "io_callback", *sorted(_MODULES)]  # noqa: PLE0604
+__all__ = ["cur_qdd", "disable_x64", "enable_x64", "io_callback", "primal_tangent_dtype", *sorted(_MODULES)]  # noqa: PLE0604
 
 
 def enable_x64(new_val: bool = True):

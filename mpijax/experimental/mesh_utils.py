@@ -55,32 +55,36 @@ def create_hybrid_device_mesh(
 ) -> np.ndarray:
     """One mesh from a mesh within each process and a mesh of processes; its shape is `mesh_shape * dcn_mesh_shape`.
 
+    Without `process_is_granule`, devices of equal `slice_index` (a TPU slice) take the place of those of a process.
+
     Raises:
       ValueError: the shapes do not match the number of processes and of devices in each; or `process_is_granule=False`,
-        which means TPU slices.
+        and the devices have no `slice_index`.
 
     >>> inside, across = (mpijax.local_device_count(),), (mpijax.process_count(),)
     >>> mpijax.experimental.mesh_utils.create_hybrid_device_mesh(inside, across, process_is_granule=True).size > 0
     True
     """
     found = _devices(devices)
-    if not process_is_granule:
+    granule = "process_index" if process_is_granule else "slice_index"
+    if not hasattr(found[0], granule):
         raise ValueError(
             f"Device {found[0]} does not have attribute slice_index, which only TPUs have. Use "
             "process_is_granule=True: then the outer mesh consists of processes."
         )
-    by_process: dict[int, list[Any]] = {}
+    granules: dict[int, list[Any]] = {}
     for device in found:
-        by_process.setdefault(device.process_index, []).append(device)
-    order = sorted(by_process) if should_sort_granules_by_key else list(by_process)
+        granules.setdefault(getattr(device, granule), []).append(device)
+    order = sorted(granules) if should_sort_granules_by_key else list(granules)
     inner, outer = _sizes(mesh_shape), _sizes(dcn_mesh_shape)
     if math.prod(outer) != len(order):
         raise ValueError(
-            f"Number of processes {len(order)} must equal the product of dcn_mesh_shape {outer}."
+            f"Number of {'processes' if process_is_granule else 'slices'} {len(order)} must equal the product of "
+            f"dcn_mesh_shape {outer}."
         )
     if len(inner) != len(outer):
         raise ValueError(f"mesh_shape {inner} and dcn_mesh_shape {outer} must have the same number of axes.")
-    blocks = np.stack([create_device_mesh(inner, by_process[p]) for p in order]).reshape(*outer, *inner)
+    blocks = np.stack([create_device_mesh(inner, granules[g]) for g in order]).reshape(*outer, *inner)
     ndim = len(inner)
     mixed = blocks.transpose([axis for k in range(ndim) for axis in (k, k + ndim)])
     return mixed.reshape([a * b for a, b in zip(outer, inner)])

@@ -41,14 +41,15 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """A shape as an int32 vector.
+    """A shape as an int32 vector. It is an int64 vector with 64-bit types, if a size is symbolic or exceeds int32.
 
     >>> lax.shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
     """
-    if all(isinstance(n, (int, np.integer)) for n in shape):
-        return stage(np.array(shape, np.int32))
-    return stack([convert_element_type(n, np.int32) for n in shape])
+    known = all(isinstance(n, (int, np.integer)) for n in shape)
+    short = known and all(n <= np.iinfo(np.int32).max for n in shape)
+    dtype = np.dtype(np.int32) if short else canonical.default_int_dtype()
+    return stage(np.array(shape, dtype)) if known else stack([convert_element_type(n, dtype) for n in shape])
 
 
 def dtype(x: Any) -> np.dtype:

@@ -43,7 +43,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> A
             return x
     elif aval.dtype == dtype and aval.weak_type == weak_type:
         return x
-    if isinstance(dtype, dtypes.ExtendedDType):
+    if isinstance(dtype, dtypes.ExtendedDType) or isinstance(dtype_of(x), dtypes.ExtendedDType):
         return lax.convert_element_type(x, dtype)
     if isinstance(x, DimExpr):
         x = x.__jax_array__()

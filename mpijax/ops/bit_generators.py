@@ -166,14 +166,22 @@ def _program(key: Any, *, shape, dtype, algorithm, **_) -> list:
 
 def _counters(words: list, blocks: int) -> tuple[Any, Any, Any]:
     """(low and high word of the counters, whether they have wrapped around to 0)."""
-    if blocks > 2**32:
-        raise NotImplementedError(
-            f"rng_bit_generator: the array needs {blocks} counters, more than 2**32. Draw it in several parts."
-        )
-    low = words[2] + broadcasted_iota(UINT32, (blocks,), 0)
+    position, above = _positions(blocks)
+    low = words[2] + position
     carry = convert_element_type(lt(low, broadcast_to(words[2], (blocks,))), UINT32)
+    if above is not None:
+        carry = carry + above
     high = words[3] + carry
     return low, high, convert_element_type(lt(high, carry), UINT32)
+
+
+def _positions(count: int, row: int = 2**32) -> tuple[Any, Any]:
+    """Numbers below `count`: their remainders and quotients by `row`. The quotients are None if all are 0."""
+    if count <= row:
+        return broadcasted_iota(UINT32, (count,), 0), None
+    shape = (-(-count // row), row)
+    low, high = (reshape(broadcasted_iota(UINT32, shape, axis), (math.prod(shape),)) for axis in (1, 0))
+    return slice_in_dim(low, 0, count), slice_in_dim(high, 0, count)
 
 
 def _philox_program(words: list, shape: tuple[int, ...], paired: bool) -> tuple[Any, int]:

@@ -124,7 +124,7 @@ def _host_call(
         if callback(ExecutionContext(), outs, *args, **kwargs) is not None:
             raise ValueError("buffer_callback callback must not return any values.")
 
-    called_by_program(location(callback), run)
+    called_by_program("experimental.buffer_callback", location(callback), run)
     return results
 
 

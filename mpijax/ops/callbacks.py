@@ -6,9 +6,11 @@ with its own values. Nothing is communicated, except that an array sharded over 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,16 +63,19 @@ def call_python(callback: Callable, values: Sequence[Any]) -> Any:
         return callback(*as_arrays(values))
 
 
-def called_by_program(who: str, run: Callable[[], Any]) -> Any:
+def called_by_program(api: str, who: str, run: Callable[[], Any]) -> Any:
     """The result of `run`. An exception inside becomes JaxRuntimeError with the original traceback as text.
 
-    Its cause is the exception, if the user's code raised it.
+    Its cause is the exception, if the user's code raised it. The log shows the exception under `api`, a function of
+    `jax`: it is there also if the process ends while another rank waits.
     """
     try:
         return run()
     except Exception as error:
         report = _users_report(error)
         text = "".join(report.format()).rstrip()
+        logging = importlib.import_module("logging")  # few callbacks fail
+        logging.getLogger(__name__).error("jax.%s failed\n%s", api, text)
         cause = error if report.stack else None
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback {who}: {text}") from cause
 
@@ -89,13 +94,17 @@ def location(callback: Callable) -> str:
     return callable_location(callback.callback_func if isinstance(callback, FlatCallback) else inspect.unwrap(callback))
 
 
-def _host_call(*values: Any, callback: FlatCallback, result_avals, **_: Any) -> list[np.ndarray]:
+def _host_call(api: str, *values: Any, callback: FlatCallback, result_avals, **_: Any) -> list[np.ndarray]:
     """The results of the callback as ndarrays of exactly the declared types."""
 
     def run():
         return _checked(callback, call_python(callback, values), result_avals)
 
-    return called_by_program(location(callback), run)
+    return called_by_program(api, location(callback), run)
+
+
+_pure_call = partial(_host_call, "pure_callback")
+_io_call = partial(_host_call, "io_callback")
 
 
 def _checked(callback: FlatCallback, outs: Sequence[Any], result_avals: Sequence[ShapedArray]) -> list[np.ndarray]:
@@ -129,8 +138,11 @@ def run_directly(primitive: Primitive, run: Callable) -> Callable:
     return impl
 
 
-def _call_now(*args: Any, **params: Any) -> list[Any]:
-    return as_arrays(_host_call(*args, **params))
+def _now(call: Callable) -> Callable:
+    def call_now(*args: Any, **params: Any) -> list[Any]:
+        return as_arrays(call(*args, **params))
+
+    return call_now
 
 
 # ---------------------------------------------------------------- vectorization
@@ -197,8 +209,8 @@ def _no_derivative(message: str) -> Callable:
 pure_callback_p: Primitive = Primitive(
     "pure_callback",
     type_rule=lambda *_, result_avals, **params: list(result_avals),
-    reference=_host_call,
-    lower=HostCall(_host_call),
+    reference=_pure_call,
+    lower=HostCall(_pure_call),
     jvp=_no_derivative(
         "Pure callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking gradients."
     ),
@@ -209,13 +221,13 @@ pure_callback_p: Primitive = Primitive(
     multiple_results=True,
     sharding_type=types.whole,
 )
-pure_callback_p.impl = run_directly(pure_callback_p, _call_now)
+pure_callback_p.impl = run_directly(pure_callback_p, _now(_pure_call))
 
 io_callback_p = Primitive(
     "io_callback",
     type_rule=lambda *_, result_avals, **params: list(result_avals),
-    reference=_host_call,
-    lower=HostCall(_host_call),
+    reference=_io_call,
+    lower=HostCall(_io_call),
     jvp=_no_derivative("IO callbacks do not support JVP. Use jax.lax.stop_gradient on their arguments."),
     transpose=_no_derivative("IO callbacks do not support transpose. Use `jax.custom_vjp` around them."),
     batch=_io_batch,
@@ -223,7 +235,7 @@ io_callback_p = Primitive(
     effects=lambda params: frozenset({CallbackEffect("IO", params["ordered"])}),
     sharding_type=types.whole,
 )
-io_callback_p.impl = run_directly(io_callback_p, _call_now)
+io_callback_p.impl = run_directly(io_callback_p, _now(_io_call))
 
 
 # ---------------------------------------------------------------- the functions

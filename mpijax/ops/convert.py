@@ -109,7 +109,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     if old.dtype == new_dtype and old.weak_type == bool(weak_type):
         return stage(operand)
     if isinstance(new_dtype, dtypes.ExtendedDType) or isinstance(old.dtype, dtypes.ExtendedDType):
-        raise ValueError(f"Cannot convert_element_type from {old.dtype} to {new_dtype}")
+        return _convert_extended(operand, old.dtype, new_dtype)
     if old.dtype.kind == "c" and new_dtype.kind not in "cb":
         message = "Casting complex values to real discards the imaginary part"
         warn_user(message, np.exceptions.ComplexWarning)
@@ -125,6 +125,17 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool = False, shardi
     return convert_element_type_p.bind(
         operand, new_dtype=new_dtype, weak_type=bool(weak_type), sharding=sharding
     )
+
+
+def _convert_extended(operand: Any, old: Any, new: Any) -> Any:
+    if not isinstance(new, dtypes.ExtendedDType):
+        return registry["from_edtype"].bind(operand, dtype=new)
+    if isinstance(old, dtypes.ExtendedDType):
+        raise ValueError(
+            f"cannot directly convert between extended dtypes: from {old} to {new}. Convert by way of their "
+            f"representation dtypes: {old} -> {old.physical_dtype} -> {new.physical_dtype} -> {new}."
+        )
+    return registry["to_edtype"].bind(operand, edtype=new)
 
 
 def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

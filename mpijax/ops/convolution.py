@@ -85,6 +85,7 @@ def conv_general_dilated(
     """
     lhs_shape, rhs_shape = typeof(lhs).shape, typeof(rhs).shape
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    _check_equal_ranks(lhs_shape, rhs_shape)
     ones = (1,) * (len(lhs_shape) - 2)
     if lhs_dilation is None:
         lhs_dilation = ones
@@ -113,6 +114,14 @@ def conv_general_dilated(
 
 # ---------------------------------------------------------------- types
 
+
+
+def _check_equal_ranks(lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...]) -> None:
+    if len(lhs_shape) != len(rhs_shape):
+        raise ValueError(
+            "conv_general_dilated lhs and rhs must have the same number of dimensions, but got "
+            f"{lhs_shape} and {rhs_shape}."
+        )
 
 
 def _check_number(name: str, values: Sequence[int], spatial: int) -> None:
@@ -165,11 +174,7 @@ def _conv_shape(
     lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
     batch_group_count, **_,
 ) -> tuple[int, ...]:  # fmt: skip
-    if lhs.ndim != rhs.ndim:
-        raise ValueError(
-            "conv_general_dilated lhs and rhs must have the same number of dimensions, but got "
-            f"{lhs.shape} and {rhs.shape}."
-        )
+    _check_equal_ranks(lhs.shape, rhs.shape)
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     if any(sorted(spec) != list(range(lhs.ndim)) for spec in dimension_numbers):
         raise ValueError(f"conv_general_dilated dimension_numbers {dimension_numbers} are no permutations of the axes")

@@ -38,7 +38,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding=None) -> An
     shape = canonical_shape(shape)
     _check_scalar(fill_value)
     if isinstance(dtype, dtypes.ExtendedDType):
-        return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
+        return _placed(_full_of_extended(shape, fill_value, dtype), sharding)
     if dtype is None:
         weak = dtypes.is_weak(fill_value)
         dtype = dtypes.dtype(int) if type(fill_value) is int else typeof(fill_value).dtype
@@ -64,12 +64,21 @@ def _placed(x: Any, sharding: Any) -> Any:
     return provided.device_put(x, sharding)
 
 
-def _full_of_keys(shape, fill_value, dtype):
+def _full_of_extended(shape, fill_value, dtype):
     if getattr(fill_value, "dtype", None) == dtype:
         return broadcast(fill_value, shape)
+    if not dtypes.issubdtype(dtype, dtypes.prng_key):
+        return _full_by_rule(shape, fill_value, dtype)
     words = dtype.physical_shape
     physical = full(words, fill_value, np.uint32) if not shape_of(fill_value) else fill_value
     return random_wrap(broadcast(physical, shape), impl=dtype.impl)
+
+
+def _full_by_rule(shape, fill_value, dtype):
+    rule = getattr(dtype._rules, "full", None)
+    if rule is not None:
+        return rule(shape, fill_value, dtype)
+    return convert(full((*shape, *dtype.physical_shape), fill_value, dtype.physical_dtype), dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding=None) -> Any:
@@ -93,7 +102,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     weak = dtype is None and aval.weak_type
     dtype = aval.dtype if dtype is None else dtypes.dtype(dtype)
     if isinstance(dtype, dtypes.ExtendedDType):
-        return _placed(_full_of_keys(shape, fill_value, dtype), sharding)
+        return _placed(_full_of_extended(shape, fill_value, dtype), sharding)
     _check_scalar(fill_value)
     return varying_over(aval.vma, _filled(convert(fill_value, dtype, weak), shape, sharding))
 

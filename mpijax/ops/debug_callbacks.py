@@ -113,9 +113,11 @@ def _parts(s: Operation) -> Plan | None:
 def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | None = None) -> Primitive:
     """A primitive without results; `run(*arrays, **params)` receives its operands."""
 
+    api = name.replace("_", ".")
+
     def host_call(*arrays, **params):
         who = location(params["callback"]) if "callback" in params else f"of {name}"
-        called_by_program(who, lambda: run(*arrays, **params))
+        called_by_program(api, who, lambda: run(*arrays, **params))
         return []
 
     def now(*args, **params):

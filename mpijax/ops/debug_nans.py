@@ -63,14 +63,21 @@ def _look(*arrays: Any, program: ClosedJaxpr, name: str, num_outputs: int, nans:
     inputs = arrays[num_outputs:]
     single = len(program.eqns) == 1 and program.eqns[0].primitive.name == name
     whole = all(x.shape == a.shape for x, a in zip(inputs, program.in_avals, strict=True))
+    found = "results of operations are checked."
     if not single and whole and communication not in program.effects:
         with config.debug_nans(nans), config.debug_infs(infs):
             call_python(lambda *args: eval_jaxpr(program.jaxpr, program.consts, *args), inputs)
-    what = name if single else f"the result of jit({name})"
-    raise FloatingPointError(
-        f"invalid value ({fault}) encountered in {what} at {current_source()}. Because jax_debug_{fault}s is set, "
-        "results of operations are checked."
-    )
+        found = (
+            "the de-optimized function (its operations one by one) was called, to find the operation. However, the "
+            "de-optimized function did not produce invalid values: the value is a literal or an argument that the "
+            "function returns, or comes from how the compiled program computes."
+        )
+    where = f"{name if single else f'the result of jit({name})'} at {current_source()}"
+    if single and name == "shard_map":
+        start = f"Invalid value ({fault}) encountered in sharded computation, {where}"
+    else:
+        start = f"invalid value ({fault}) encountered in {where}"
+    raise FloatingPointError(f"{start}. Because jax_debug_{fault}s is set, {found}")
 
 
 _ADDED_LATE = Unsupported("only the compiler makes this primitive, after all transformations")

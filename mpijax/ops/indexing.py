@@ -12,7 +12,7 @@ from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.dimensions import min_dim
 from mpijax.core.index import Lin
-from mpijax.core.index_maps import INT64, UINT32, Elements, Index, clamped
+from mpijax.core.index_maps import INT64, Elements, Index, clamped
 from mpijax.core.lowering import Structural, Window
 from mpijax.core.primitive import Primitive
 from mpijax.core.sharding import shape_types
@@ -403,7 +403,7 @@ def _fill(r: Elements, dtype: Any, params: dict[str, Any]) -> Any:
     """The value that out-of-bounds positions read."""
     given = params["fill_value"]
     value = dtypes.out_of_bounds(dtype) if given is None else given
-    return r.const(value, dtype if isinstance(dtype, np.dtype) else UINT32)
+    return r.const(value, dtype if isinstance(dtype, np.dtype) else dtype.physical_dtype)
 
 
 def _gather_window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Callable) -> Window | None:

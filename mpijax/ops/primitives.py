@@ -16,6 +16,7 @@ from mpijax.ops import (
     debug_nans,
     dot,
     dynamic,
+    extended_conversion,
     ffi_call,
     linear_solve,
     loop_progress,

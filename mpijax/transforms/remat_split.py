@@ -92,10 +92,9 @@ def _refuse_side_effects(jaxpr: Jaxpr) -> None:
     found = sorted(str(e) for e in jaxpr.effects if isinstance(e, fx.CallbackEffect) and e.kind == "IO")
     if found:
         raise NotImplementedError(
-            f"checkpoint runs a function again for its derivative, but this function has effects "
-            f"({', '.join(found)}) that must happen once. Move io_callback out of the function, or use pure_callback "
-            "if "
-            "the callback has no side effect."
+            f"Effects not supported in partial-eval of `checkpoint`/`remat`: [{', '.join(found)}]. The derivative runs "
+            "the function again, but these effects must happen once. Move io_callback out of the function, or use "
+            "pure_callback if the callback has no side effect."
         )
 
 

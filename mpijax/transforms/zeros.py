@@ -69,7 +69,8 @@ def zeros(aval: Any) -> Any:
         return aval.vspace_zero()
     if aval.has_no_tangent:
         return np.zeros(aval.shape, dtypes.float0)
-    zero = scalar_of_type(0, aval)
+    extended = isinstance(aval.dtype, dtypes.ExtendedDType)
+    zero = aval.dtype._rules.zero(aval.dtype) if extended else scalar_of_type(0, aval)
     if aval.shape:
         value = registry["broadcast_in_dim"].bind(
             zero, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
@@ -103,4 +104,6 @@ def add_tangents(x: Any, y: Any) -> Any:
     aval = typeof(x)
     if aval.is_high:
         return aval.vspace_add(x, y)
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        return aval.dtype._rules.add(aval.dtype, x, y)
     return x if aval.has_no_tangent else registry["add_any"].bind(x, y)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import mpijax as jax
 from mpijax import lax
+from mpijax.core.extended import ExtendedDType, extended
 from mpijax.ops.random import threefry_prng_impl
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12)
@@ -337,6 +339,16 @@ def _words(rng, s) -> np.ndarray:
     return rng.integers(0, 1 << 32, (*s, 2), dtype=np.uint32)
 
 
+class Pair(ExtendedDType):
+    """A library's dtype, stored as two uint32."""
+
+    name = "pair"
+    type = extended
+    _rules = SimpleNamespace(
+        physical_element_aval=lambda _: jax.core.ShapedArray((2,), np.uint32), allow_conversion=True
+    )
+
+
 def random_split(rng) -> Use:
     return Use([_words(rng, shape(rng, 1))], {"shape": shape(rng, 1)}, (1, 1))
 
@@ -403,6 +415,8 @@ TABLE: dict[str, Callable] = {
     "random_seed": lambda rng: Use([ints(rng, *shape(rng))], {"impl": threefry_prng_impl}, (0, 1)),
     "random_wrap": lambda rng: Use([_words(rng, shape(rng))], {"impl": threefry_prng_impl}, (0, 1)),
     "random_unwrap": lambda rng: Use([_words(rng, shape(rng))], {}, (1, 0)),
+    "to_edtype": lambda rng: Use([_words(rng, shape(rng))], {"edtype": Pair()}, (0, 1)),
+    "from_edtype": lambda rng: Use([_words(rng, shape(rng))], {"dtype": np.dtype(np.uint32)}, (1, 0)),
     "random_clone": lambda rng: Use([_words(rng, shape(rng))], {}, (1, 1)),
     "random_split": random_split,
     "random_bits": random_bits,

@@ -243,3 +243,23 @@ def test_functions_of_primitives_match_their_formats():
         preferred_element_type=None,
     )
     close(sparse.BCOO(out, shape=(3, 3)), C[0] @ C[0].T)
+
+
+def test_dynamic_slices_from_the_end():
+    x = np.arange(1.0, 7.0, dtype=np.float32)
+    for start in (-2, -9, -1, 5):
+        part = OURS.experimental.sparse.bcoo_dynamic_slice(OURS.experimental.sparse.BCOO.fromdense(x), (start,), (3,))
+        np.testing.assert_array_equal(part.todense(), OURS.lax.dynamic_slice(x, (start,), (3,)))
+
+
+def test_strict_promotion_with_64_bits():
+    sparse = OURS.experimental.sparse
+    with OURS.enable_x64(True), OURS.numpy_dtype_promotion("strict"):
+        x = sparse.BCOO.fromdense(np.arange(6, dtype=np.float32).reshape(2, 3))
+        x = sparse.BCOO((x.data, x.indices.astype("int32")), shape=x.shape)
+        both = sparse.bcoo_concatenate([x, x], dimension=0)
+        assert both.indices.dtype == np.int32
+        np.testing.assert_array_equal(sparse.bcoo_reshape(both, new_sizes=(3, 4)).todense().ravel(), [*range(6)] * 2)
+        by_rows = sparse.BCSR((x.data, x.indices[:, 1], np.int32([0, 2, 5])), shape=x.shape)
+        np.testing.assert_array_equal(by_rows.todense(), x.todense())
+        assert OURS.scipy.special.ndtr(np.float32([0, 1])).dtype == np.float32

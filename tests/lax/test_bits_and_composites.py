@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, clean, sample
 
+from mpijax.ops import bit_generators
+
 X = sample(3, 4)
 
 
@@ -37,6 +39,13 @@ def test_states_and_dtypes_are_checked():
         OURS.lax.rng_bit_generator(np.zeros(3, np.uint32), (2,))
     with pytest.raises(TypeError, match="unsupported dtype"):
         OURS.lax.rng_bit_generator(np.zeros(4, np.uint32), (2,), np.float32)
+
+
+def test_counters_of_64_bits():
+    low, high = bit_generators._positions(10, 4)
+    np.testing.assert_array_equal(4 * np.asarray(high) + np.asarray(low), np.arange(10))
+    many = OURS.jit(lambda key: OURS.random.uniform(key, (308_000_000, 128), "bfloat16"))
+    many.lower(OURS.random.key(3, impl="rbg"))  # 2**33 counters
 
 
 def test_uniform_numbers_lie_between_their_bounds():
@@ -105,3 +114,17 @@ def test_small_functions():
         theirs, ours = np.asarray(make(THEIRS)), np.asarray(make(OURS))
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_dtypes_of_shapes_as_values():
+    found = []
+    for J in (THEIRS, OURS):
+        f = J.jit(lambda x, J=J: (J.lax.shape_as_value(x.shape), J.lax.shape_as_value((3,))))
+        for x64 in (False, True):
+            with J.enable_x64(x64):
+                shape = J.export.symbolic_shape("a, 3")
+                exported = J.export.export(f)(J.ShapeDtypeStruct(shape, np.float32))
+                found.append([a.dtype for a in exported.out_avals])
+                if x64:
+                    found[-1].append(J.lax.shape_as_value((2**31, 2)).dtype)
+    assert found[:2] == found[2:]

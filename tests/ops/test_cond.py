@@ -255,3 +255,15 @@ def test_a_branch_that_updates_part_of_what_it_closes_over():
         return J.jit(g)(x, 2)
 
     np.testing.assert_allclose(f(OURS), f(THEIRS), rtol=1e-6)
+
+
+def test_a_branch_whose_derivative_needs_a_key():
+    found = []
+    for J in (THEIRS, OURS):
+        noisy = J.checkpoint(lambda x, key, J=J: J.numpy.sin(x * J.random.normal(key)))
+        f = lambda x, key, p, J=J, noisy=noisy: J.lax.cond(p, lambda: noisy(x, key), lambda: x)
+        key = J.random.key(3)
+        found.append([J.jit(J.grad(f))(1.5, key, p) for p in (True, False)])
+        found[-1].append(J.vmap(J.grad(f), (None, None, 0))(1.5, key, np.array([True, False])))
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5)

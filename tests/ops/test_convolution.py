@@ -161,6 +161,9 @@ def test_no_examples():
 
 ERRORS = {
     "ranks": lambda J: J.lax.conv(IMAGES, KERNEL[0], (1, 1), "SAME"),
+    "ranks of numbers": lambda J: J.lax.conv_general_dilated(
+        np.ones((1, 1, 1)), np.ones((1, 1, 1, 1)), (1,), [(0, 0)],
+        dimension_numbers=J.lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))),
     "dtypes": lambda J: J.lax.conv(IMAGES, KERNEL.astype(np.int32), (1, 1), "SAME"),
     "features": lambda J: J.lax.conv(IMAGES, KERNEL[:, :3], (1, 1), "SAME"),
     "groups": lambda J: J.lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", feature_group_count=3),
@@ -186,6 +189,11 @@ def test_errors_are_jaxs(name):
     check(lambda J: lambda: ERRORS[name](J), jaxpr=False, jitted=False)
     with pytest.raises((TypeError, ValueError, RuntimeError)):
         ERRORS[name](OURS)
+
+
+def test_different_ranks_are_named_before_other_mistakes():
+    with pytest.raises(ValueError, match="lhs and rhs must have the same number of dimensions"):
+        ERRORS["ranks of numbers"](OURS)
 
 
 def test_shapes_without_arrays():

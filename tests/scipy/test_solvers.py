@@ -161,6 +161,19 @@ def test_minimize_in_float32_with_arguments_and_limits():
     np.testing.assert_allclose(steep.x, np.zeros(2), atol=1e-6)
 
 
+def test_limited_memory_tries_whole_steps_as_jax_does():
+    matyas = lambda x: 0.26 * (x[0] ** 2 + x[1] ** 2) - 0.48 * x[0] * x[1]
+    options = {"gtol": 1e-7}
+    theirs, ours = (
+        J.scipy.optimize.minimize(
+            matyas, np.full(2, 6, np.float32), method="l-bfgs-experimental-do-not-rely-on-this", options=options
+        )
+        for J in (THEIRS, OURS)
+    )
+    assert (int(ours.nit), int(ours.nfev)) == (int(theirs.nit), int(theirs.nfev))
+    np.testing.assert_allclose(ours.x, np.zeros(2), atol=1e-9)
+
+
 @pytest.mark.parametrize("promotion", ["standard", "strict"])
 def test_minima_of_complex_numbers(promotion):
     goal, weights = np.complex64([1 + 2j, -1j, 3]), np.float32([1, 5, 20])

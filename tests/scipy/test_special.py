@@ -252,6 +252,12 @@ def test_errors_are_jaxs(call):
     assert kinds[0] == kinds[1]
 
 
+def test_sici_names_its_argument_as_jax_does():
+    for library in (THEIRS, OURS):
+        with pytest.raises(ValueError, match="Argument `x` to sici must be real-valued. Got dtype complex64."):
+            library.scipy.special.sici(1j)
+
+
 def test_all_of_jaxs_names_are_there():
     names = {n for n in dir(THEIRS.scipy.special) if not n.startswith("_")}
     assert names - set(dir(special)) == set()

@@ -281,6 +281,7 @@ EXCLUDED = {
     "device_put": "says where a value lies: tests/spmd",
     "searchsorted": "counts, so it has no derivative: tests/numpy/test_sorting.py",
     "select_and_scatter": "has no derivative: tests/ops/test_select_and_scatter.py",
+    **dict.fromkeys("to_edtype from_edtype".split(), "takes a library's dtype: tests/ops/test_extended_conversion.py"),
     "remat_opt": "runs a user's forward rule under checkpoint: test_remat_opt.py",
     "linear_call": "its transpose is the user's: test_implicit.py",
     "platform_index": "chooses among platforms, of which there is one",

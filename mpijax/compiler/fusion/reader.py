@@ -74,10 +74,10 @@ class Reader:
             found = self._elementwise(scope, node, value, index)
         else:
             lower = node.primitive.lower
-            if is_key(value) and not lower.words:
-                # The words of a key are a last axis, which structural operations do not see.
-                scope.word = index[-1]
-                index = index[:-1]
+            if is_extended(value) and not lower.words:
+                # The words of an element are last axes, which structural operations do not see.
+                ndim = len(value.aval.shape)
+                index, scope.words = index[:ndim], index[ndim:]
             found = lower.read(scope, index, [v.aval for v in node.inputs], node.params)
         self.memo[key] = found
         self.noted.append(key)
@@ -96,26 +96,26 @@ class Reader:
         return self.table.apply(node.primitive, tuple(args), value.element, node.params, value.position)
 
 
-def is_key(value: Value) -> bool:
-    """Whether elements are PRNG keys."""
+def is_extended(value: Value) -> bool:
+    """Whether elements are PRNG keys, or of another extended dtype."""
     return not isinstance(value.aval.dtype, np.dtype)
 
 
 class NodeReader:
     """The interface for lowering rules: operands by number, and scalar operations."""
 
-    __slots__ = ("reader", "node", "table", "word")
+    __slots__ = ("reader", "node", "table", "words")
 
     def __init__(self, reader: Reader, node: Node):
         self.reader = reader
         self.node = node
         self.table = reader.table
-        self.word: Lin | None = None
+        self.words: tuple[Lin, ...] = ()
 
     def read(self, k: int, index: tuple[Lin, ...]) -> Expr:
         value = self.node.inputs[k]
-        if self.word is not None and is_key(value):
-            index = (*index, self.word)
+        if self.words and is_extended(value):
+            index = (*index, *self.words)
         return self.reader.element(value, index)
 
     def const(self, value, dtype) -> Expr:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Member, Reduce, Store, checked
-from mpijax.compiler.fusion.reader import NodeReader, Reader, is_key
+from mpijax.compiler.fusion.reader import NodeReader, Reader, is_extended
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.core.index import Lin, LoopVar, linearized, var
 from mpijax.core.index_maps import clamped
@@ -112,7 +112,7 @@ def _pad(node: Node, stored) -> list[Begin | Kernel]:
     for slab in slabs:
         if all(b < e for b, e in slab):
             part = _Part(node, stored, [*(e - b for b, e in slab), *out.shape[n:]])
-            value = part.element(filler, part.index[n:] if is_key(out) else ())
+            value = part.element(filler, part.index[n:] if is_extended(out) else ())
             inside = [i + b for i, (b, _) in zip(part.index, slab, strict=False)]
             steps.append(part.step([*inside, *part.index[n:]], value))
     return steps + _pad_interior(node, stored, config) if covered else steps

@@ -98,11 +98,12 @@ class BCSR(JAXSparse):
     @ranks_differ
     def to_bcoo(self) -> BCOO:
         """The same array as a BCOO."""
-        rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr)
+        dtype = self.indices.dtype
+        rows = nfold_vmap(lambda starts: rows_of(starts, self.nse), self.n_batch)(self.indptr).astype(dtype)
         indices = jnp.stack(jnp.broadcast_arrays(rows, self.indices), axis=-1)
         # Entries after the last row are padding.
-        outside = jnp.arange(self.nse) >= self.indptr[..., -1:]
-        indices = jnp.where(outside[..., None], np.array(self._sparse_shape), indices).astype(self.indices.dtype)
+        outside = jnp.arange(self.nse, dtype=self.indptr.dtype) >= self.indptr[..., -1:]
+        indices = jnp.where(outside[..., None], np.array(self._sparse_shape, dtype), indices)
         return BCOO((self.data, indices), **self._info._asdict())
 
     def _with(self, data: Any) -> BCSR:

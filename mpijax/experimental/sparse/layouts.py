@@ -230,7 +230,7 @@ def _part(mat: Any, cut: Any, shape: tuple[int, ...], offset: Any, stride: Any) 
 
 
 def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Any:
-    """`lax.dynamic_slice`: a part of fixed size, from a start that may be traced.
+    """`lax.dynamic_slice`: a part of fixed size, from a start that may be traced. Negative starts count from the end.
 
     >>> from mpijax.experimental import sparse
     >>> x = sparse.BCOO.fromdense(jnp.array([0, 5, 6, 7]))
@@ -243,7 +243,7 @@ def bcoo_dynamic_slice(mat: Any, start_indices: Sequence[Any], slice_sizes: Sequ
     if not all(0 <= n <= full for n, full in zip(sizes, mat.shape, strict=True)):
         raise TypeError(f"slice_sizes must be less than or equal to operand shape, got {sizes} for shape {mat.shape}")
     start = [
-        jnp.clip(jnp.asarray(i), 0, full - n).astype(mat.indices.dtype)
+        jnp.clip(jnp.where(jnp.asarray(i) < 0, i + full, i), 0, full - n).astype(mat.indices.dtype)
         for i, n, full in zip(start_indices, sizes, mat.shape, strict=True)
     ]
 

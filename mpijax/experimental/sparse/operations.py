@@ -271,7 +271,8 @@ def bcoo_reshape(
         flat = (
             jnp.ravel_multi_index(columns(indices), shape, mode="clip") if shape else jnp.zeros(indices.shape[:-1], int)
         )
-        indices = jnp.where(inside, jnp.stack(jnp.unravel_index(flat, new), axis=-1), np.array(new))
+        unraveled = jnp.stack(jnp.unravel_index(flat, new), axis=-1).astype(mat.indices.dtype)
+        indices = jnp.where(inside, unraveled, np.array(new, mat.indices.dtype))
     else:
         inside = inside.reshape(*sizes[:first], mat.nse, *(1,) * (len(sizes) - last))
         data = jnp.where(inside, data, jnp.zeros((), mat.dtype))
@@ -366,9 +367,10 @@ def _joined_along_sparse(operands: Sequence[Any], shape: tuple[int, ...], axis: 
     for mat in operands:
         data, indices = full_batches(mat) if n else (mat.data, mat.indices)
         inside = (indices < beyond(mat)).all(axis=-1, keepdims=True)
-        shift = np.zeros(mat.n_sparse, int)
+        shift = np.zeros(mat.n_sparse, indices.dtype)
         shift[axis] = start
-        parts.append((data, jnp.where(inside, indices + shift, end).astype(operands[0].indices.dtype)))
+        moved = jnp.where(inside, indices + shift, end.astype(indices.dtype))
+        parts.append((data, moved.astype(operands[0].indices.dtype)))
         start += mat.shape[n + axis]
     data, indices = (jnp.concatenate(x, axis=n) for x in zip(*parts, strict=True))
     return new_bcoo(data, indices, shape)

@@ -31,7 +31,7 @@ from mpijax.experimental.sparse.bcsr import (
 from mpijax.experimental.sparse.primitives import todense_p
 from mpijax.ops.ad_ops import add_any_p
 from mpijax.ops.stacking import stack_p
-from mpijax.transforms.api import make_jaxpr
+from mpijax.transforms.api import eval_shape, make_jaxpr
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.custom_jvp import custom_jvp_call_p
 from mpijax.transforms.remat import remat_p
@@ -85,12 +85,27 @@ def _apply(eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
     rules = _BCSR_RULES if any(isinstance(x, BCSR) for x in values) else _RULES
     rule = rules.get(eqn.primitive)
     if rule is None:
-        raise NotImplementedError(
-            f"sparse rule for {eqn.primitive.name} is not implemented (at {eqn.source}). Call todense() on its sparse "
-            f"operands first. Rules exist for {', '.join(sorted(p.name for p in rules))}."
-        )
+        raise _no_rule(eqn, rules)
     outs = rule(*values, **eqn.params)
     return outs if eqn.primitive.multiple_results else (outs,)
+
+
+# Operations that are not 0 at 0.
+_DENSE_RESULTS = frozenset({
+    lax.acos_p, lax.acosh_p, lax.bessel_i0e_p, lax.cos_p, lax.cosh_p, lax.eq_p, lax.exp_p, lax.ge_p, lax.gt_p, lax.le_p,
+    lax.log_p, lax.lt_p, lax.ne_p, lax.xor_p,
+})  # fmt: skip
+
+
+def _no_rule(eqn: Eqn, rules: dict[Any, Callable]) -> NotImplementedError:
+    """The error for an operation without a rule, in JAX's words; the place and the way out are in a note."""
+    why = " because it would result in dense output" if eqn.primitive in _DENSE_RESULTS else ""
+    error = NotImplementedError(f"sparse rule for {eqn.primitive.name} is not implemented{why}.")
+    error.add_note(
+        f"At {eqn.source}. Call todense() on its sparse operands first. Rules exist for "
+        f"{', '.join(sorted(p.name for p in rules))}."
+    )
+    return error
 
 
 def _run(closed: Any, *values: Any) -> Sequence[Any]:
@@ -243,7 +258,16 @@ def _while(*values: Any, cond_jaxpr: Any, cond_nconsts: int, body_jaxpr: Any, bo
 
 @_rule(lax.cond_p)
 def _cond(index: Any, *operands: Any, branches: Sequence[Any], **_params: Any) -> Any:
-    return lax.switch(index, [lambda *xs, b=b: tuple(_run(b, *xs)) for b in branches], *operands)
+    sparse = [lambda *xs, b=b: tuple(_run(b, *xs)) for b in branches]
+    names = ("false_fun", "true_fun") if len(sparse) == 2 else [f"branch {i}" for i in range(len(sparse))]
+    first, *others = [tree.tree_structure(eval_shape(branch, *operands)) for branch in sparse]
+    for name, other in zip(names[1:], others, strict=True):
+        if other != first:
+            raise TypeError(
+                f"sparsified {name} output must have same type structure as sparsified {names[0]} output, got {other} "
+                f"and {first}. Convert the result of one branch with todense() or BCOO.fromdense()."
+            )
+    return lax.switch(index, sparse, *operands)
 
 
 @_rule(lax.scan_p)

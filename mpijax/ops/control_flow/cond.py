@@ -186,8 +186,8 @@ def _broadcast(choose, which, *cases):
 def _refuse_effects(branch: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(branch.effects):
         raise NotImplementedError(
-            "vmap of cond with a batched predicate runs all branches and selects, but a branch has effects "
-            f"({', '.join(named)}), which would also happen for elements that take another branch. Move the "
+            f"{' and '.join(named)} effect not supported in vmap-of-cond. With a batched predicate, vmap runs all "
+            "branches and selects, so the effect would also happen for elements that take another branch. Move the "
             "communication or callback out of the branches, or do not map the predicate (in_axes=None)."
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import provided
+from mpijax.core import dtypes, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
@@ -22,6 +22,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.control_flow.signatures import spread
 from mpijax.ops.control_flow.varying import vary
+from mpijax.ops.creation import full
 from mpijax.ops.families import NOT_LINEAR
 from mpijax.transforms.zeros import zeros
 
@@ -35,11 +36,21 @@ class MemorySpace(enum.Enum):
         return f"MemorySpace.{self.name}"
 
 
+def _empty_reference(*, dtype: Any, memory_space: MemorySpace) -> np.ndarray:
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return np.zeros(dtype.physical_shape, dtype.physical_dtype)
+    return np.zeros((), dtype)
+
+
+def _empty_program(*, dtype: Any, memory_space: MemorySpace) -> Any:
+    return full((), 0, dtype) if isinstance(dtype, dtypes.ExtendedDType) else zeros(ShapedArray((), dtype))
+
+
 empty2_p = Primitive(
     "empty2",
     type_rule=lambda *, dtype, memory_space: ShapedArray((), dtype),
-    reference=lambda *, dtype, memory_space: np.zeros((), dtype),
-    lower=Decompose(lambda *, dtype, memory_space: zeros(ShapedArray((), dtype))),
+    reference=_empty_reference,
+    lower=Decompose(_empty_program),
     jvp=NOT_LINEAR,
     transpose=NOT_LINEAR,
     batch=NOT_LINEAR,

@@ -254,8 +254,8 @@ def _batched_carries(body: ClosedJaxpr, axis: AxisData, const_batched, carry_bat
 def _refuse_effects(closed: ClosedJaxpr) -> None:
     if named := fx.of_the_chosen(closed.effects):
         raise NotImplementedError(
-            "vmap of while_loop with a mapped condition runs until all elements are done, but the loop has effects "
-            f"({', '.join(named)}), which would also happen for elements that are done. Move the communication or "
+            f"{' and '.join(named)} effects not supported in while_loop with batched predicate. The loop runs until "
+            "all elements are done, so the effects would also happen for finished ones. Move the communication or "
             "callback out of the loop, or do not map the condition."
         )
 

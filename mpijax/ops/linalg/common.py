@@ -172,7 +172,7 @@ def letter(dtype: Any, name: str) -> str:
     found = _LETTERS.get(np.dtype(dtype).name)
     if found is None:
         raise NotImplementedError(
-            f"{name}: unsupported dtype {np.dtype(dtype).name}. LAPACK supports float32, float64, complex64 and "
+            f"Unsupported dtype {np.dtype(dtype).name} in {name}. LAPACK supports float32, float64, complex64 and "
             "complex128. Convert the matrix: x.astype(jnp.float32)."
         )
     return found

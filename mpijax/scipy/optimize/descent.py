@@ -49,6 +49,7 @@ def descend(
     gtol: float = 1e-5,
     ftol: float | None = None,
     line_search_maxiter: int = 10,
+    whole_steps: bool = False,
 ) -> Descent:
     """Minimize `fun` from x0.
 
@@ -60,6 +61,7 @@ def descend(
       norm, gtol: stop if the norm of the gradient, of this order, is below gtol.
       ftol: also stop if the value decreases by less than this fraction.
       line_search_maxiter: the largest number of evaluations to find a bracket, and again to find a point in it.
+      whole_steps: whether line searches try the whole direction first, because the estimate has the function's scale.
     """
     x0 = jnp.asarray(x0)
     maxiter = x0.size * 200 if maxiter is None else maxiter
@@ -75,8 +77,9 @@ def descend(
 
     def step(s):
         found = line_search(
-            evaluate, s.x, direction(s.memory, s.gradient), s.value, s.gradient, s.previous, line_search_maxiter
-        )
+            evaluate, s.x, direction(s.memory, s.gradient), s.value, s.gradient,
+            None if whole_steps else s.previous, line_search_maxiter,
+        )  # fmt: skip
         converged = small(found.gradient)
         if ftol is not None:
             converged |= (s.value - found.value) < ftol * jnp.maximum(abs(found.value), 1)

@@ -39,7 +39,7 @@ def minimize_lbfgs(
     none = jnp.zeros((maxcor, x0.size), x0.dtype)
     memory = _Memory(none, none, none[:, 0].real, jnp.ones((), none.real.dtype))
     limits = {"maxiter": maxiter, "norm": norm, "gtol": gtol, "ftol": ftol, "line_search_maxiter": maxls}
-    return descend(fun, x0, memory, _direction, _learn, **limits)
+    return descend(fun, x0, memory, _direction, _learn, whole_steps=True, **limits)
 
 
 def _direction(memory: _Memory, gradient: Any) -> Any:

@@ -63,16 +63,19 @@ def line_search(
     Args:
       evaluate: x -> (value, gradient); a complex one is the direction of steepest ascent.
       value, gradient: the function at x.
-      previous: the value one step before, from which the first trial follows.
+      previous: the value one step before, from which the first trial follows. If None, the first trial is the whole
+        direction.
       maxiter: the largest number of evaluations to find a bracket, and again to find a point in it.
     """
     slope = inner(gradient, direction)
     real = jnp.finfo(x.dtype)
     start = _Point(jnp.zeros((), real.dtype), value, slope, gradient)
-    guess = 2.02 * (value - previous) / slope
-    # In 32 bits the estimate that follows a shorter step may be singular.
-    shortest = 1e-8 if real.bits < 64 else 0.0
-    trial = jnp.where((guess > 0) & (guess < 1), jnp.maximum(guess, shortest), 1).astype(real.dtype)
+    trial = jnp.ones((), real.dtype)
+    if previous is not None:
+        guess = 2.02 * (value - previous) / slope
+        # In 32 bits the estimate that follows a shorter step may be singular.
+        shortest = 1e-8 if real.bits < 64 else 0.0
+        trial = jnp.where((guess > 0) & (guess < 1), jnp.maximum(guess, shortest), trial).astype(real.dtype)
     no = jnp.zeros((), bool)
 
     def point_at(at):

@@ -133,8 +133,8 @@ def ndtr(x: Any) -> Any:
     """
     x = jnp.asarray(x)
     check_single_or_double("ndtr", x)
-    w = x * float(np.sqrt(0.5))
-    near = abs(w) < np.sqrt(0.5)
+    w = x * _HALF_ROOT
+    near = abs(w) < _HALF_ROOT
     tail = lax.erfc(abs(w))
     return 0.5 * jnp.where(near, 1 + lax.erf(w), jnp.where(w > 0, 2 - tail, tail)).astype(x.dtype)
 

@@ -80,7 +80,9 @@ def sici(x: Any) -> tuple[Any, Any]:
     >>> mpijax.scipy.special.sici(jnp.array([1.0]))[0].round(4)
     Array([0.9461], dtype=float32)
     """
-    (x,) = real_args("sici", x)
+    (x,) = inexact_args("sici", x)
+    if is_complex(dtype_of(x)):
+        raise ValueError(f"Argument `x` to sici must be real-valued. Got dtype {dtype_of(x)}.")
     return sine_integral_p.bind(x), cosine_integral_p.bind(x)
 
 
