@@ -18,7 +18,7 @@ from mpijax.core.lazy_dataclass import dataclass
 # Bytes moved above which LLVM's code is worth its time: it has threads and streaming stores.
 LARGEST = 1 << 16
 # The same where elements are not next to each other for at least RUN bytes: LLVM's code transposes blocks.
-LARGEST_SCATTERED, RUN = 1 << 11, 64
+LARGEST_SCATTERED, RUN = 1 << 11, 512
 # Maximum moves of a kernel, and axes of a move.
 MOST_MOVES, MOST_AXES = 8, 8
 _WIDTHS = (1, 2, 4, 8, 16)
