@@ -49,7 +49,7 @@ def _to_type(x: ShapedArray, *, edtype: dtypes.ExtendedDType) -> ShapedArray:
     return x.update(shape=x.shape[:split], dtype=edtype, weak_type=False)
 
 
-to_edtype_p = _define(
+to_edtype_p: Primitive = _define(
     "to_edtype",
     type_rule=_to_type,
     transpose=lambda ct, x, *, edtype: [from_edtype_p.bind(ct, dtype=x.aval.dtype)],
@@ -68,7 +68,7 @@ def _from_type(x: ShapedArray, *, dtype: Any) -> ShapedArray:
     return x.update(shape=x.shape + x.dtype.physical_shape, dtype=dtype)
 
 
-from_edtype_p = _define(
+from_edtype_p: Primitive = _define(
     "from_edtype",
     type_rule=_from_type,
     transpose=lambda ct, x, *, dtype: [to_edtype_p.bind(ct, edtype=x.aval.dtype)],
