@@ -155,29 +155,23 @@ waiting = _Waiting()
 
 
 @contextmanager
+def _inheriting(source: Source | None, scope: NameStack):
+    outer = inherited.source, inherited.scope
+    inherited.source, inherited.scope = source, scope
+    try:
+        yield
+    finally:
+        inherited.source, inherited.scope = outer
+
+
 def sources_from(source: Source | None):
     """Equations created inside get `source`, scopes included; with None, the line being executed."""
-    outer = inherited.source, inherited.scope
-    inherited.source = source
-    if source is not None:
-        inherited.scope = source.name_stack
-    try:
-        yield
-    finally:
-        inherited.source, inherited.scope = outer
+    return _inheriting(source, inherited.scope if source is None else source.name_stack)
 
 
-@contextmanager
 def sources_of(source: Source):
     """Equations created inside get the line of `source`, if it is known, and its scopes inside the current ones."""
-    outer = inherited.source, inherited.scope
-    if source.file:
-        inherited.source = source
-    inherited.scope += source.name_stack
-    try:
-        yield
-    finally:
-        inherited.source, inherited.scope = outer
+    return _inheriting(source if source.file else inherited.source, inherited.scope + source.name_stack)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _boxes(kernel: Kernel, box: _Box) -> Iterator[tuple[Kernel, _Box]]:
 
 def _move(kernel: Kernel, store: Store, box: _Box) -> Move | None:
     e, target, width = store.expr, store.position, store.value.element.itemsize
-    if e.op not in ("const", "load") or (e.op == "load" and e.attr[0].element != store.value.element):
+    if e.op not in ("const", "load") or e.dtype != store.value.element:
         return None
     origin = e.attr[1] if e.op == "load" else Lin(0)
     if not all(type(atom) is LoopVar for p in (origin, target) for atom, _ in p.terms):
