@@ -12,6 +12,7 @@ One source that fails does not keep the others from being built; the failures ar
 import contextlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -91,6 +92,20 @@ def extension(source: Path) -> Extension:
     )
 
 
+def named_by(source: Path) -> set[Path]:
+    """The headers and declaration files that a source needs, each through others as well. If one of them changes, the
+    extension is built again."""
+    found = {path for path in [source.with_suffix(".pxd")] if path.exists()}
+    unread = [source, *found]
+    while unread:
+        text = unread.pop().read_text()
+        names = re.findall(r'"(\w+\.h)"', text) + [f"{m}.pxd" for m in re.findall(r"\bmpijax\._ext\.(\w+)", text)]
+        new = {SOURCES / name for name in names if (SOURCES / name).exists()} - found
+        found |= new
+        unread += new
+    return found
+
+
 def declarations() -> str:
     """A folder in which ``from mpijax._ext.tree cimport ...`` finds ``cython_ext/tree.pxd``, as the modules
     are named."""
@@ -168,8 +183,7 @@ class BuildExt(build_ext):
     def build_extension(self, ext):
         from Cython.Build import cythonize
 
-        # A declaration file that changes may change the layout of what its importers use.
-        ext.depends = [str(path) for pattern in ("*.pxd", "*.h") for path in sorted(SOURCES.glob(pattern))]
+        ext.depends = [str(path) for path in sorted(named_by(Path(ext.sources[0])))]
         if ext.name == "mpijax._ext.mpi":
             for key, value in mpi_flags().items():
                 setattr(ext, key, getattr(ext, key) + value)

@@ -2,6 +2,7 @@
 #ifndef MPIJAX_SMALL_TILES_H
 #define MPIJAX_SMALL_TILES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ typedef int64_t tile_i64 __attribute__((vector_size(32)));
 #endif
 
 /* to[j * there + i] = from[i * here + j] for i, j < 8. */
-static inline __attribute__((always_inline)) void turn_32(float *to, int there, const float *from, int here) {
+static inline __attribute__((always_inline)) void turn_32(float *to, ptrdiff_t there, const float *from, ptrdiff_t here) {
     tile_f32 r[8], s[8];
     for (int i = 0; i < 8; i++) memcpy(&r[i], from + i * here, 32);
     for (int i = 0; i < 8; i += 2) { /* pairs of rows */
@@ -42,7 +43,7 @@ static inline __attribute__((always_inline)) void turn_32(float *to, int there, 
 }
 
 /* The same for i, j < 4. */
-static inline __attribute__((always_inline)) void turn_64(double *to, int there, const double *from, int here) {
+static inline __attribute__((always_inline)) void turn_64(double *to, ptrdiff_t there, const double *from, ptrdiff_t here) {
     tile_f64 r[4], s[4];
     for (int i = 0; i < 4; i++) memcpy(&r[i], from + i * here, 32);
     for (int i = 0; i < 4; i += 2) {

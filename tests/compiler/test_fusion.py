@@ -137,8 +137,7 @@ def interior(x, y):
 @pytest.fixture
 def all_by_llvm(monkeypatch):
     """Kernels that only move elements are compiled too, so that their extent says what they write."""
-    monkeypatch.setattr(strided, "LARGEST", 0)
-    monkeypatch.setattr(strided, "LARGEST_SCATTERED", 0)
+    monkeypatch.setattr(strided, "MOST_MOVES", 0)
 
 
 def test_update_of_a_temporary_is_in_place():

@@ -49,13 +49,51 @@ MOVES = {
 @pytest.mark.parametrize("name", MOVES)
 def test_moved_elements(name, dtype, monkeypatch):
     monkeypatch.setattr(llvm, "compile_object", None)
-    monkeypatch.setattr(strided, "LARGEST_SCATTERED", strided.LARGEST)
+    monkeypatch.setattr(strided, "MOST_SCATTERED", 1 << 20)
     with enable_x64(True):
         x = values((6, 5, 4), dtype)
         f = jax.jit(lambda x: MOVES[name](x, jnp))
         plan = f.lower(x).compiler_ir()
         assert {s.code for s in walk(plan.instructions) if isinstance(s, KernelCall)} == {STRIDED} and not plan.kernels
         assert np.array_equal(f(x), MOVES[name](x, np))
+
+
+# Arrays of more bytes than a thread takes, whose sizes are no multiples of those of tiles. Each works on (70, 37, 83).
+LARGE_MOVES = {
+    "transpose": lambda x, n: x.T,
+    "last two": lambda x, n: x.transpose(0, 2, 1),
+    "first two": lambda x, n: x.transpose(1, 0, 2),
+    "rotated": lambda x, n: x.transpose(1, 2, 0),
+    "rows far apart": lambda x, n: n.concatenate([x, x[:, :, :45]], axis=2)[:64].transpose(2, 0, 1),
+    "long rows": lambda x, n: x.reshape(2, -1)[:, 5:],
+    "short rows": lambda x, n: x[:, :, 3:20],
+    "reversed": lambda x, n: x[:, ::-1, ::-1],
+    "every second": lambda x, n: x[::3, :, ::2],
+    "columns": lambda x, n: n.broadcast_to(x[:, :, 0, None], (70, 37, 99)),
+    "rows": lambda x, n: n.broadcast_to(x[0, 0], (70, 37, 83)),
+    "pad": lambda x, n: n.pad(x, ((1, 2), (0, 3), (4, 0))),
+    "ones": lambda x, n: n.ones_like(x),
+}
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.complex64, np.complex128], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("name", LARGE_MOVES)
+def test_moved_elements_of_large_arrays(name, dtype, monkeypatch):
+    monkeypatch.setattr(llvm, "compile_object", None)
+    monkeypatch.setattr(strided, "MOST_SCATTERED", 1 << 20)
+    with enable_x64(True):
+        x = values((70, 37, 83), dtype)
+        assert np.array_equal(jax.jit(lambda x: LARGE_MOVES[name](x, jnp))(x), LARGE_MOVES[name](x, np))
+
+
+def test_threads_have_the_same_part_of_each_move(monkeypatch):
+    """The large part of a padded array does not fall to one thread."""
+    monkeypatch.setattr(strided, "GRAIN", 1 << 12)
+    x = values((70, 90), np.float32)
+    [call] = jax.jit(lambda x: jnp.pad(x, 1)).lower(x).compiler_ir().instructions
+    assert call.params[1] > 1 and call.extent == 92 and call.extent > 2 * call.grain
+    assert np.array_equal(jax.jit(lambda x: jnp.pad(x, 1))(x), np.pad(x, 1))
 
 
 def test_updates_at_known_positions(monkeypatch):
@@ -66,7 +104,7 @@ def test_updates_at_known_positions(monkeypatch):
     assert np.array_equal(jax.jit(lambda x: x.at[1:-1, 2:5].set(3))(x), expected)
     in_place = jax.jit(lambda x: x.at[1:-1, 2:5].set(3), donate_argnums=0)
     [call] = in_place.lower(x).compiler_ir().instructions
-    assert (call.params[0], *call.params[7:]) == (1, 4, 2, 7, 0, 28, 3, 0, 4)  # one move, of 7 rows of 3
+    assert call.params[:2] == (7, 1) and call.params[8:] == (4, 2, 7, 0, 28, 3, 0, 4)  # one move, of 7 rows of 3
     assert np.array_equal(in_place(jnp.array(x)), expected)
 
 
@@ -85,7 +123,7 @@ def test_bits_are_kept():
         lambda x: x.astype(jnp.int32),
         lambda x: jnp.where(x > 0, x, 0),
         lambda x: x[jnp.argsort(x[:, 0])],
-        lambda x: jnp.tile(x, (60, 60)),
+        lambda x: x[:, :27].reshape(-1, 3).T,
         lambda x: lax.dynamic_slice(x, (x[0, 0].astype(int), 0), (2, 2)),
     ],
 )

@@ -9,19 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from mpijax.compiler.fusion.kernel import Kernel, Store, collapsed
+from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.fusion.pieces import breaks, choices, split
 from mpijax.compiler.graph.nodes import Value
 from mpijax.core.index import Lin, LoopVar
 from mpijax.core.lazy_dataclass import dataclass
 
-# Bytes moved above which LLVM's code is worth its time: it has threads and streaming stores.
-LARGEST = 1 << 16
-# The same where elements are not next to each other for at least RUN bytes: LLVM's code transposes blocks.
-LARGEST_SCATTERED, RUN = 1 << 11, 512
 # Maximum moves of a kernel, and axes of a move.
-MOST_MOVES, MOST_AXES = 8, 8
+MOST_MOVES, MOST_AXES = 32, 8
+# Bytes that `st_run` may move element by element, and as a part of all bytes: LLVM's code for more is faster.
+MOST_SCATTERED, SCATTERED_PART = 1 << 11, 1 / 64
+# Bytes of the shorter side of a plane from which it is transposed in tiles, and of a row that one element fills fast.
+TURNED, FILLED = 64, 64
+# Bytes from which a thread is worth its start.
+GRAIN = 1 << 17
 _WIDTHS = (1, 2, 4, 8, 16)
+
+_Axis = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,19 @@ class Move:
     """A copy between strided arrays, or of one element to a strided array.
 
     origin, target: the arrays, with the byte at which each begins; no origin: `element` is copied.
-    axes: (size, step in the origin, step in the target) of each axis, in bytes, outermost first.
+    axes: (size, step in the origin, step in the target) of each axis, in bytes, outermost first. The last two are a
+    plane: elements of the last one are next to each other in the target, of the other in the origin, where possible.
     """
 
     origin: tuple[Value, int] | None
     target: tuple[Value, int]
     element: bytes
     width: int
-    axes: list[tuple[int, int, int]]
+    axes: list[_Axis]
+
+    @property
+    def nbytes(self) -> int:
+        return self.width * math.prod(size for size, _, _ in self.axes)
 
 
 # The part of the loops in which the same alternatives hold: the first iteration and the end, by variable.
@@ -54,13 +63,18 @@ def strided(kernel: Kernel) -> list[Move] | None:
             if found is None:
                 return None
             moves.append(found)
-    return moves
+    scattered = sum(move.nbytes for move in moves if not _in_chunks(move))
+    return moves if scattered <= max(MOST_SCATTERED, SCATTERED_PART * sum(move.nbytes for move in moves)) else None
 
 
-def arguments(moves: list[Move]) -> tuple[list[Value], list[int]]:
-    """The arrays and the parameters with which `st_run` is called."""
+def arguments(moves: list[Move]) -> tuple[list[Value], list[int], int, int]:
+    """The arrays, the parameters, the extent and the grain with which `st_run` is called.
+
+    A part of the extent is the same part of each move, so that threads have the same work.
+    """
     arrays: list[Value] = []
-    params = [len(moves)]
+    extent = max(move.axes[0][0] for move in moves)
+    params = [extent, len(moves)]
     for move in moves:
         used = [end[0] for end in (move.origin, move.target) if end is not None]
         arrays += [v for v in used if v not in arrays]
@@ -69,7 +83,7 @@ def arguments(moves: list[Move]) -> tuple[list[Value], list[int]]:
         words = (int.from_bytes(move.element[i : i + 8], "little", signed=True) for i in (0, 8))
         axes = (n for axis in move.axes for n in axis)
         params += [origin, target, begin, end, *words, move.width, len(move.axes), *axes]
-    return arrays, params
+    return arrays, params, extent, max(1, extent * GRAIN // max(sum(move.nbytes for move in moves), 1))
 
 
 def _moves(store: Store) -> bool:
@@ -98,15 +112,11 @@ def _move(kernel: Kernel, store: Store, box: _Box) -> Move | None:
     if not all(type(atom) is LoopVar for p in (origin, target) for atom, _ in p.terms):
         return None
     axes = []
-    for loop in collapsed(kernel, kernel.variables, box.keys()):
-        begin, end = box.get(loop[0], (0, loop[0].size))
-        read, written = (_step(p, loop[-1]) * width for p in (origin, target))
-        axes.append(((end - begin) * math.prod(v.size for v in loop[1:]), read, written))
-    axes = sorted(axes, key=lambda axis: -abs(axis[2])) or [(1, 0, width)]
-    size, read, written = axes[-1]
-    together = written == width and read in (0, width) and size * width >= RUN
-    total = math.prod(n for n, _, _ in axes) * width
-    if len(axes) > MOST_AXES or total > (LARGEST if together else LARGEST_SCATTERED):
+    for v in kernel.variables:
+        begin, end = box.get(v, (0, v.size))
+        axes.append((end - begin, _step(origin, v) * width, _step(target, v) * width))
+    axes = _ordered(axes, width)
+    if len(axes) > MOST_AXES:
         return None
     first, result = (
         width * (p.offset + sum(_step(p, v) * begin for v, (begin, _) in box.items())) for p in (origin, target)
@@ -114,6 +124,31 @@ def _move(kernel: Kernel, store: Store, box: _Box) -> Move | None:
     if e.op == "const":
         return Move(None, (store.value, result), e.attr.tobytes(), width, axes)
     return Move((e.attr[0], first), (store.value, result), b"", width, axes)
+
+
+def _ordered(axes: list[_Axis], width: int) -> list[_Axis]:
+    """Axes in the order of the target, merged where two are one in both arrays; the plane is last."""
+    merged: list[_Axis] = []
+    for size, read, written in sorted(axes, key=lambda axis: -abs(axis[2])):
+        if merged and merged[-1][1:] == (read * size, written * size):
+            merged[-1] = (merged[-1][0] * size, read, written)
+        elif size != 1:
+            merged.append((size, read, written))
+    if not merged:
+        return [(1, 0, width)]
+    *outer, last = merged
+    if abs(last[1]) != width:
+        outer.sort(key=lambda axis: axis[1] == width)
+    return [*outer, last]
+
+
+def _in_chunks(move: Move) -> bool:
+    """Whether `st_run` moves several elements of a plane at once."""
+    width, *outer, (size, read, written) = move.width, *move.axes
+    if written != width:
+        return False
+    turned = outer and outer[-1][1] == width and min(size, outer[-1][0]) * width >= TURNED
+    return bool(turned) or read in (width, -width, 2 * width) or (read == 0 and size * width >= FILLED)
 
 
 def _step(position: Lin, v: LoopVar) -> int:

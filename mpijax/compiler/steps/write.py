@@ -151,8 +151,8 @@ class Writer:
         moves = strided(kernel) if self._alone else None
         if moves is not None:
             self.plan.nests.append(kernel)
-            arrays, params = arguments(moves)
-            self._add_call(kernel, STRIDED, [(v, 0) for v in arrays], params, 1, 1)
+            arrays, params, extent, grain = arguments(moves)
+            self._add_call(kernel, STRIDED, [(v, 0) for v in arrays], params, extent, grain)
             return
         written = self._alike.written_like(kernel)
         if written is None:
