@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import pkgutil
 import sys
 import types
 import warnings
 from pathlib import Path
 
+# JAX's roofline logs with absl, which JAX does not require.
+sys.modules.setdefault("absl", types.SimpleNamespace(logging=logging))  # type: ignore[arg-type]
 DOCUMENT = Path(__file__).with_name("coverage.md")
 PACKAGES = """
     jax numpy numpy.fft numpy.linalg lax lax.linalg nn nn.initializers random scipy tree tree_util ad_checkpoint

@@ -26,7 +26,6 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
         experimental.compute_on.
         experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
-        experimental.roofline.
         experimental.scheduling_groups.* experimental.source_mapper. experimental.topologies.
         experimental.mesh_utils.device_kind_handler_dict""",
     ),

@@ -54,7 +54,8 @@ MODULES = """
     mpijax.experimental.pallas mpijax.experimental.pallas.tpu mpijax.experimental.pallas.triton mpijax.experimental.pjit
     mpijax.experimental.shard_map mpijax.experimental.sparse mpijax.experimental.sparse.bcoo
     mpijax.experimental.sparse.linalg
-    mpijax.experimental.random mpijax.experimental.rnn mpijax.experimental.serialize_executable
+    mpijax.experimental.random mpijax.experimental.rnn mpijax.experimental.roofline
+    mpijax.experimental.serialize_executable
     mpijax.experimental.scheduling_groups mpijax.experimental.xla_metadata
     mpijax.experimental
     mpijax.example_libraries.optimizers mpijax.example_libraries.schedules mpijax.example_libraries.stax

@@ -14,7 +14,7 @@ from mpijax import missing
 # JAX's packages that mpijax lacks; its other missing modules have no submodules.
 _PACKAGES = (
     """experimental.array_serialization experimental.jax2tf experimental.mosaic experimental.pallas.ops
-    experimental.roofline experimental.source_mapper extend.mlir tools"""
+    experimental.source_mapper extend.mlir tools"""
 ).split()
 
 

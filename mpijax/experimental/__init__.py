@@ -12,8 +12,8 @@ from mpijax.ops.callbacks import io_callback as io_callback
 
 _MODULES = frozenset(
     """array_serialization buffer_callback checkify custom_partitioning hijax jet key_reuse layout mesh_utils
-    multihost_utils ode pallas pjit random rnn scheduling_groups serialize_executable shard_alike shard_map sparse
-    xla_metadata""".split()
+    multihost_utils ode pallas pjit random rnn roofline scheduling_groups serialize_executable shard_alike shard_map
+    sparse xla_metadata""".split()
 )
 
 __all__ = ["cur_qdd", "disable_x64", "enable_x64", "io_callback", "primal_tangent_dtype", *sorted(_MODULES)]  # noqa: PLE0604

@@ -11,11 +11,13 @@ from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.simulation import Simulation
 from mpijax.core.source import callable_name
 from mpijax.core.state import state
 from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof
+from mpijax.runtime.arrays.devices import SimulatedDevice, devices
 
 P = PartitionSpec
 
@@ -75,14 +77,12 @@ def mesh_for(given: Any, args) -> Mesh:
 
 
 def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
-    """The mesh of the arguments with the axes of `abstract`; a mesh of the first devices if they are traced."""
+    """The mesh of the arguments with the axes of `abstract`; one that stands in for it if they are traced."""
     leaves = tree.tree_leaves(args)
     found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
     mesh = next((m for m in found if m is not None), None) or current_mesh()
     if mesh is None and any(isinstance(x, Tracer) for x in leaves):
-        mesh = make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
-        mesh.stands_in = True
-        return mesh
+        return _stand_in(abstract)
     if mesh is None:
         raise ValueError(
             "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to "
@@ -94,6 +94,17 @@ def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
                 f"Mesh shape of the input {m.abstract_mesh} does not match the mesh shape passed to shard_map "
                 f"{abstract}"
             )
+    return mesh
+
+
+def _stand_in(abstract: AbstractMesh) -> Mesh:
+    """A mesh of the first devices, until the program gets arrays; of simulated ones if this job has fewer."""
+    available = devices()
+    if abstract.size > len(available):
+        simulation = Simulation(abstract.size, 0)
+        available = [SimulatedDevice(r, simulation) for r in range(abstract.size)]
+    mesh = make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types, devices=available)
+    mesh.stands_in = True
     return mesh
 
 

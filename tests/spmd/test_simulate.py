@@ -183,3 +183,12 @@ def test_memory_of_programs_that_grow_with_the_ranks():
     assert "sizes are fixed" in memory.row(PROGRAMS["shape/split the split axis"])["error"]
     text = memory.text_table([row, memory.row(PROGRAMS["shape/tile"])])
     assert "1 of 2 hold no more than 1.1 x" in text and "1 hold more: shape/tile" in text
+
+
+def test_a_shard_map_over_an_abstract_mesh_is_traced_without_its_devices():
+    mesh = jax.sharding.AbstractMesh((64,), ("i",))
+    f = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P()))
+    assert "f32[2]{V:i}" in str(jax.make_jaxpr(f)(np.ones(128, np.float32)))
+    assert jax.eval_shape(f, jax.ShapeDtypeStruct((128, 3), np.float32)).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="To run the program, start it on 64 ranks"):
+        f(np.ones(128, np.float32))
