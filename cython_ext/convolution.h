@@ -3,10 +3,11 @@
    out[n, o, p] = sum over c and k of  lhs[n, c, p * stride + k * dilation] * rhs[o, c, k]
 
    for every group. Layouts are element strides, so nothing is transposed; lhs already contains padding and dilation.
-   The result's positions (n, p) are called columns, (c, k) the depth. There are two methods:
+   The result's positions (n, p) are called columns, (c, k) the depth. There are three methods:
 
-   - Matrix products, for the types of BLAS. Only a panel of lhs patches that fits in cache is packed at a time, and
-     multiplied with the kernel.
+   - Tiles in registers, for real floats on processors with AVX2 (`convolution_tiles.h`).
+   - Matrix products, for the other types of BLAS. Only a panel of lhs patches that fits in cache is packed at a time,
+     and multiplied with the kernel.
    - Direct, for integers, and for floats with few output features: rows of the result are sums of multiples of rows of
      lhs. */
 #ifndef MPIJAX_CONVOLUTION_H
@@ -15,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "share.h"
+#include "small_tiles.h"
 #include "wide.h"
 
 #define MAX_AXES 16
@@ -24,6 +27,10 @@
 #define DIRECT_ROW 512
 #define DIRECT_OUTPUTS 2
 #define MAX_PIECES 2048
+#define TILE_COLUMNS 192
+#define TILE_DEPTH 256
+#define TILE_PARTS 16
+#define TILE_LEAST (1 << 20)
 
 typedef void (*gemm_function)(const char *, const char *, const int64_t *, const int64_t *, const int64_t *, const void *,
                               const void *, const int64_t *, const void *, const int64_t *, const void *, void *,
@@ -192,6 +199,23 @@ static conv_panel conv_panel_for(int64_t K, int64_t J, int64_t itemsize) {
     return p;
 }
 
+/* Parts of a group's columns, which threads share. */
+typedef struct {
+    const conv_shape *shape;
+    int64_t columns;
+} conv_job;
+
+static share_function conv_share;
+
+/* Vectors of output features that a tile has, if so many features are left. */
+static inline int conv_tile_vectors(int64_t features, int64_t lanes) { return features > lanes ? 2 : 1; }
+
+/* Columns of a part, a multiple of the rows of a tile; a few parts for the threads, even if there are few columns. */
+static inline int64_t conv_tile_columns(int64_t J, int64_t rows) {
+    const int64_t most = TILE_COLUMNS / rows, wanted = (J / rows + TILE_PARTS - 1) / TILE_PARTS;
+    return rows * (wanted < 1 ? 1 : conv_least(wanted, most));
+}
+
 #define JOINED(a, b) a##_##b
 #define NAMED_AS(a, b) JOINED(a, b)
 #define NAMED(f) NAMED_AS(f, T)
@@ -228,10 +252,61 @@ typedef double _Complex double_complex;
 #undef T
 #undef DIRECT
 
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define CONV_TILES
+#define conv_turn_float turn_32
+#define conv_turn_double turn_64
+#define conv_side(size) ((size) == 4 ? TILE_32 : TILE_64)
+#define LEVEL v3
+#define TARGET __attribute__((target("arch=x86-64-v3")))
+#define VECTOR 32
+#define ROWS 6
+#define T float
+#include "convolution_tiles.h"
+#undef T
+#define T double
+#include "convolution_tiles.h"
+#undef T
+#undef LEVEL
+#undef TARGET
+#undef VECTOR
+#undef ROWS
+#define LEVEL v4
+#define TARGET __attribute__((target("arch=x86-64-v4")))
+#define VECTOR 64
+#define ROWS 12
+#define T float
+#include "convolution_tiles.h"
+#undef T
+#define T double
+#include "convolution_tiles.h"
+#undef T
+#endif
+
+/* Bytes of the vectors of tiles: the processor's; 0 without tiles. */
+static int64_t conv_vector = 0;
+
+static void conv_find_vector(void) {
+#ifdef CONV_TILES
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) conv_vector = 32;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq"))
+        conv_vector = 64;
+#endif
+}
+
 /* Types, as numbered in the first word; the first four are those of BLAS, in the order of conv_gemm. */
 enum { CONV_F32, CONV_F64, CONV_C64, CONV_C128, CONV_U8, CONV_U16, CONV_U32, CONV_U64 };
 
 static gemm_function conv_gemm[4];
+
+/* Whether tiles are used. With features for less than half a vector, matrix products are faster. */
+static int conv_tiled(int64_t type, const conv_shape *s) {
+    const int64_t size = type == CONV_F32 ? 4 : 8;
+    return type <= CONV_F64 && conv_vector && 2 * s->outputs * size >= conv_vector;
+}
+
+#define TILED(f, T) (conv_vector == 64 ? NAMED_AS(NAMED_AS(f, T), v4) : NAMED_AS(NAMED_AS(f, T), v3))
 
 /* Bytes of scratch memory. */
 static int64_t conv_scratch(const int64_t *words) {
@@ -239,6 +314,9 @@ static int64_t conv_scratch(const int64_t *words) {
     conv_shape s;
     conv_read(words + 1, &s);
     if (words[0] > CONV_C128) return 0;
+#ifdef CONV_TILES
+    if (conv_tiled(words[0], &s)) return words[0] == CONV_F32 ? TILED(scratch, float)(&s) : TILED(scratch, double)(&s);
+#endif
     conv_panel p = conv_panel_for(s.K, s.J, sizes[words[0]]);
     return sizes[words[0]] * (s.outputs * s.K + (p.depth + s.outputs) * p.columns);
 }
@@ -250,6 +328,13 @@ static void conv_run_all(void **buffers, const int64_t *words) {
     void *lhs = buffers[0], *rhs = buffers[1], *out = buffers[2];
     conv_shape s;
     conv_read(words + 1, &s);
+#ifdef CONV_TILES
+    if (conv_tiled(words[0], &s)) {
+        if (words[0] == CONV_F32) TILED(all, float)(&s, lhs, rhs, out, buffers[3]);
+        else TILED(all, double)(&s, lhs, rhs, out, buffers[3]);
+        return;
+    }
+#endif
     int direct = s.outputs <= DIRECT_OUTPUTS;
     switch (words[0]) {
     case CONV_F32: if (direct) direct_float(&s, lhs, rhs, out); else PRODUCTS(float); break;

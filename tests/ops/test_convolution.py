@@ -8,6 +8,7 @@ from oracle import OURS, THEIRS, check, jaxpr_text, same_text, sample
 
 import mpijax
 from mpijax import lax
+from mpijax._ext import convolution
 from mpijax.ops.convolution import conv_general_dilated_p
 from mpijax.test_util import check_grads
 
@@ -67,6 +68,60 @@ def test_any_convolution_is_its_sum_of_products(part):
             np.testing.assert_array_equal(got, want, err_msg=f"{seed}: {params}")
             compared += got.size > 0
     assert compared > 30
+
+
+@pytest.fixture(params=[0, 32, 64])
+def vector(request):
+    """Bytes of the vectors in which convolutions are computed."""
+    own = convolution.vector()
+    if request.param > own:
+        pytest.skip(f"this processor has vectors of {own} bytes")
+    convolution.set_vector(request.param)
+    mpijax.config.update("jax_enable_compilation_cache", False)  # plans on disk are for the processor's own vectors
+    yield request.param
+    mpijax.config.update("jax_enable_compilation_cache", True)
+    convolution.set_vector(own)
+
+
+def test_tiles(vector):
+    """With each kind of vectors, and features that fill, or do not fill, one or several."""
+    compared = 0
+    for seed in range(48):
+        rng = np.random.default_rng(seed)
+        dtype = (np.float32, np.float64)[seed % 2]
+        n, c, o, rows, columns = (int(k) for k in rng.integers([1, 1, 1, 3, 3], [4, 9, 70, 12, 40]))
+        o = (o, 16, 32, 64)[seed % 4]
+        last = seed % 3  # the axis of features: last in all, last in the kernel, first
+        layout = (("NHWC", "HWIO", "NHWC"), ("NCHW", "HWIO", "NCHW"), ("NCHW", "OIHW", "NCHW"))[last]
+        groups = 2 if seed % 5 == 0 else 1
+        shapes = {"N": n, "C": c * groups, "H": rows, "W": columns}, {"O": o * groups, "I": c, "H": 3, "W": 2}
+        x, w = (rng.integers(-4, 5, [sizes[axis] for axis in spec]) for sizes, spec in zip(shapes, layout, strict=False))
+        numbers = lax.conv_dimension_numbers(x.shape, w.shape, layout)
+        params = {
+            "window_strides": (1, 1 + seed % 2), "padding": ((1, 1), (0, 2)), "lhs_dilation": (1, 1), "rhs_dilation": (1, 2),
+            "dimension_numbers": numbers, "feature_group_count": groups, "batch_group_count": 1, "precision": None,
+            "preferred_element_type": None, "out_sharding": None,
+        }  # fmt: skip
+        with mpijax.enable_x64(True):
+            x, w = x.astype(dtype), w.astype(dtype)
+            f = mpijax.jit(lambda x, w, params=params: conv_general_dilated_p.bind(x, w, **params))
+            want = conv_general_dilated_p.reference(x, w, **params)
+            np.testing.assert_array_equal(f(x, w), want, err_msg=f"{seed}")
+            # The gradient by the kernel has many steps along the depth: it is linear in x.
+            tangent = rng.integers(-2, 3, w.shape).astype(dtype)
+            by_kernel = mpijax.jit(mpijax.grad(lambda w, x, f=f, want=want: (f(x, w) * want).sum()))(w, x)
+            assert (by_kernel * tangent).sum() == (conv_general_dilated_p.reference(x, tangent, **params) * want).sum()
+            compared += want.size
+    assert compared > 10_000
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("depth", [255, 256, 257, 700])
+def test_tiles_of_any_depth(vector, depth):
+    rng = np.random.default_rng(depth)
+    x, w = rng.integers(-4, 5, (2, 7, 9, depth)), rng.integers(-4, 5, (1, 1, depth, 24))
+    f = mpijax.jit(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+    np.testing.assert_array_equal(f(x.astype(np.float32), w.astype(np.float32)), x @ w[0, 0])
 
 
 IMAGES, KERNEL = sample(2, 4, 9, 8), sample(6, 4, 3, 2, seed=1)
