@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from mpijax.compiler.fusion.expr import dynamic_parts, loop_vars, mentions_inner
+from mpijax.compiler.fusion.expr import dynamic_parts, loop_vars, mentions_inner, position_of, reachable
 from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
 from mpijax.compiler.loops.crossing import TILE, crossing_loads, stages_all
@@ -46,6 +46,8 @@ TOO_SHORT_SUM = 24
 ONCE_A_ROW = 1 / 16
 # What an operand of fewer axes counts beside one that has all: it is read anew in few of the iterations.
 SHARED = 0.25
+# What a step that is not one counts beside one that is.
+OTHER_STEP = -0.25
 # Rows of whole vectors are turned only if there are many in the loop that is vectorized then.
 MANY_ROWS = 64
 # Loops of so many iterations are long enough to be vectorized.
@@ -93,18 +95,30 @@ def _best_variable(kernel: Kernel, apart: Set[LoopVar]) -> LoopVar | None:
 
 
 def _scores(kernel: Kernel, candidates: list[LoopVar]) -> dict[LoopVar, float]:
-    """How much memory is read and written in steps of one along each loop; other steps count against it."""
+    """How much memory is read and written in steps of one along each loop; other steps count against it.
+
+    Where an index that is read says the position, steps along the loops of the index are such others.
+    """
     scores = dict.fromkeys(candidates, 0.0)
     often = {p.key for p in kernel.inside.positions} if kernel.reduces else set()
-    everywhere = {p.key for p in kernel.positions if scores.keys() <= loop_vars(p)}
+    indexed = {p.key: _index_variables(p) for p in kernel.positions}
+    everywhere = {p.key for p in kernel.positions if scores.keys() <= loop_vars(p) | indexed[p.key]}
     for position in kernel.positions:
         weight = 1.0 if not often or position.key in often else ONCE_A_ROW
         if often & everywhere and position.key not in everywhere:
             weight *= SHARED
         for atom, c in position.terms:
             if type(atom) is LoopVar and atom in scores:
-                scores[atom] += weight * (1.0 if abs(c) == 1 else -0.25)
+                scores[atom] += weight * (1.0 if abs(c) == 1 else OTHER_STEP)
+        for v in indexed[position.key] & scores.keys():
+            scores[v] += weight * OTHER_STEP
     return scores
+
+
+def _index_variables(position: Lin) -> set[LoopVar]:
+    """The loops of the indices that a position needs at run time."""
+    found = [position_of(e) for e in reachable(dynamic_parts(position))]
+    return set().union(*(loop_vars(p) for p in found if p is not None))
 
 
 def _long_enough(kernel: Kernel, apart: Set[LoopVar], best: LoopVar, scores: dict[LoopVar, float]) -> LoopVar:
@@ -133,6 +147,8 @@ def _turned_up_to(kernel: Kernel, apart: Set[LoopVar]) -> int:
         return 0
     if any(e.dtype.kind == "c" for e in kernel.expressions if e.op == "load"):
         return 0
+    if any(type(atom) is not LoopVar for position in kernel.positions for atom, _ in position.terms):
+        return 0  # rows that begin where an index says are not turned
     return TURN_UP_TO if kernel.phases > 1 else UNROLL_UP_TO
 
 
