@@ -43,7 +43,7 @@ def test_prose_of_a_module(found):
 
 def test_a_phrase_in_two_pieces_of_a_string(found):
     text = 'raise ValueError(\n    "it waits in "  # for ever\n    f"vain and is \\\ntold {of} it")\n'
-    assert [line.split(": ")[:2] for line in found("module.py", text)] == [["module.py:2", "'in vain'"], ["module.py:2", "'is told'"]]
+    assert sorted(line.split(": ")[1] for line in found("module.py", text)) == ["'in vain'", "'is told'"]
 
 
 def test_every_pair_of_the_style_guide_is_about_a_real_rule():
