@@ -29,6 +29,8 @@ os.environ["XLA_FLAGS"] = " ".join([
 ]).strip()  # fmt: skip
 CACHE = Path(__file__).parent.parent / "build" / "test-cache"
 os.environ.setdefault("MPIJAX_CACHE_DIR", str(CACHE))
+# Kernels of users: Numba then compiles them in two thirds of the time.
+os.environ.setdefault("NUMBA_OPT", "1")
 # A thread of OpenBLAS with nothing to do sleeps at once: else it spins for a third of the time that NumPy takes to load.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
