@@ -21,7 +21,7 @@ else
     flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 fi
 
-# A compiler uses the last of several levels of optimisation. The -O3 of setup.py takes five times as long to compile.
+# A compiler uses the last of several levels of optimisation. The -O3 of setup.py takes more than twice as long to compile.
 mkdir -p "$folder"
 printf '#!/bin/sh\nexec %s "$@" %s -O1\n' "$compiler" "$flags" > "$folder/compiler"
 chmod +x "$folder/compiler"
