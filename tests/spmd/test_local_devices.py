@@ -19,7 +19,7 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("options", [[], pytest.param(["--slow", "-m", "slow"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [pytest.param([], id="quick"), pytest.param(["--slow", "-m", "slow"], id="slow", marks=pytest.mark.slow)])
 def test_programs_and_layouts_are_those_of_jax(options):
     """All files in one process: another would load JAX and mpijax again."""
     files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "layouts", "explicit", "sums", "placements")]
