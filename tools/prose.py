@@ -9,6 +9,7 @@ docs/style-guide.md says how to write. Code blocks are not read.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ RULES = {
     r"\bin place of which\b": "begin a new sentence",
     r"\bby means of\b": "by, or with",
     r"\bin order to\b": "to",
-    r"\b(utilize|utilise)s?\b": "use",
+    r"\butili[sz]es?\b": "use",
 }
 # Files that quote the phrases.
 LEFT_OUT = {
@@ -54,6 +55,26 @@ LEFT_OUT = {
     "tools/prose.py": "has the rules",
 }
 _PATTERNS = [(re.compile(rule, re.IGNORECASE), advice) for rule, advice in RULES.items()]
+
+
+def _literally(rule: str) -> Iterator[str]:
+    """The texts that a rule is about, without what must stand before or after them."""
+    rule = re.sub(r"\(\?<?!(?:[^()]|\([^()]*\))*\)|\\b", "", rule)
+    pieces = re.split(r"(\([^()]*\)|\[\w+\]|\w\?)", rule)
+    choices = [
+        piece[1:-1].split("|") if piece.startswith("(") else list(piece[1:-1]) if piece.startswith("[")
+        else [piece[0], ""] if piece.endswith("?") else [piece]
+        for piece in pieces
+    ]  # fmt: skip
+    for chosen in itertools.product(*choices):
+        yield from "".join(chosen).split("|")
+
+
+# A text without any of these has no phrase.
+_PHRASES = sorted({text for rule in RULES for text in _literally(rule)})
+assert all(re.fullmatch("[a-z ]{5,}", text) for text in _PHRASES), _PHRASES
+# Between two pieces of one string.
+_JOINT = re.compile(r"""["']\s*(?:#[^\n]*\n\s*)*[rf]{0,2}["']|\\\n""", re.IGNORECASE)
 _RAISING = re.compile(r"(Error|Warning|warn|warn_user|say|Finding|NoLauncher|Unsupported|error|Missing)$")
 
 
@@ -75,9 +96,12 @@ def of_markdown(file: Path) -> Iterator[Text]:
 
 
 def of_python(file: Path) -> Iterator[Text]:
-    """Docstrings, and strings in calls that raise, warn or report."""
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
+    """Docstrings, and strings in calls that raise, warn or report; nothing of a file that cannot have a phrase."""
+    source = file.read_text()
+    whole = _JOINT.sub("", source).lower()
+    if not any(phrase in whole for phrase in _PHRASES):
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
             if text:

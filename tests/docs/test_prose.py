@@ -41,6 +41,11 @@ def test_prose_of_a_module(found):
     ]  # fmt: skip
 
 
+def test_a_phrase_in_two_pieces_of_a_string(found):
+    text = 'raise ValueError(\n    "it waits in "  # for ever\n    f"vain and is \\\ntold {of} it")\n'
+    assert sorted(line.split(": ")[1] for line in found("module.py", text)) == ["'in vain'", "'is told'"]
+
+
 def test_every_pair_of_the_style_guide_is_about_a_real_rule():
     page = (ROOT / "docs" / "style-guide.md").read_text()
     rows = [row.split("|") for row in page.splitlines() if row.startswith("| ")][1:]

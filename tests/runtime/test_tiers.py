@@ -142,7 +142,7 @@ def test_a_loop_that_takes_long_gets_optimised_code(name, cold, monkeypatch):
     for _ in range(5):
         program.run([jnp.int32(20), x])
     assert asked == []
-    program.run([jnp.int32(N), x])
+    program.run([jnp.int32(4 * N), x])  # each takes at least twice as long as `tiers.PATIENCE`
     assert asked == [program]
     program.run([jnp.int32(N), x])
     assert asked == [program]

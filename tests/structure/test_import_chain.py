@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from structure.test_layers import MODULES, imports
+from structure.sources import MODULES
+from structure.test_layers import package_imports
 
 # Shorten it where you can: import a name from where it is defined, or have a face load it on demand.
 LONGEST = 25
@@ -16,7 +17,7 @@ def with_packages(module: str) -> list[str]:
 
 def loaded_by(module: str) -> set[str]:
     """The modules that an import of one loads, but those that it is a part of."""
-    targets = [t for t, inside, _ in imports(MODULES[module]) if not inside]
+    targets = [i.target for i in package_imports(MODULES[module]) if not i.in_function]
     return {name for target in targets for name in with_packages(target)} - set(with_packages(module))
 
 

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from structure.test_layers import LAYERS, MODULES, ROOT
+from structure.sources import MODULES, ROOT, imports, nodes
+from structure.test_layers import LAYERS
 
 # Slow to load, or optional.
 THIRD_PARTY = {"IPython", "llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore", "tqdm"}
@@ -25,18 +26,6 @@ BY_NAME = {
 }
 
 
-def imports_in_functions(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, module) of each import inside a function."""
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for node in ast.walk(function):
-                if isinstance(node, ast.ImportFrom):
-                    for name in node.names:
-                        yield node.lineno, f"{'.' * node.level}{node.module or ''}.{name.name}"
-                elif isinstance(node, ast.Import):
-                    yield from ((node.lineno, name.name) for name in node.names)
-
-
 def may_wait(module: str) -> bool:
     """Whether a module may be imported inside a function: extension modules load SciPy's or MPI's libraries."""
     return module.startswith("mpijax._ext.") or module.split(".")[0] in THIRD_PARTY
@@ -44,18 +33,18 @@ def may_wait(module: str) -> bool:
 
 def test_functions_import_only_what_is_slow_to_load():
     wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {target} inside a function"
+        f"{path.relative_to(ROOT)}:{i.line} imports {i.full} inside a function"
         for module, path in MODULES.items()
         if not module.startswith(START_UP)
-        for line, target in imports_in_functions(path)
-        if not may_wait(target)
+        for i in imports(path)
+        if i.in_function and not may_wait(i.full)
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def loads_by_name(path: Path) -> Iterator[int]:
     """The lines that call `import_module` or `__import__` with anything but the name of another project."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path, "import_module", "__import__"):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             given = node.args[0] if node.args else None

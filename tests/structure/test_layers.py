@@ -1,12 +1,8 @@
 """Imports point downwards, those inside functions included. `mpijax/wiring.py` names what is handed down from above."""
 
-import ast
-from functools import cache
 from pathlib import Path
 
-import mpijax
-
-ROOT = Path(mpijax.__file__).parent
+from structure.sources import MODULES, ROOT, Import, imports
 
 # From the bottom up. Packages of one layer may import each other, in one direction: the test of circles holds it.
 LAYERS = (
@@ -32,40 +28,9 @@ FOLDERS = {
 }
 
 
-def modules() -> dict[str, Path]:
-    """The modules of the package by name."""
-    found = {}
-    for path in ROOT.rglob("*.py"):
-        parts = ("mpijax", *path.relative_to(ROOT).with_suffix("").parts)
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-MODULES = modules()
-
-
-def _is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
-@cache
-def imports(path: Path) -> list[tuple[str, bool, int]]:
-    """What a file imports of mpijax: the module, whether inside a function, and the line."""
-    found: list[tuple[str, bool, int]] = []
-
-    def visit(node: ast.AST, inside: bool) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "mpijax":
-                for name in child.names:
-                    full = f"{child.module}.{name.name}"
-                    found.append((full if full in MODULES else child.module, inside, child.lineno))
-            elif isinstance(child, ast.Import):
-                found.extend((n.name, inside, child.lineno) for n in child.names if n.name.split(".")[0] == "mpijax")
-            if not _is_for_types(child):
-                visit(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
-
-    visit(ast.parse(path.read_text()), False)
-    return found
+def package_imports(path: Path) -> list[Import]:
+    """What a file imports of mpijax when it runs."""
+    return [i for i in imports(path) if i.module.split(".")[0] == "mpijax" and not i.for_types]
 
 
 def package(module: str) -> str:
@@ -88,10 +53,10 @@ def test_imports_point_downwards():
     wrong = []
     for module, path in MODULES.items():
         here = layer(package(module))
-        for target, _, line in imports(path):
-            there = layer(package(target))
-            if package(target) != package(module) and None not in (here, there) and there > here:
-                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {target}, which lies above")
+        for found in package_imports(path):
+            there = layer(package(found.target))
+            if package(found.target) != package(module) and None not in (here, there) and there > here:
+                wrong.append(f"{path.relative_to(ROOT)}:{found.line} imports {found.target}, which lies above")
     assert not wrong, "\n".join(wrong)
 
 
@@ -111,10 +76,10 @@ def test_folders_import_downwards():
     wrong = []
     for module, path in MODULES.items():
         here = folder(module)
-        for target, _, line in imports(path):
-            there = folder(target)
+        for found in package_imports(path):
+            there = folder(found.target)
             if here and there and here[0] == there[0] and there[1] > here[1]:
-                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {target}, which lies above")
+                wrong.append(f"{path.relative_to(ROOT)}:{found.line} imports {found.target}, which lies above")
     assert not wrong, "\n".join(wrong)
 
 
@@ -151,11 +116,11 @@ def test_packages_form_no_circle():
     arrows: dict[str, set[str]] = {}
     for module, path in MODULES.items():
         if module != "mpijax":
-            targets = {package(t) for t, _, _ in imports(path)} - {package(module)}
+            targets = {package(i.target) for i in package_imports(path)} - {package(module)}
             arrows.setdefault(package(module), set()).update(targets)
     assert circles(arrows) == []
 
 
 def test_modules_form_no_circle():
-    arrows = {m: {t for t, inside, _ in imports(p) if not inside and t != m} for m, p in MODULES.items()}
+    arrows = {m: {i.target for i in package_imports(p) if not i.in_function} - {m} for m, p in MODULES.items()}
     assert circles(arrows) == []

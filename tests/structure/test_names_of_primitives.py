@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 
-from structure.test_layers import MODULES, ROOT
+from structure.sources import MODULES, ROOT
 
 from mpijax import wiring
 from mpijax.core.registry import registry
