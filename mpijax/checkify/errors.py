@@ -40,7 +40,7 @@ class ErrorEffect(Effect):
         return True
 
     def _order(self) -> tuple:
-        return self.kind.__name__, tuple(a.str_short() for a in self.payload)
+        return self.kind.__name__, tuple(a.str_short(True) for a in self.payload)
 
     def __lt__(self, other: ErrorEffect) -> bool:
         return self._order() < other._order()

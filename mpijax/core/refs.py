@@ -72,7 +72,7 @@ class AbstractRef(AbstractValue):
         number = len(trace.invars)
         return Ref(trace, trace.new_arg(self.inner_aval), self, number)
 
-    def str_short(self, short_dtypes: bool = True, mesh_axis_types: bool = False) -> str:
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
 
     def __repr__(self) -> str:

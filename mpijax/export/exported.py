@@ -268,8 +268,8 @@ class Exported:
         if what == "Shape":
             where += f".shape[{agree.index(False)}] (expected same constant)"
         raise ValueError(
-            f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
-            f"{given.str_short()}. Convert the argument, or export the function for its type. If sizes differ between "
+            f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short(True)}, called with "
+            f"{given.str_short(True)}. Convert the argument, or export the function for its type. If sizes differ between "
             "calls, give them names (mpijax.export.symbolic_shape)."
         )
 

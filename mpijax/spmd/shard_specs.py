@@ -144,7 +144,7 @@ def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, na
         if said != given:
             raise ValueError(
                 f"in_specs containing {kind} {spec} passed to shard_map should be equal to the {kind} present on the "
-                f"in_aval {aval.str_short()}"
+                f"in_aval {aval.str_short(True)}"
             )
 
     def bound():
@@ -218,7 +218,7 @@ def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: fr
         if said != found:
             raise ValueError(
                 f"out_specs passed to shard_map should be equal to the {kind} present on the out_aval. Got "
-                f"out_specs={spec} and out_aval={aval.str_short()}"
+                f"out_specs={spec} and out_aval={aval.str_short(True)}"
             )
     missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
     if not missing:

@@ -93,7 +93,7 @@ def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, 
 def _distance(old: tuple, new: tuple) -> tuple[int, int]:
     """The number of differing parts of two keys, and of types that print differently."""
     texts = zip(old[2], new[2], strict=False)
-    return sum(a != b for a, b in zip(old, new, strict=False)), sum(a.str_short() != b.str_short() for a, b in texts)
+    return sum(a != b for a, b in zip(old, new, strict=False)), sum(a.str_short(True) != b.str_short(True) for a, b in texts)
 
 
 def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
@@ -107,9 +107,9 @@ def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
         found.append("  different input types:")
         for name, now, before in zip(names, new_avals, old_avals, strict=False):
             if now is not before:
-                same_text = now.str_short() == before.str_short()
+                same_text = now.str_short(True) == before.str_short(True)
                 weak = [f"{{weak_type={a.weak_type}}}" if same_text else "" for a in (now, before)]
-                found.append(f"  * at {name}, now {now.str_short()}{weak[0]} and before {before.str_short()}{weak[1]}")
+                found.append(f"  * at {name}, now {now.str_short(True)}{weak[0]} and before {before.str_short(True)}{weak[1]}")
     if old_statics != new_statics:
         found += ["  different static arguments:", f"  * now {_shown(new_statics)} and before {_shown(old_statics)}"]
     if old_scope != new_scope:

@@ -45,8 +45,8 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
 def log_kept(kept: Sequence[ShapedArray], known: Jaxpr, count: int) -> None:
     """Log the values that `checkpoint` keeps: arguments, and the results of `known` after the first `count`."""
     values = _described(known.replace(outvars=known.outvars[count:]), [""] * len(known.invars))
-    lines = ["checkpoint keeps these arguments:", *(f"  {a.str_short()}" for a in kept)]
-    lines += ["and these intermediate values:", *(f"  {a.str_short()} {source}" for a, source in values)]
+    lines = ["checkpoint keeps these arguments:", *(f"  {a.str_short(True)}" for a in kept)]
+    lines += ["and these intermediate values:", *(f"  {a.str_short(True)} {source}" for a, source in values)]
     logging.getLogger(__name__).warning("\n".join(lines))
 
 
