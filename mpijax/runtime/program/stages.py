@@ -90,10 +90,26 @@ class Lowered(_Later):
         return self._traced.jaxpr if dialect == "jaxpr" else self._plan
 
     def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
-        """Compile to machine code. The options are XLA's; they are checked and have no effect."""
+        """Compile to machine code. The options are XLA's; they are checked and have no effect.
+
+        Raises ValueError if `device_assignment`, a sequence of devices, is not that of the shardings.
+        """
         check_compiler_options(compiler_options)
-        del device_assignment
+        if device_assignment is not None:
+            self._check_devices([d.id for d in device_assignment])
         return Compiled(self._traced, self._plan, self._names)
+
+
+    def _check_devices(self, ids: list[int]) -> None:
+        results = (r.sharding for r in self._plan.results)
+        found = next((s for s in (*self._traced.layouts, *results) if s is not None), None) or _here()
+        known = [d.id for d in found._device_assignment]
+        if ids != known:
+            raise ValueError(
+                "device_assignment passed to `.compile` must match the device_assignment calculated from array "
+                f"shardings and out_shardings. Got device ids passed to compile {ids} and device ids calculated from "
+                f"array shardings and out_shardings {known}"
+            )
 
 
 class MemoryAnalysis:
