@@ -601,8 +601,8 @@ class RefView:
 
 def _refuse_view(view: RefView) -> Any:
     raise TypeError(
-        "TransformedRefs are not allowed here: functions under jit, checkpoint, cond and shard_map take a view of a part "
-        "of a reference. Pass the reference, or its value (view[...])."
+        "TransformedRefs are not allowed here: functions under jit, checkpoint, cond and shard_map take a view of a "
+        "part of a reference. Pass the reference, or its value (view[...])."
     )
 
 

@@ -269,8 +269,8 @@ class Exported:
             where += f".shape[{agree.index(False)}] (expected same constant)"
         raise ValueError(
             f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short(True)}, called with "
-            f"{given.str_short(True)}. Convert the argument, or export the function for its type. If sizes differ between "
-            "calls, give them names (mpijax.export.symbolic_shape)."
+            f"{given.str_short(True)}. Convert the argument, or export the function for its type. If sizes differ "
+            "between calls, give them names (mpijax.export.symbolic_shape)."
         )
 
     def _argument(self, i: int) -> str:

@@ -26,8 +26,8 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
               if n in names and k is not AxisType.Explicit]  # fmt: skip
     if others:
         raise TypeError(
-            f"in_axes was not specified, nor in_specs, for a shard_map over {set(names)}. They may only be left out over "
-            f"axes of type Explicit, but {', '.join(others)}. Pass in_specs: a PartitionSpec for each argument."
+            f"in_axes was not specified, nor in_specs, for a shard_map over {set(names)}. They may only be left out "
+            f"over axes of type Explicit, but {', '.join(others)}. Pass in_specs: a PartitionSpec for each argument."
         )
 
 

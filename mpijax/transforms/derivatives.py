@@ -201,7 +201,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     if not any(all(dtypes.issubdtype(d, kind) for d in found) for kind in (np.inexact, np.integer)):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
-            f"functions, but got {[a.str_short(True) for a in avals]} -> {[a.str_short(True) for a in jaxpr.out_avals]}."
+            f"functions, but got {[a.str_short(True) for a in avals]} -> "
+            f"{[a.str_short(True) for a in jaxpr.out_avals]}."
         )
     jaxpr = dead_code(jaxpr, [True] * len(jaxpr.outvars))[0].replace(invars=jaxpr.invars)
 

@@ -125,8 +125,8 @@ def _delivered(ct: Any, target: Any) -> Any:
     have, want = target.aval, ct.aval if type(ct) is Zero else typeof(ct)
     if have.inner_aval.form != want.form:
         raise ValueError(
-            f"with_refs: a cotangent of type {want.str_short(True)} cannot be added to a reference of type {have}. Make "
-            "the reference with new_ref(jnp.zeros_like(argument))."
+            f"with_refs: a cotangent of type {want.str_short(True)} cannot be added to a reference of type {have}. "
+            "Make the reference with new_ref(jnp.zeros_like(argument))."
         )
     if type(ct) is not Zero:
         addupdate(target, None, ct)

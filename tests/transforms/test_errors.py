@@ -234,6 +234,11 @@ CALLS = {
         lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),
         "No such compile option: 'fast'",
     ),
+    "operand that is no array": (
+        lambda J: J.jit(lambda x: J.lax.add(x, np.array("hello")))(X3),
+        "Error interpreting argument to add as a JAX value. The problematic value is of type <class 'numpy.ndarray'> "
+        "and was passed to add at position 1.",
+    ),
     "compiler option inside": (
         lambda J: J.jit(J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True}))(1.0),
         "`compiler_options` can only be passed to top-level `jax.jit`",

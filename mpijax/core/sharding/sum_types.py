@@ -77,8 +77,8 @@ def over_other_axes(s: Any) -> tuple[frozenset, frozenset]:
         for what, axes in (("unreduced", unreduced_axes(a)), ("reduced", reduced_axes(a))):
             if axes & names:
                 raise ValueError(
-                    f"{s.name} cannot accept args which are {what}. Got {a.str_short(True)} and axes={set(names)}. Convert "
-                    "an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
+                    f"{s.name} cannot accept args which are {what}. Got {a.str_short(True)} and axes={set(names)}. "
+                    "Convert an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
                 )
     return unreduced_axes(s.types[0]), reduced_axes(s.types[0])
 

@@ -171,8 +171,8 @@ class _Body:
         found = typeof(message)
         if (found.shape, found.dtype) != (out_shape.shape, out_shape.dtype):
             raise ValueError(
-                f"precv expects {out_shape.str_short(True)}, but the next psend over {axis_name} with perm={perm} sends "
-                f"{found.str_short(True)}. Messages arrive in the order in which they are sent."
+                f"precv expects {out_shape.str_short(True)}, but the next psend over {axis_name} with perm={perm} "
+                f"sends {found.str_short(True)}. Messages arrive in the order in which they are sent."
             )
         return message
 
