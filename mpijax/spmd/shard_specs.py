@@ -80,9 +80,7 @@ def _mesh_of_arguments(abstract: AbstractMesh, args) -> Mesh:
     found = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
     mesh = next((m for m in found if m is not None), None) or current_mesh()
     if mesh is None and any(isinstance(x, Tracer) for x in leaves):
-        mesh = make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types)
-        mesh.stands_in = True
-        return mesh
+        return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types).standing_in()
     if mesh is None:
         raise ValueError(
             "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing `AbstractMesh` to "
