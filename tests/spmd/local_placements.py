@@ -497,7 +497,7 @@ def test_gradients_of_exported_programs_run_there_too():
 
 
 def test_exported_programs_within_a_program_run_on_the_devices_of_its_arguments():
-    sums = lambda s, over: lambda x: s.jax.shard_map(  # noqa: E731
+    sums = lambda s, over: lambda x: s.jax.shard_map(
         lambda x: s.lax.psum(x, over.mesh.axis_names[0]), mesh=over.mesh, in_specs=over.spec, out_specs=s.P()
     )(x)
     for inner in (EXPORTED["constraint"], EXPORTED["result"], sums):
