@@ -47,10 +47,14 @@ class Traced(TracedProgram):
     __slots__ = ()
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
-        """Lower the program to loop nests and instructions. lowering_platforms: only "cpu" exists."""
+        """Lower the program to loop nests and instructions.
+
+        lowering_platforms: only "cpu" exists. If it is given, shardings may be over meshes without devices; `compile`
+        then takes the devices.
+        """
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
             raise NotImplementedError(f"mpijax only lowers for 'cpu', got lowering_platforms={lowering_platforms}.")
-        return provided.lower(self)
+        return provided.lower(self, devices_later=lowering_platforms is not None)
 
 
 def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:

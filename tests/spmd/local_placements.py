@@ -562,6 +562,22 @@ def test_a_program_exported_without_devices_needs_as_many(s):
             found.call(x)
 
 
+@BOTH
+def test_a_program_lowered_without_devices_is_compiled_for_some(s):
+    over = without_devices(s)
+    for shardings in ({}, {"in_shardings": over, "out_shardings": over}):
+        traced = s.jax.jit(lambda x: x * 2, **shardings).trace(struct(s, sharding=over))
+        lowered = traced.lower(lowering_platforms=("cpu",))
+        with pytest.raises(RuntimeError, match="device_assignment cannot be `None`"):
+            lowered.compile()
+        with pytest.raises(ValueError, match="device assignment|num_devices|devices"):
+            lowered.compile(device_assignment=tuple(s.jax.devices()[:2]))
+        backwards = s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[::-1], "i"), s.P("i"))
+        out = lowered.compile(device_assignment=tuple(s.jax.devices()[::-1]))(s.jax.device_put(V, backwards))
+        np.testing.assert_array_equal(out, 2 * V)
+        assert out.sharding.is_equivalent_to(backwards, 1) and len(traced.in_avals) == 2
+
+
 def test_a_program_exported_without_devices_within_a_program():
     found = exported_without_devices(OURS, EXPORTED["constraint"])
     x = OURS.jax.device_put(V, over_devices(OURS, 4))
