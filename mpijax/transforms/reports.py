@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from operator import ne
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core import config, option
 from mpijax.core.source import callable_location, callable_name, current_source
 from mpijax.core.warn import warn_user
 from mpijax.transforms.flat import parameter_names
@@ -119,6 +119,8 @@ def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
         found += ["  different static arguments:", f"  * now {_shown(new_statics)} and before {_shown(old_statics)}"]
     if old_scope != new_scope:
         found.append("  different tracing context: options (jax.config, context managers) or named axes")
+        changed = option.differing(new_scope[0], old_scope[0])
+        found += [f"  * at {name}, now {now} and before {before}" for name, now, before in changed]
     return found or ["  the declaration of static arguments differs"]
 
 
