@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core import transfers, tree
 from mpijax.core.array_api import Array
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.state import state
@@ -115,7 +115,8 @@ class JitShardings:
     def asked_of_results(self, structure: Any) -> list[Any]:
         """The layout of each result as the caller wrote it, over the mesh in context if it has none; None if not given.
         """
-        flat = flatten_axes("pjit out_shardings", structure, self._out)
+        given = flatten_axes("pjit out_shardings", structure, self._out)
+        flat = [s.sharding if isinstance(s, Format) else s for s in given]
         return [
             s if isinstance(s, Sharding) and not _waits(s)
             else named_sharding(s, "out_shardings", "jit", needs_devices=False) for s in flat
@@ -124,7 +125,11 @@ class JitShardings:
     def of_results(self, types: Any) -> Any:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
         leaves, structure = tree.tree_flatten(types)
-        layouts = self.asked_of_results(structure)
+        given = flatten_axes("pjit out_shardings", structure, self._out)
+        layouts = [
+            Format(g.layout, s) if isinstance(g, Format) and isinstance(g.layout, Layout) else s
+            for g, s in zip(given, self.asked_of_results(structure), strict=True)
+        ]
         return tree.tree_unflatten(
             structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
         )
