@@ -114,6 +114,33 @@ def test_views_in_another_shape_or_order():
         mpijax.jit(lambda v: v[0])(ref.T)
 
 
+def test_vjp_of_functions_that_take_references():
+    def keeping(J):
+        @J.custom_vjp
+        def f(x, ref):
+            return x
+
+        f.defvjp(lambda x, ref: (x, ref), lambda ref, g: (g, None))
+        return f
+
+    for J in (THEIRS, OURS):
+        for f in (lambda x, r: x * r[...], keeping(J), J.jit(keeping(J))):
+            ref = J.new_ref(4.0)
+            out, pullback = J.vjp(f, 3.0, ref)
+            assert float(out) in (3.0, 12.0)
+            if J is OURS or out == 12:
+                with pytest.raises(ValueError, match="cotangent"):
+                    pullback(1.0)
+    ref = mpijax.new_ref(4.0)
+    _, pullback = mpijax.vjp(lambda x, r: x * r[...], 3.0, ref)
+    by_x, by_ref = pullback.with_refs(mpijax.ad.GradValue(), mpijax.ad.DontWant())(2.0)
+    assert by_x == 8 and by_ref == mpijax.ad.DidntWant()
+    with pytest.raises(NotImplementedError, match="does not differentiate by the values of references"):
+        pullback.with_refs(mpijax.ad.GradValue(), mpijax.new_ref(0.0))(2.0)
+    with pytest.raises(ValueError, match="appeared at both x and y"):
+        mpijax.vjp(lambda x, y: 1.0, ref, ref)
+
+
 def test_views_of_parts():
     ref = mpijax.new_ref(jnp.zeros((2, 3)))
     row = ref.at[1]
