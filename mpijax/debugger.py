@@ -43,11 +43,11 @@ class Frame:
         return self.source[offset] if 0 <= offset < len(self.source) else None
 
     def context(self, around: int) -> list[str]:
-        """The lines around it, that one marked."""
+        """The lines around it, one more before it, that one marked."""
         offset = self.lineno - self.first
         shown = [f"> {self.filename}({self.lineno})"]
         for i, text in enumerate(self.source):
-            if offset - around <= i <= offset + around:
+            if offset - around - 1 <= i <= offset + around:
                 shown.append(f"->  {text}" if i == offset else f"    {text}")
         return shown
 
@@ -77,7 +77,7 @@ def _frame_of(info: inspect.FrameInfo) -> Frame:
     except OSError:
         source, first = [], 1
     names = dict(info.frame.f_globals), dict(info.frame.f_locals)
-    return Frame(info.filename, info.lineno, tuple(s.rstrip("\n") for s in source), max(first, 1), *names)
+    return Frame(info.filename, info.lineno, tuple("".join(source).split("\n")), max(first, 1), *names)
 
 
 class CliDebugger(cmd.Cmd):

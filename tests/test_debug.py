@@ -243,7 +243,7 @@ def test_breakpoint_shows_untraced_values_as_jax(values):
         @J.jit
         def f(x, J=J, out=out):
             here = values
-            J.debug.breakpoint(backend="cli", stdin=io.StringIO("p here, x\nc\n"), stdout=out)
+            J.debug.breakpoint(backend="cli", stdin=io.StringIO("p here, x\nl\nu\nd\nc\n"), stdout=out)
             return len(here) + x
 
         f(3.0)

@@ -143,6 +143,13 @@ def test_explain_cache_misses(caplog):
         statics = messages(caplog, lambda: f(X, 3))[0]
         trees = messages(caplog, lambda: OURS.jit(lambda x: x)({"a": X}))[0]
         assert messages(caplog, lambda: f(X, 3)) == []
+        with OURS.numpy_rank_promotion("warn"), OURS.default_matmul_precision("high"):
+            context = messages(caplog, lambda: f(X, 3))[0]
+        g = OURS.jit(lambda x: x)
+        g(np.float32(1))
+        weak = messages(caplog, lambda: g(1.0))[-1]
+    assert "racing context" in context and "numpy_rank_promotion, now warn and before allow" in context
+    assert "now f32[]{weak_type=True} and before f32[]{weak_type=False}" in weak and "#weak-types" in weak
     assert f"TRACING CACHE MISS at {__file__}" in shapes and "at x, now f32[2] and before f32[3]" in shapes
     assert "different static arguments:\n  * now 1=3 and before 1=2" in statics
     assert "never seen" in trees

@@ -17,7 +17,7 @@ import numpy as np
 from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.core import provided, tree
-from mpijax.core.avals import ShapedArray
+from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.effects import Effect
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import Source
@@ -33,14 +33,14 @@ class ErrorEffect(Effect):
     """The equation may fail in one way; `payload` has the types of the numbers in the message."""
 
     kind: type[JaxException]
-    payload: tuple[ShapedArray, ...]
+    payload: tuple[ShapeDtypeStruct, ...]
 
     @property
     def kept(self) -> bool:
         return True
 
     def _order(self) -> tuple:
-        return self.kind.__name__, tuple(a.str_short() for a in self.payload)
+        return self.kind.__name__, tuple((a.shape, str(a.dtype)) for a in self.payload)
 
     def __lt__(self, other: ErrorEffect) -> bool:
         return self._order() < other._order()
@@ -79,7 +79,7 @@ class JaxException(Exception):
 
     def effect(self) -> ErrorEffect:
         types = (typeof(x) for x in tree.tree_leaves(self.payload))
-        return ErrorEffect(type(self), tuple(ShapedArray(a.shape, a.dtype) for a in types))
+        return ErrorEffect(type(self), tuple(ShapeDtypeStruct(a.shape, a.dtype) for a in types))
 
 
 class DivisionByZeroError(JaxException):

@@ -214,8 +214,9 @@ class ShapedArray(AbstractValue):
         """Size in bytes of one dense copy."""
         return self.size * self.dtype.itemsize
 
-    def str_short(self, short_dtypes: bool = True, mesh_axis_types: bool = False) -> str:
-        """`f32[2,3]`, as Jaxprs print it. mesh_axis_types: also print the type of each mesh axis."""
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        """`float32[2,3]`, or `f32[2,3]` as Jaxprs print it with `short_dtypes`. mesh_axis_types: also print the
+        type of each mesh axis."""
         if mesh_axis_types:
             return self.str_short(short_dtypes) + _axis_types(self.sharding.mesh)
         if short_dtypes:

@@ -138,4 +138,4 @@ def agree(some: Sequence[ShapedArray], others: Sequence[ShapedArray]) -> bool:
 
 
 def _listed(avals: Sequence[ShapedArray]) -> str:
-    return ", ".join(a.str_short() for a in avals)
+    return ", ".join(a.str_short(True) for a in avals)

@@ -103,12 +103,13 @@ class SymbolicScope:
                 return found * DimExpr(((rest, 1),), self) if rest else found
         return None
 
-    def check_same(self, x: DimExpr, when: str) -> None:
-        """Raise ValueError for a dimension of another scope."""
+    def check_same(self, x: DimExpr, when: str, whose: str = "", where: str = "unknown") -> None:
+        """Raise ValueError for a dimension of another scope. whose, where: what has this scope, and the dimension."""
         if x.scope is not self:
             raise ValueError(
-                f"Invalid mixing of symbolic scopes {when}: '{x}' is of another scope{x.scope.said_constraints()}. "
-                "Use one scope for all sizes of a call: export.symbolic_shape(..., scope=scope)."
+                f"Invalid mixing of symbolic scopes {when}.\nExpected {whose}scope {self}\nand found for '{x}' "
+                f"({where}) scope {x.scope}{x.scope.said_constraints()}\nUse one scope for all sizes of a call: "
+                "export.symbolic_shape(..., scope=scope)."
             )
 
     def said_constraints(self) -> str:

@@ -70,6 +70,14 @@ def settings() -> list[str]:
     return [f"{name}={value!r}" for name, value in found if value != _options[name].default]
 
 
+def differing(one: int, other: int) -> list[tuple[str, Any, Any]]:
+    """The traced options whose values differ between two values of `trace_key`: name, and both values."""
+    with _lock:
+        known = list(_interned)
+    pairs = zip(_traced, known[one][0], known[other][0], strict=False)
+    return [(name, a, b) for name, a, b in pairs if (a, type(a)) != (b, type(b))]
+
+
 def _intern_settings(overrides: dict[str, Any]) -> int:
     settings = tuple(overrides[name] if name in overrides else getattr(_Values, name) for name in _traced)
     for name in _contexts:

@@ -114,8 +114,8 @@ class Writer:
         """An array, as a reference to its bytes."""
         if not is_whole(x):
             raise NotSerializable(
-                f"{self.where} contains a constant array of type {x.aval.str_short()} that is sharded over ranks. Pass "
-                "it as an argument of the exported program."
+                f"{self.where} contains a constant array of type {x.aval.str_short(True)} that is sharded over ranks. "
+                "Pass it as an argument of the exported program."
             )
         data = np.ascontiguousarray(x if isinstance(x, np.ndarray) else x._physical)
         aval = None if isinstance(x, np.ndarray) else self.aval(x.aval)

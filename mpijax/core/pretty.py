@@ -75,7 +75,7 @@ def _dead_vars(jaxpr: Jaxpr) -> set[Var]:
 
 def atom_text(atom, names: Names) -> str:
     if isinstance(atom, Literal):
-        return f"{np.asarray(atom.val).item()}:{atom.aval.str_short()}"
+        return f"{np.asarray(atom.val).item()}:{atom.aval.str_short(True)}"
     return names.name(atom)
 
 
@@ -85,7 +85,7 @@ def _listed(texts, separator: str = "") -> pp.Doc:
 
 
 def _binders(variables, names: Names) -> pp.Doc:
-    return _listed(names.name(v) + (f":{v.aval.str_short()}" if names.types else "") for v in variables)
+    return _listed(names.name(v) + (f":{v.aval.str_short(True)}" if names.types else "") for v in variables)
 
 
 def _atoms(atoms, names: Names, separator: str = "") -> pp.Doc:

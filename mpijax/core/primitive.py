@@ -14,6 +14,7 @@ from mpijax.core.avals import ShapedArray
 from mpijax.core.registry import registry
 from mpijax.core.sharding.types import typed
 from mpijax.core.state import state
+from mpijax.core.typeof import typeof
 from mpijax.core.varying import unify_varying
 
 
@@ -131,7 +132,22 @@ class Primitive:
         """Apply the primitive in the current trace."""
         if state.manual_axes:
             args = unify_varying(self, args)
-        return state.trace.process_primitive(self, args, params)
+        try:
+            return state.trace.process_primitive(self, args, params)
+        except TypeError:
+            self._check_operands(args)
+            raise
+
+    def _check_operands(self, args) -> None:
+        """Raise TypeError for an operand that is not an array or a number; the message says which."""
+        for i, x in enumerate(args):
+            try:
+                typeof(x)
+            except TypeError as error:
+                raise TypeError(
+                    f"Error interpreting argument to {self.name} as a JAX value. The problematic value is of type "
+                    f"{type(x)} and was passed to {self.name} at position {i}. {error}"
+                ) from None
 
     def bind_with_trace(self, trace, args, avals, params):
         """Apply the primitive in `trace`, for interpreters of libraries. The types `avals` of `args` are not needed."""

@@ -20,6 +20,7 @@ from mpijax.core.array_api import Array
 from mpijax.core.avals import ShapedArray
 from mpijax.core.foreign import pytype_aval_mappings
 from mpijax.core.jaxpr_trace import JaxprTrace
+from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.ref_index import checked_index, indexed_shape
 from mpijax.core.registry import registry
 from mpijax.core.source import Source, current_source
@@ -72,7 +73,7 @@ class AbstractRef(AbstractValue):
         number = len(trace.invars)
         return Ref(trace, trace.new_arg(self.inner_aval), self, number)
 
-    def str_short(self, short_dtypes: bool = True, mesh_axis_types: bool = False) -> str:
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return f"Ref{{{self.inner_aval.str_short(short_dtypes)}}}"
 
     def __repr__(self) -> str:
@@ -197,6 +198,16 @@ class Ref:
     def at(self) -> _Views:
         """`ref.at[idx]` is a view of a part, with the methods of a reference."""
         return _Views(self)
+
+    def reshape(self, *shape: Any) -> RefView:
+        """A view of the elements in another shape, in which one size may be -1."""
+        return RefView(self, ()).reshape(*shape)
+
+    def transpose(self, *permutation: Any) -> RefView:
+        """A view with the axes in another order, by default reversed."""
+        return RefView(self, ()).transpose(*permutation)
+
+    T = property(lambda self: self.transpose())
 
     def __len__(self) -> int:
         if not self.shape:
@@ -489,39 +500,85 @@ class _Views:
         return RefView(self._ref, index)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How a view orders the elements of a part: its axes permuted, or in another shape.
+
+    axes: of the part, for each axis of the view; None for another shape. before, after: the shapes of part and view.
+    """
+
+    axes: tuple[int, ...] | None
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def of(self, part: Any) -> Any:
+        return part.reshape(self.after) if self.axes is None else part.transpose(self.axes)
+
+    def undone(self, value: Any) -> Any:
+        return value.reshape(self.before) if self.axes is None else value.transpose(tuple(np.argsort(self.axes)))
+
+
 class RefView:
     """A view of a part of a reference, with the methods of a reference.
 
-    Functions under `jit`, `checkpoint`, `cond` and `shard_map` accept it as an argument.
+    Functions under `jit`, `checkpoint`, `cond` and `shard_map` accept a part as an argument, if it is not reshaped or
+    transposed.
 
-    >>> mpijax.new_ref(jnp.arange(4)).at[1:3][...]
+    >>> ref = mpijax.new_ref(jnp.arange(4))
+    >>> ref.at[1:3][...]
     Array([1, 2], dtype=int32)
+    >>> ref.reshape(2, -1)[1]
+    Array([2, 3], dtype=int32)
     """
 
     shape: tuple[int, ...]
     dtype: Any
 
-    def __init__(self, ref: Ref | RefView, index: Any):
+    def __init__(self, ref: Ref | RefView, index: Any, form: _Form | None = None):
         self._ref = ref
         self._index = checked_index(index, ref.shape)
-        self.shape = indexed_shape(ref.shape, self._index)
+        self._form = form
+        self.shape = indexed_shape(ref.shape, self._index) if form is None else form.after
         self.dtype = ref.dtype
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
     at = property(lambda self: _Views(self))
+    T = property(lambda self: self.transpose())
+    is_part = property(lambda self: self._form is None)
+
+    def reshape(self, *shape: Any) -> RefView:
+        """A view of the elements in another shape, in which one size may be -1."""
+        asked = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        known = math.prod(n for n in asked if n != -1)
+        after = tuple(self.size // max(known, 1) if n == -1 else n for n in asked)
+        if math.prod(after) != self.size or asked.count(-1) > 1:
+            raise TypeError(f"cannot reshape a reference of shape {self.shape} into shape {asked}: their sizes differ")
+        return RefView(self, (), _Form(None, self.shape, after))
+
+    def transpose(self, *permutation: Any) -> RefView:
+        """A view with the axes in another order, by default reversed."""
+        one = len(permutation) == 1 and isinstance(permutation[0], (tuple, list))
+        axes = (tuple(permutation[0]) if one else permutation) or tuple(range(self.ndim))[::-1]
+        if sorted(axes) != list(range(self.ndim)):
+            raise ValueError(f"{axes} is not a permutation of the axes of a reference of shape {self.shape}")
+        return RefView(self, (), _Form(axes, self.shape, tuple(self.shape[d] for d in axes)))
+
+    def _read(self) -> Any:
+        part = get(self._ref, self._index)
+        return part if self._form is None else self._form.of(part)
 
     def _of_part(self, change: Callable[[Ref], Any]) -> Any:
         """Apply an operation to a new reference that holds the part, then write the part back."""
-        whole = self._ref
-        part = new_ref(get(whole, self._index))
-        result = change(part)
-        swap(whole, self._index, read(part), False)
+        held = new_ref(self._read())
+        result = change(held)
+        part = read(held)
+        swap(self._ref, self._index, part if self._form is None else self._form.undone(part), False)
         return result
 
     def get(self, idx: Any = ()) -> Any:
         """`view[idx]`."""
-        return get(new_ref(get(self._ref, self._index)), idx)
+        return get(new_ref(self._read()), idx)
 
     def swap(self, value: Any, idx: Any = ()) -> Any:
         """`view[idx] = value`; returns the old value."""
@@ -545,7 +602,7 @@ class RefView:
 def _refuse_view(view: RefView) -> Any:
     raise TypeError(
         "TransformedRefs are not allowed here: functions under jit, checkpoint, cond and shard_map take a view of a "
-        "reference. Pass the reference, or its value (view[...])."
+        "part of a reference. Pass the reference, or its value (view[...])."
     )
 
 
@@ -579,10 +636,10 @@ register_pytree_node(_Opened, _flatten_opened, _unflatten_opened)
 
 
 def has_views(leaves: Sequence[Any]) -> bool:
-    """Whether leaves of arguments include views of references."""
-    return RefView in map(type, leaves)
+    """Whether leaves of arguments include views of parts of references."""
+    return any(type(x) is RefView and x.is_part for x in leaves)
 
 
 def opened(args: Any) -> Any:
     """A pytree in which references and indices replace views as leaves; functions receive the views."""
-    return tree_map(lambda x: _Opened(x._ref, x._index) if type(x) is RefView else x, args)
+    return tree_map(lambda x: _Opened(x._ref, x._index) if type(x) is RefView and x.is_part else x, args)

@@ -244,6 +244,11 @@ def flatten_axes(
     )
 
 
+def is_prefix(axis_tree: Any, of: Any) -> bool:
+    """Whether a pytree, in which None is a leaf, is a prefix of another one."""
+    return _fits(_ext.tree_flatten(of)[1], axis_tree)
+
+
 def _fits(treedef: _ext.PyTreeDef, axis_tree: Any) -> bool:
     leaves, axis_treedef = _ext.tree_flatten_none_is_leaf(axis_tree)
     try:

@@ -37,9 +37,13 @@ def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
     return found
 
 
+# Stands for the devices of arguments that are known when the enclosing program is compiled.
+LATER = ()
+
+
 def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
     """An argument's sharding moved to these devices; None if its mesh has another number of devices."""
-    if layout is None or layout.mesh.size != len(devices):
+    if layout is None or (devices and layout.mesh.size != len(devices)):
         return None
     return layout.update(mesh=_mesh_over(layout.mesh, devices))
 
@@ -66,7 +70,7 @@ def over_devices(closed: ClosedJaxpr, devices: tuple) -> ClosedJaxpr:
 def _is_idle(eqn: Eqn, devices: tuple) -> bool:
     """Whether an operation constrains an array to one device, although there are several."""
     lower = eqn.primitive.lower
-    if not isinstance(lower, Layout) or lower.kind != "constraint" or len(devices) == 1:
+    if not isinstance(lower, Layout) or lower.kind != "constraint" or len(devices) < 2:
         return False
     mesh = getattr(eqn.params[lower.param], "mesh", None)
     return mesh is not None and mesh.size == 1
@@ -86,8 +90,10 @@ def _value(x: Any, devices: tuple) -> Any:
 def _mesh(mesh: Any, devices: tuple) -> Any:
     """The mesh moved to the devices if its size matches. Meshes of Explicit types have no devices, and stay."""
     of_types = type(mesh) is AbstractMesh and mesh.explicit_axes
-    return mesh if mesh.size != len(devices) or of_types else _mesh_over(mesh, devices)
+    return mesh if (devices and mesh.size != len(devices)) or of_types else _mesh_over(mesh, devices)
 
 
-def _mesh_over(mesh: Any, devices: tuple) -> Mesh:
+def _mesh_over(mesh: Any, devices: tuple) -> Any:
+    if not devices:
+        return mesh.standing_in() if type(mesh) is Mesh else mesh
     return Mesh(np.reshape(devices, mesh.axis_sizes), mesh.axis_names, mesh.axis_types)

@@ -26,7 +26,7 @@ from mpijax.core.source import callable_name
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
-from mpijax.export.devices import devices_of, layout_over, meshes_of_layouts, over_devices
+from mpijax.export.devices import LATER, devices_of, layout_over, meshes_of_layouts, over_devices
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
 from mpijax.spmd.reshard import lay_out
@@ -172,7 +172,7 @@ class Exported:
         return tree.tree_unflatten(self.out_tree, self._run(flat, leaves))
 
     def _devices(self, leaves: Sequence[Any]) -> tuple | None:
-        """The devices of a call; None if the program determines them, or nothing does.
+        """The devices of a call; None if the program determines them, or nothing does; LATER for traced values.
 
         Raises ValueError if the arguments are on another number of devices, or, for a program over meshes without
         devices, on none. The devices of traced values are known only when the enclosing program is compiled.
@@ -180,8 +180,9 @@ class Exported:
         over = devices_of(leaves)
         if self.nr_devices == 1 or (over is not None and len(over) == self.nr_devices):
             return over
-        known = over is not None or not any(isinstance(x, Tracer) for x in leaves)
-        if over is not None or (known and any(type(mesh) is AbstractMesh for mesh in self._meshes)):
+        if over is None and any(isinstance(x, Tracer) for x in leaves):
+            return LATER
+        if over is not None or any(type(mesh) is AbstractMesh for mesh in self._meshes):
             raise ValueError(
                 f"Function {self.fun_name} was exported for {self.nr_devices} devices and is called in a context with "
                 f"{1 if over is None else len(over)} devices, which is not allowed. Shard its arguments with "
@@ -268,9 +269,9 @@ class Exported:
         if what == "Shape":
             where += f".shape[{agree.index(False)}] (expected same constant)"
         raise ValueError(
-            f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short()}, called with "
-            f"{given.str_short()}. Convert the argument, or export the function for its type. If sizes differ between "
-            "calls, give them names (mpijax.export.symbolic_shape)."
+            f"{what} mismatch for {where} of {self.fun_name!r}: exported for {expected.str_short(True)}, called with "
+            f"{given.str_short(True)}. Convert the argument, or export the function for its type. If sizes differ "
+            "between calls, give them names (mpijax.export.symbolic_shape)."
         )
 
     def _argument(self, i: int) -> str:

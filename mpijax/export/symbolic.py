@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from mpijax.core import tree
@@ -13,9 +14,12 @@ from mpijax.core.dimensions import DimExpr, bounds, evaluate
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
 from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Inline
+from mpijax.core.lowering import Inline, Partitioned
 from mpijax.core.typeof import typeof
+from mpijax.spmd.shard_map_rules import inside
 from mpijax.transforms.call import call_jaxpr
+
+_PAGE = "https://docs.jax.dev/en/latest/export/shape_poly.html"
 
 
 def symbolic_dim_bounds(dim: Any) -> tuple[float, float]:
@@ -90,36 +94,40 @@ def solve(expected: Sequence[ShapedArray], given: Sequence[ShapedArray], name_of
     found_from: list[str] = []
 
     def refuse(what: str) -> ValueError:
-        shapes = ",".join(f"{name_of(i)}.shape = {e.shape}" for i, e in enumerate(expected) if has_names([e]))
+        obtained = "".join(f"{text}, " for text in found_from)
         return ValueError(
-            f"Input shapes do not match the polymorphic shapes specification. {what} Using the following polymorphic "
-            f"shapes specifications: {shapes}. Obtained dimension variables: {', '.join(found_from)}."
+            f"Input shapes do not match the polymorphic shapes specification. {what}{_used(expected, name_of)} "
+            f"Obtained dimension variables: {obtained}. Please see {_PAGE}#shape-assertion-errors for more details."
         )
 
     while todo:
-        solved = [entry for entry in todo if len(entry[0].variables() - sizes.keys()) == 0]
-        for wanted, size, place in solved:
-            if wanted.evaluate(sizes) != size:
-                raise refuse(
-                    f"Found inconsistency between dimension size {place} (= {size}) and the specification '{wanted}' "
-                    f"(= {wanted.evaluate(sizes)})."
-                )
-        todo = [entry for entry in todo if entry not in solved]
-        entry = next((e for e in todo if _unknown(e[0], sizes) is not None), None)
-        if entry is None:
+        left = []
+        for entry in todo:
+            wanted, size, place = entry
+            if wanted.variables() <= sizes.keys():
+                if wanted.evaluate(sizes) != size:
+                    raise refuse(
+                        f"Found inconsistency between dimension size {place} (= {size}) and the specification "
+                        f"'{wanted}' (= {wanted.evaluate(sizes)})."
+                    )
+                continue
+            unknown = _unknown(wanted, sizes)
+            if unknown is None:
+                left.append(entry)
+                continue
+            (name, factor), rest = unknown
+            value, remainder = divmod(size - rest, factor)
+            if remainder != 0:
+                raise refuse(f"Division had remainder {remainder} when computing the value of '{name}'.")
+            sizes[name] = value
+            found_from.append(f"'{name}' = {value} from specification '{wanted}' for dimension {place} (= {size})")
+            if not _surely_positive(value):
+                raise refuse(f"Expected value >= 1 for dimension variable '{name}'.")
+        if len(left) == len(todo):
             break
-        todo.remove(entry)
-        wanted, size, place = entry
-        (name, factor), rest = _unknown(wanted, sizes)  # type: ignore[misc]
-        value, remainder = divmod(size - rest, factor)
-        if remainder != 0:
-            raise refuse(f"Division had remainder {remainder} when computing the value of '{name}'.")
-        sizes[name] = value
-        found_from.append(f"'{name}' = {value} from specification '{wanted}' for dimension {place} (= {size})")
-        if not _surely_positive(value):
-            raise refuse(f"Expected value >= 1 for dimension variable '{name}'.")
+        todo = left
     if todo:
-        raise ValueError(_unsolvable([(wanted, place) for wanted, _, place in todo], sizes.keys()))
+        raise ValueError(_unsolvable([(wanted, place) for wanted, _, place in todo], sizes.keys(), expected, name_of))
     _check_constraints(expected, sizes, refuse)
     return sizes
 
@@ -158,7 +166,7 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
     while todo:
         entry = next((e for e in todo if e[0].variables() <= known.keys() or _unknown(e[0], known)), None)
         if entry is None:
-            raise ValueError(_unsolvable(todo, known.keys()))
+            raise ValueError(_unsolvable(todo, known.keys(), expected, name_of))
         todo.remove(entry)
         known.update(dict.fromkeys(entry[0].variables() - known.keys(), 1))
     scope = _scope_of(expected)
@@ -185,16 +193,23 @@ def check_one_scope(args: tuple, kwargs: dict[str, Any], name: str) -> None:
     ]
     for where, size in found[1:]:
         first, known = found[0]
-        known.scope.check_same(size, f"when exporting {name}, in {first} and {where}")
+        known.scope.check_same(size, f"when exporting {name}", f"current (from {first}) ", where)
 
 
-def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known) -> str:
+def _unsolvable(todo: Sequence[tuple[DimExpr, str]], known, expected: Sequence[ShapedArray], name_of: Callable) -> str:
     names = set().union(*(wanted.variables() for wanted, _ in todo)) - set(known)
     listed = ", ".join(f"'{wanted}' for dimension size {place}" for wanted, place in todo)
     return (
-        f"Cannot solve for values of dimension variables {names}. We can only solve linear uni-variate constraints. "
-        f"Unprocessed specifications: {listed}. Use each name alone as a dimension of an argument."
+        f"Cannot solve for values of dimension variables {names}. We can only solve linear uni-variate constraints."
+        f"{_used(expected, name_of)} Unprocessed specifications: {listed}. Please see "
+        f"{_PAGE}#dimension-variables-must-be-solvable-from-the-input-shapes for more details."
     )
+
+
+def _used(expected: Sequence[ShapedArray], name_of: Callable[[int], str]) -> str:
+    """The symbolic shapes of arguments, as a sentence to append to a message."""
+    shapes = ",".join(f"{name_of(i)}.shape = {e.shape}" for i, e in enumerate(expected) if has_names([e]))
+    return f" Using the following polymorphic shapes specifications: {shapes}."
 
 
 def _scope_of(types: Sequence[ShapedArray]) -> SymbolicScope | None:
@@ -239,7 +254,9 @@ class _Specializer:
         if type(lower) is Inline and eqn.primitive.name != "jit":
             closed = self.value(eqn.params[lower.param])
             return call_jaxpr(closed, values, name=str(eqn.params.get("name") or eqn.primitive.name))
-        return bound(eqn.replace(params={k: self.value(v) for k, v in eqn.params.items()}), values)
+        with inside(eqn.params) if isinstance(lower, Partitioned) else nullcontext():
+            params = {k: self.value(v) for k, v in eqn.params.items()}
+        return bound(eqn.replace(params=params), values)
 
     def value(self, x: Any) -> Any:
         """A specialized parameter; unchanged if it contains no symbolic dimension."""

@@ -186,7 +186,7 @@ def _declared(prim: Primitive, args: Sequence[Any], params: dict) -> list[Any]:
 def _checked(prim: Primitive, outs: list[Any], found: list[Any], declared: list[Any]) -> Any:
     """The results of a lowering; raises TypeError if their types are not those of abstract evaluation."""
     if [(a.shape, a.dtype) for a in found] != [(a.shape, a.dtype) for a in declared]:
-        shown = [", ".join(a.str_short() for a in avals) for avals in (found, declared)]
+        shown = [", ".join(a.str_short(True) for a in avals) for avals in (found, declared)]
         raise TypeError(
             f"The lowering of {prim} returns {shown[0]}, but its abstract evaluation returns {shown[1]}. Shapes and "
             "dtypes must be equal."

@@ -115,11 +115,11 @@ def _check_exchange(operand: Any, output: Any, vectors: list[Any], size: int) ->
     if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
         raise ValueError(
             "ragged_all_to_all: operand and output must have the same dtype and the same axes after the first, got "
-            f"{operand.str_short()} and {output.str_short()}."
+            f"{operand.str_short(True)} and {output.str_short(True)}."
         )
     shapes = {v.shape for v in vectors}
     if len(shapes) != 1 or any(v.ndim != 1 or not dtypes.issubdtype(v.dtype, np.integer) for v in vectors):
-        listed = ", ".join(v.str_short() for v in vectors)
+        listed = ", ".join(v.str_short(True) for v in vectors)
         raise ValueError(
             "ragged_all_to_all: input_offsets, send_sizes, output_offsets and recv_sizes must be integer vectors of "
             f"the same length, got {listed}."

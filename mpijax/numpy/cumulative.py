@@ -8,6 +8,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
+from mpijax.core.errors import ShardingTypeError
+from mpijax.core.typeof import typeof
 from mpijax.numpy.reduce import promoted_integer
 from mpijax.numpy.util import _where, canonical_axis, convert, ensure_arraylike, requested_dtype, scalar_like
 from mpijax.transforms.jit import jit
@@ -27,6 +29,12 @@ def _cumulate(name, operation, a, axis, dtype, out, *, replace_nan=None, promote
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported")
     if axis is None:
+        aval = typeof(a)
+        if aval.said_sharding is not None:
+            raise ShardingTypeError(
+                f"The input should be fully replicated when axis is not specified to {name}. Got input type={aval}. "
+                "Pass an axis, or replicate the input with jax.sharding.reshard."
+            )
         a = lax.reshape(a, (a.size,))
     axis = canonical_axis(0 if axis is None else axis, a.ndim)
     if replace_nan is not None:

@@ -151,9 +151,9 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 def _mul_transpose(ct, x, y):
     if is_linear(x) and is_linear(y):
         raise TypeError(
-            f"A product of two values that depend on the arguments, {x.aval.str_short()} and {y.aval.str_short()}, is "
-            "not linear and has no transpose. linear_transpose needs a linear function. For other functions use "
-            "jax.vjp."
+            f"A product of two values that depend on the arguments, {x.aval.str_short(True)} and "
+            f"{y.aval.str_short(True)}, is not linear and has no transpose. linear_transpose needs a linear function. "
+            "For other functions use jax.vjp."
         )
     if is_linear(x):
         return [unbroadcast(x.aval, mul(ct, y)), None]

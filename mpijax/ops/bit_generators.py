@@ -91,7 +91,7 @@ def rng_bit_generator(
 
 def _bits_type(key, *, shape, dtype, **_):
     if (key.dtype.name, key.shape) not in (("uint32", (4,)), ("uint64", (2,))):
-        raise TypeError(f"rng_bit_generator: the state must be uint32[4] or uint64[2], got {key.str_short()}.")
+        raise TypeError(f"rng_bit_generator: the state must be uint32[4] or uint64[2], got {key.str_short(True)}.")
     return [key, ShapedArray(shape, dtype)]
 
 

@@ -121,8 +121,8 @@ def _checked(callback: FlatCallback, outs: Sequence[Any], result_avals: Sequence
         if differs:
             raise RuntimeError(
                 f"Incorrect output {differs} for return value #{i}: Expected: {getattr(aval, differs)}, Actual: "
-                f"{getattr(x, differs)}. {who} returned {typeof(x).str_short()} where result_shape_dtypes says "
-                f"{aval.str_short()}."
+                f"{getattr(x, differs)}. {who} returned {typeof(x).str_short(True)} where result_shape_dtypes says "
+                f"{aval.str_short(True)}."
             )
     return arrays
 

@@ -157,7 +157,7 @@ def _to_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _convert_type(x: ShapedArray, *, new_dtype, weak_type, sharding=None) -> ShapedArray:
     if dtypes.issubdtype(x.dtype, dtypes.extended) and new_dtype != x.dtype:
-        raise TypeError(f"{x.str_short()} cannot be converted to {new_dtype}")
+        raise TypeError(f"{x.str_short(True)} cannot be converted to {new_dtype}")
     return ShapedArray(x.shape, new_dtype, weak_type)
 
 

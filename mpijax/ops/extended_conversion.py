@@ -44,7 +44,7 @@ def _to_type(x: ShapedArray, *, edtype: dtypes.ExtendedDType) -> ShapedArray:
     if x.dtype != element or split < 0 or x.shape[split:] != words:
         raise ValueError(
             f"can only convert to extended dtype {edtype} from an array of its representation type, which has dtype "
-            f"{element} and last axes {words}; got {x.str_short()}"
+            f"{element} and last axes {words}; got {x.str_short(True)}"
         )
     return x.update(shape=x.shape[:split], dtype=edtype, weak_type=False)
 

@@ -167,8 +167,8 @@ def _layouts(which: str, avals: Sequence[ShapedArray], given: Sequence[Any] | No
         order = getattr(layout, "major_to_minor", layout)
         if order is not None and tuple(order) != tuple(range(a.ndim)):
             raise NotImplementedError(
-                f"ffi_call: the layout of {which} {i} of type {a.str_short()} is {tuple(order)}, but arrays of mpijax "
-                "are row-major. Transpose the array instead: jnp.transpose(x, order)."
+                f"ffi_call: the layout of {which} {i} of type {a.str_short(True)} is {tuple(order)}, but arrays of "
+                "mpijax are row-major. Transpose the array instead: jnp.transpose(x, order)."
             )
     return tuple(tuple(reversed(range(a.ndim))) for a in avals)
 

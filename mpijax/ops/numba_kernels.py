@@ -297,7 +297,7 @@ class NumbaCode:
             declared = self.out_types[number]
             raise JaxRuntimeError(
                 f"{who} returned an array of shape {tuple(shape[: declared.ndim])} for result #{number}, but declared "
-                f"is {declared.str_short()}."
+                f"is {declared.str_short(True)}."
             )
         try:
             self._again(inputs)

@@ -272,7 +272,7 @@ def random_clone(keys: Any) -> Any:
 def _wrap_type(x, *, impl):
     stack = x.ndim - len(impl.key_shape)
     if stack < 0 or x.shape[stack:] != impl.key_shape or x.dtype != UINT32:
-        raise TypeError(f"random_wrap: keys of {impl.name} are uint32{list(impl.key_shape)}, got {x.str_short()}")
+        raise TypeError(f"random_wrap: keys of {impl.name} are uint32{list(impl.key_shape)}, got {x.str_short(True)}")
     return key_type(impl, x.shape[:stack])
 
 

@@ -48,7 +48,7 @@ def _type(rows, values, *, side, dtype):
     if not fits or rows.dtype != values.dtype or not is_searched(rows.dtype):
         raise TypeError(
             "searchsorted takes sorted rows (..., n) and values (..., m) of the same real dtype of 8 to 64 bits, got "
-            f"{rows.str_short()} and {values.str_short()}"
+            f"{rows.str_short(True)} and {values.str_short(True)}"
         )
     return ShapedArray(values.shape, dtype)
 

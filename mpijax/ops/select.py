@@ -127,7 +127,7 @@ def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
     try:
         return types.elementwise(s)
     except ShardingTypeError as error:
-        which, *cases = (a.str_short() for a in s.types)
+        which, *cases = (a.str_short(True) for a in s.types)
         raise ShardingTypeError(
             f"select cases must have the same shardings, got [{', '.join(cases)}], and the predicate {which} none or "
             "theirs. Use jax.sharding.reshard on one of them."

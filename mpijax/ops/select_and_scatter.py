@@ -36,7 +36,7 @@ def _by_functions_type(operand, source, init_value, *, window_dimensions, window
     windows = window_shape(operand, **params, base_dilation=ones, window_dilation=ones)
     if source.shape != windows:
         raise TypeError(
-            f"select_and_scatter: source must have an element for each window, {windows}, got {source.str_short()}"
+            f"select_and_scatter: source must have an element for each window, {windows}, got {source.str_short(True)}"
         )
     return ShapedArray(operand.shape, operand.dtype)
 

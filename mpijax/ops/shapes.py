@@ -94,9 +94,9 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
     asked = ((),) * len(shape) if layout is None else layout.spec.split(len(shape))
     moved = layout is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
     if moved or any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
-        wanted = f"{aval.str_short().partition('[')[0]}[{dimensions(shape, asked)}]"
+        wanted = f"{aval.str_short(True).partition('[')[0]}[{dimensions(shape, asked)}]"
         raise ValueError(
-            f"Incompatible types for broadcasting: input type={aval.str_short()} and requested type={wanted}"
+            f"Incompatible types for broadcasting: input type={aval.str_short(True)} and requested type={wanted}"
         )
     return broadcast_in_dim(arr, shape, tuple(range(lead, len(shape))), out_sharding=sharding)
 

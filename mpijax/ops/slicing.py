@@ -266,7 +266,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 def _split_type(operand, *, sizes, axis):
     if not 0 <= axis < operand.ndim:
-        raise ValueError(f"split along axis {axis} of {operand.str_short()}")
+        raise ValueError(f"split along axis {axis} of {operand.str_short(True)}")
     if any(s < 0 for s in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     if operand.shape[axis] != sum(sizes):

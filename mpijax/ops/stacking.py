@@ -103,7 +103,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 def _unstack_type(operand, *, axis):
     if not 0 <= axis < operand.ndim:
-        raise ValueError(f"unstack along axis {axis} of {operand.str_short()}")
+        raise ValueError(f"unstack along axis {axis} of {operand.str_short(True)}")
     return [operand.update(shape=without(operand.shape, axis))] * operand.shape[axis]
 
 

@@ -77,7 +77,7 @@ def after_all(*operands: Any) -> Any:
 
 def _after_all_type(*operands: ShapedArray) -> ShapedArray:
     if not all(isinstance(a, AbstractToken) for a in operands):
-        given = ", ".join(a.str_short() for a in operands)
+        given = ", ".join(a.str_short(True) for a in operands)
         raise TypeError(f"Arguments to after_all must be tokens of lax.create_token(), got {given}")
     return abstract_token
 

@@ -217,6 +217,16 @@ def check_not_mapped(layout: NamedSharding, name: str) -> None:
         )
 
 
+def fitted(layout: NamedSharding, aval, what: str) -> NamedSharding:
+    """A requested layout, without entries of None for more axes than the array has. Raises ValueError if it does not
+    fit."""
+    spec = layout.spec
+    if len(spec) > aval.ndim and not any(spec[aval.ndim :]):
+        layout = layout.update(spec=spec.update(partitions=tuple(spec)[: aval.ndim]))
+    check_fits(layout, aval, what)
+    return layout
+
+
 def check_fits(layout: NamedSharding, aval, what: str, strict: bool = True) -> None:
     """Raise ValueError for an array with fewer axes than the layout, or (strict) one that it does not divide evenly."""
     if len(layout.spec) > aval.ndim:

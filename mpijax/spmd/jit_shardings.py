@@ -9,12 +9,12 @@ import numpy as np
 from mpijax.core import transfers, tree
 from mpijax.core.array_api import Array
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.state import state
 from mpijax.core.trace import EVAL
-from mpijax.core.tree_prefix import flatten_axes
+from mpijax.core.tree_prefix import flatten_axes, is_prefix
 from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
@@ -59,14 +59,7 @@ class JitShardings:
                 f"pjit does not support kwargs when in_shardings is specified: jit({name}) got {sorted(kwargs)}. Pass "
                 "them by position."
             )
-        if isinstance(self._in, tuple) and len(self._in) != len(args):
-            raise ValueError(
-                "pjit in_shardings specification must be a tree prefix of the positional arguments tuple. In "
-                "particular, pjit in_shardings must either be a Sharding, a PartitionSpec, or a tuple of length equal "
-                f"to the number of positional arguments. But pjit in_shardings is the wrong length: got a tuple or "
-                f"list of length {len(self._in)} for an args tuple of length {len(args)}."
-            )
-        flat = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
+        flat = self._flat(args)
         layouts = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
         for given, layout, aval, leaf, path in zip(flat, layouts, avals, leaves, paths, strict=True):
@@ -76,6 +69,24 @@ class JitShardings:
                 check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
                 _check_given(layout, leaf, aval, tree.keystr(path))
         return layouts
+
+    def _flat(self, args: tuple) -> list:
+        """What is given for each leaf of the positional arguments. Raises ValueError unless it is a tuple of as many
+        entries, or one for all."""
+        if not (type(self._in) is tuple and len(self._in) == len(args)) and not _is_one(self._in):
+            wrong = (
+                f"is the wrong length: got a tuple or list of length {len(self._in)} for an args tuple of length "
+                f"{len(args)}"
+                if type(self._in) is tuple
+                else f"is not a tuple: got {type(self._in)} instead"
+            )
+            raise ValueError(
+                "pjit in_shardings specification must be a tree prefix of the positional arguments tuple. In "
+                "particular, pjit in_shardings must either be a Sharding, a PartitionSpec, or a tuple of length equal "
+                f"to the number of positional arguments. But pjit in_shardings {wrong}."
+                + (" It might need to be wrapped in a singleton tuple." if is_prefix((self._in,), args) else "")
+            )
+        return flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
         """`of_arguments`, with the argument's own layout (`held`) instead of None."""
@@ -98,14 +109,14 @@ class JitShardings:
             return leaves
         if self._of_all:
             return [_moved(x, self._in) for x in leaves]
-        devices = flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
-        pairs = zip(leaves, devices, strict=True)
+        pairs = zip(leaves, self._flat(args), strict=True)
         return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def asked_of_results(self, structure: Any) -> list[Any]:
         """The layout of each result as the caller wrote it, over the mesh in context if it has none; None if not given.
         """
-        flat = flatten_axes("pjit out_shardings", structure, self._out)
+        given = flatten_axes("pjit out_shardings", structure, self._out)
+        flat = [s.sharding if isinstance(s, Format) else s for s in given]
         return [
             s if isinstance(s, Sharding) and not _waits(s)
             else named_sharding(s, "out_shardings", "jit", needs_devices=False) for s in flat
@@ -114,7 +125,11 @@ class JitShardings:
     def of_results(self, types: Any) -> Any:
         """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
         leaves, structure = tree.tree_flatten(types)
-        layouts = self.asked_of_results(structure)
+        given = flatten_axes("pjit out_shardings", structure, self._out)
+        layouts = [
+            Format(g.layout, s) if isinstance(g, Format) and isinstance(g.layout, Layout) else s
+            for g, s in zip(given, self.asked_of_results(structure), strict=True)
+        ]
         return tree.tree_unflatten(
             structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
         )
@@ -146,6 +161,11 @@ def _lacks_devices(layout: Any) -> bool:
 def _has_peers() -> bool:
     """Whether there are other processes."""
     return mpi_start.started() and mpi_start.size() > 1
+
+
+def _is_one(given: Any) -> bool:
+    """Whether `given` is a single sharding, for all arguments."""
+    return tree.treedef_is_leaf(tree.tree_flatten(given, is_leaf=_is_none)[1])
 
 
 def _is_none(x) -> bool:

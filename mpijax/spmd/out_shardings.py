@@ -9,7 +9,7 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
-from mpijax.spmd.constraints import check_explicit, check_fits, check_memory, mesh_types, named_sharding, over_devices
+from mpijax.spmd.constraints import check_explicit, check_memory, fitted, mesh_types, named_sharding, over_devices
 from mpijax.spmd.reshard import lay_out
 
 
@@ -77,7 +77,7 @@ def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
     if layout is None:
         return x
     aval = typeof(x)
-    check_fits(layout, aval, f"The result of {name}")
+    layout = fitted(layout, aval, f"The result of {name}")
     if aval.split is not None and aval.split == of_sharding(layout.update(mesh=mesh_types(layout.mesh)), aval.ndim):
         return x
     return lay_out(x, layout)

@@ -20,9 +20,9 @@ from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof
 from mpijax.spmd.constraints import (
     check_explicit,
-    check_fits,
     check_not_mapped,
     constrain,
+    fitted,
     mesh_types,
     move_p,
     named_sharding,
@@ -48,7 +48,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
         layout = named_sharding(given, "shardings", "reshard", leaf)
         if layout is not None:
             check_not_mapped(layout, "reshard")
-            check_fits(layout, typeof(leaf), "One of reshard arguments")
+            layout = fitted(layout, typeof(leaf), "One of reshard arguments")
             mesh = mesh_types(layout.mesh)
             check_explicit(layout, mesh, "reshard")
             if not mesh.is_explicit:  # over Auto axes this has no effect

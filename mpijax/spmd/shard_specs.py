@@ -28,8 +28,8 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
               if n in names and k is not AxisType.Explicit]  # fmt: skip
     if others:
         raise TypeError(
-            f"A shard_map over {set(names)} got neither in_axes nor in_specs. They may only be left out over axes of "
-            f"type Explicit, but {', '.join(others)}. Pass in_specs: a PartitionSpec for each argument."
+            f"in_axes was not specified, nor in_specs, for a shard_map over {set(names)}. They may only be left out "
+            f"over axes of type Explicit, but {', '.join(others)}. Pass in_specs: a PartitionSpec for each argument."
         )
 
 
@@ -103,9 +103,7 @@ def _stand_in(abstract: AbstractMesh) -> Mesh:
     if abstract.size > len(available):
         simulation = Simulation(abstract.size, 0)
         available = [SimulatedDevice(r, simulation) for r in range(abstract.size)]
-    mesh = make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types, devices=available)
-    mesh.stands_in = True
-    return mesh
+    return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types, devices=available).standing_in()
 
 
 def flatten_specs(what: str, specs, structure, mesh: Mesh, names) -> tuple[list[PartitionSpec], list[int]]:
@@ -155,7 +153,7 @@ def check_fits(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, i: int, na
         if said != given:
             raise ValueError(
                 f"in_specs containing {kind} {spec} passed to shard_map should be equal to the {kind} present on the "
-                f"in_aval {aval.str_short()}"
+                f"in_aval {aval.str_short(True)}"
             )
 
     def bound():
@@ -229,7 +227,7 @@ def check_out(f, mesh: Mesh, aval: ShapedArray, spec: PartitionSpec, checked: fr
         if said != found:
             raise ValueError(
                 f"out_specs passed to shard_map should be equal to the {kind} present on the out_aval. Got "
-                f"out_specs={spec} and out_aval={aval.str_short()}"
+                f"out_specs={spec} and out_aval={aval.str_short(True)}"
             )
     missing = [str(n) for n in mesh.axis_names if n in (aval.vma & checked) - set(spec.all_axes())]
     if not missing:

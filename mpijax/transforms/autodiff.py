@@ -87,7 +87,7 @@ def _check_scalar(out: Any) -> None:
     except TypeError:
         raise TypeError(f"Gradient only defined for scalar-output functions. Output was {out}.") from None
     if aval.is_high:
-        raise TypeError(f"Gradient only defined for scalar-output functions. Output had type: {aval.str_short()}.")
+        raise TypeError(f"Gradient only defined for scalar-output functions. Output had type: {aval.str_short(True)}.")
     shape = aval.shape
     if shape != ():
         raise TypeError(f"Gradient only defined for scalar-output functions. Output had shape: {shape}.")

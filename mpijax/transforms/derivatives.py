@@ -18,7 +18,7 @@ from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat
 from mpijax.transforms.pullback import VJP, Pullback, instantiated
-from mpijax.transforms.ref_state import refuse_refs
+from mpijax.transforms.ref_state import check_aliases, has_refs, is_ref, refuse_refs
 from mpijax.transforms.transpose import UndefPrimal, backward_pass
 from mpijax.transforms.zeros import as_array
 
@@ -89,7 +89,8 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     """Value of `fun` at `primals`, and the function that maps cotangents of the result to those of the arguments.
 
     Returns `(out, pullback)`, or `(out, pullback, aux)` with `has_aux`; `pullback(ct)` returns a tuple of cotangents,
-    one per primal. The pullback is a `VJP`: a pytree, whose leaves are the residuals.
+    one per primal. The pullback is a `VJP`: a pytree, whose leaves are the residuals. `fun` may take mutable array
+    references, which it is not differentiated by: call the pullback by `with_refs`, with `DontWant()` for them.
 
     >>> y, pullback = mpijax.vjp(lambda x: x[0] * x[1:], jnp.array([2.0, 3.0, 4.0]))
     >>> pullback(jnp.array([1.0, 0.0]))
@@ -103,13 +104,29 @@ def vjp(fun: Callable, *primals, has_aux: bool = False, reduce_axes: Sequence[An
     leaves, struct = tree.tree_flatten(primals)
     paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(primals)[0]]
     check_arguments(leaves, f"vjp of {callable_name(fun)}", lambda i: paths[i])
-    refuse_refs(leaves, "vjp")
     flat_fun = FlatFun(fun, tree.tree_structure((primals, {})), has_aux)
-    outs, linearized = linearize_flat(flat_fun, leaves)
+    arrays = leaves
+    if has_refs(leaves):
+        check_aliases((), leaves, lambda: debug_info("vjp", fun, primals, {}))
+        flat_fun = _of_arrays(fun, leaves, struct, has_aux)
+        arrays = [x for x in leaves if not is_ref(x)]
+    outs, linearized = linearize_flat(flat_fun, arrays)
     out = tree.tree_unflatten(flat_fun.out_tree, outs)
-    pull = Pullback(fun, linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs])
+    refs = tuple(x.aval if is_ref(x) else None for x in leaves)
+    pull = Pullback(fun, linearized, struct, flat_fun.out_tree, [typeof(o) for o in outs], refs)
     pullback = VJP.at(pull, leaves, linearized.residuals)
     return (out, pullback, flat_fun.aux) if has_aux else (out, pullback)
+
+
+def _of_arrays(fun: Callable, leaves: Sequence[Any], struct: tree.PyTreeDef, has_aux: bool) -> FlatFun:
+    """A function as one of its arguments that are not references, flat. It holds the references."""
+
+    def call(*arrays):
+        rest = iter(arrays)
+        return fun(*tree.tree_unflatten(struct, [x if is_ref(x) else next(rest) for x in leaves]))
+
+    count = sum(not is_ref(x) for x in leaves)
+    return FlatFun(call, tree.tree_structure(((0,) * count, {})), has_aux)
 
 
 class _Pushforward:
@@ -201,7 +218,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
     if not any(all(dtypes.issubdtype(d, kind) for d in found) for kind in (np.inexact, np.integer)):
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
-            f"functions, but got {[a.str_short() for a in avals]} -> {[a.str_short() for a in jaxpr.out_avals]}."
+            f"functions, but got {[a.str_short(True) for a in avals]} -> "
+            f"{[a.str_short(True) for a in jaxpr.out_avals]}."
         )
     jaxpr = dead_code(jaxpr, [True] * len(jaxpr.outvars))[0].replace(invars=jaxpr.invars)
 
@@ -215,8 +233,8 @@ def linear_transpose(fun: Callable, *primals, reduce_axes: Sequence[Any] = ()) -
             want, have = v.aval, typeof(ct)
             if want.form != have.form:
                 raise TypeError(
-                    f"cotangent type does not match function output, expected {want.str_short()} but got "
-                    f"{have.str_short()}"
+                    f"cotangent type does not match function output, expected {want.str_short(True)} but got "
+                    f"{have.str_short(True)}"
                 )
         with transforming("transpose"):
             outs = backward_pass(jaxpr, consts, [UndefPrimal(a) for a in avals], cts)

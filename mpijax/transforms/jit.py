@@ -17,7 +17,7 @@ from mpijax.core import config, locks, provided, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.collector import rare_collections
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.jaxpr_trace import JaxprTrace, trace_to_jaxpr
 from mpijax.core.refs import has_views, opened
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.source import callable_name, sources_of_function
@@ -47,10 +47,14 @@ class Traced(TracedProgram):
     __slots__ = ()
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None):
-        """Lower the program to loop nests and instructions. lowering_platforms: only "cpu" exists."""
+        """Lower the program to loop nests and instructions.
+
+        lowering_platforms: only "cpu" exists. If it is given, shardings may be over meshes without devices; `compile`
+        then takes the devices.
+        """
         if lowering_platforms is not None and "cpu" not in lowering_platforms:
             raise NotImplementedError(f"mpijax only lowers for 'cpu', got lowering_platforms={lowering_platforms}.")
-        return provided.lower(self)
+        return provided.lower(self, devices_later=lowering_platforms is not None)
 
 
 def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
@@ -159,6 +163,7 @@ class PjitFunction(JitBase):
         keep_unused,
         inline,
         shardings=None,
+        compiler_options=None,
     ):
         update_wrapper(self, fun)
         self.__wrapped__ = fun
@@ -185,6 +190,7 @@ class PjitFunction(JitBase):
         self._keep_unused = keep_unused
         self._inline = inline
         self._shardings = shardings
+        self._compiler_options = compiler_options
         self._name = callable_name(fun)
         self._options = (
             self._static_argnums, self._static_argnames,
@@ -334,7 +340,18 @@ class PjitFunction(JitBase):
         return tuple(statics), (tuple(dynamic), dyn_kwargs), call
 
     def _prepare(self, args, kwargs, type_of: Callable = argument_type) -> tuple[list[Any], Traced]:
-        """Flat dynamic arguments and the traced program for their types, cached if possible."""
+        """Flat dynamic arguments and the traced program for their types, cached if possible.
+
+        Raises ValueError for options of the compiler in a program inside another one.
+        """
+        if self._compiler_options:
+            if type(state.trace) is JaxprTrace:
+                raise ValueError(
+                    "`compiler_options` can only be passed to top-level `jax.jit`. Got compiler_options="
+                    f"{self._compiler_options} specified on a nested jit with name: {self._name}. Pass them to the "
+                    "outermost jit."
+                )
+            check_compiler_options(self._compiler_options)
         statics, dynamic, fun = self._split(args, kwargs)
         leaves, in_tree = tree.tree_flatten(dynamic)
         if has_views(leaves):
@@ -461,7 +478,8 @@ class PjitFunction(JitBase):
 
     def __reduce__(self):
         """Pickle function and options without programs; as state, because the function may reference itself."""
-        return copyreg.__newobj__, (type(self),), (self._fun, *self._options, self._inline, self._shardings)
+        options = *self._options, self._inline, self._shardings, self._compiler_options
+        return copyreg.__newobj__, (type(self),), (self._fun, *options)
 
     def __setstate__(self, given: tuple) -> None:
         PjitFunction.__init__(self, *given)
@@ -544,7 +562,6 @@ def jit(
         for what, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
             if given is not None:
                 raise ValueError(f"If backend or device is specified on jit, then {what} should not be specified.")
-    check_compiler_options(compiler_options)
     shardings = None
     if in_shardings is not None or out_shardings is not None or device is not None:
         if device is not None:
@@ -559,6 +576,7 @@ def jit(
         keep_unused=keep_unused,
         inline=while_tracing(inline),
         shardings=shardings,
+        compiler_options=compiler_options,
     )
 
     def decorate(fun: Callable) -> PjitFunction:

@@ -80,7 +80,7 @@ class GradTracer(DualTracer):
     __slots__ = ()
 
     def _contents(self) -> str:
-        return f"primal={self.primal!s}, typeof(tangent)={typeof(self.tangent).str_short()}"
+        return f"primal={self.primal!s}, typeof(tangent)={typeof(self.tangent).str_short(True)}"
 
 
 class LinearizeTrace(DualTrace):

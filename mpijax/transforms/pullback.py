@@ -58,7 +58,7 @@ for _placeholder in (GradRef, DidntWant, NotNeeded):
 class Pullback:
     """The backward pass of a function, without its residuals."""
 
-    def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals):
+    def __init__(self, fun: Callable, linearized: Linearized, in_tree, out_tree, out_avals, refs: tuple[Any, ...]):
         self.__name__ = f"vjp({callable_name(fun)})"
         self._name = callable_name(fun)
         self._location = callable_location(fun)
@@ -66,6 +66,7 @@ class Pullback:
         self._out_avals = out_avals
         self.in_tree = in_tree
         self.out_tree = out_tree
+        self._refs = refs  # the types of references, by which the function is not differentiated; None for the others
 
     jaxpr = property(lambda self: self._linearized.jaxpr)
 
@@ -73,11 +74,16 @@ class Pullback:
         """Cotangents of the arguments; `targets` says for each leaf what to do with it (see `VJP.with_refs`)."""
         given = self._checked(cotangents)
         if targets is None:
-            cts = instantiated(transposed(self._linearized.at(residuals), given))
-        else:
-            wanted = [type(t) is not DontWant for t in targets]
-            found = transposed(self._linearized.at(residuals), given, wanted)
-            cts = [_delivered(ct, target) for ct, target in zip(found, targets, strict=True)]
+            for aval in filter(None, self._refs):
+                raise ValueError(
+                    f"{self._name} took a mutable array reference of type {aval}, which has no cotangent to return. "
+                    "Call vjp.with_refs(...)(ct), with DontWant() for the reference."
+                )
+            return tree.tree_unflatten(self.in_tree, instantiated(transposed(self._linearized.at(residuals), given)))
+        others = [t for t, ref in zip(targets, self._refs, strict=True) if ref is None]
+        found = transposed(self._linearized.at(residuals), given, [type(t) is not DontWant for t in others])
+        delivered = iter([_delivered(ct, target) for ct, target in zip(found, others, strict=True)])
+        cts = [next(delivered) if ref is None else _of_ref(t) for t, ref in zip(targets, self._refs, strict=True)]
         return tree.tree_unflatten(self.in_tree, cts)
 
     def _checked(self, cotangents: Sequence[Any]) -> list[Any]:
@@ -116,6 +122,16 @@ class Pullback:
         )
 
 
+def _of_ref(target: Any) -> DidntWant:
+    """What is returned for an argument that is a reference."""
+    if type(target) is not DontWant:
+        raise NotImplementedError(
+            f"with_refs: got {target} for an argument that is a mutable array reference. mpijax does not differentiate "
+            "by the values of references among the arguments of vjp: pass DontWant(), or differentiate by the value."
+        )
+    return DidntWant()
+
+
 def _delivered(ct: Any, target: Any) -> Any:
     """The value to return for a cotangent. Adds the cotangent to the `target` if that is a reference."""
     if type(target) is DontWant:
@@ -125,8 +141,8 @@ def _delivered(ct: Any, target: Any) -> Any:
     have, want = target.aval, ct.aval if type(ct) is Zero else typeof(ct)
     if have.inner_aval.form != want.form:
         raise ValueError(
-            f"with_refs: a cotangent of type {want.str_short()} cannot be added to a reference of type {have}. Make "
-            "the reference with new_ref(jnp.zeros_like(argument))."
+            f"with_refs: a cotangent of type {want.str_short(True)} cannot be added to a reference of type {have}. "
+            "Make the reference with new_ref(jnp.zeros_like(argument))."
         )
     if type(ct) is not Zero:
         addupdate(target, None, ct)

@@ -77,8 +77,7 @@ def _linearize(trace, primals, tangents, params):
     n = len(split.nonzero_out)
     if not any(split.nonzero_out):
         return outs, [Zero.of_primal(p) for p in outs]
-    if config.log_checkpoint_residuals.value:
-        log_kept([typeof(primals[i]) for i in split.primal_inputs], split.known.jaxpr, n)
+    log_kept([typeof(primals[i]) for i in split.primal_inputs], split.known.jaxpr, n)
     saved, live = outs[n:], _given(tangents)
     used = [i in split.primal_inputs for i in range(len(primals))]
     operands = [*saved, *(primals[i] for i in split.primal_inputs), *(live[i] for i in split.tangent_inputs)]

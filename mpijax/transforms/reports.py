@@ -6,14 +6,17 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import ne
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core import config, option
 from mpijax.core.source import callable_location, callable_name, current_source
 from mpijax.core.warn import warn_user
 from mpijax.transforms.flat import parameter_names
 
 logger = logging.getLogger("mpijax.jit")
+
+_WEAK = "https://docs.jax.dev/en/latest/type_promotion.html#weak-types"
 
 
 # Locations of functions whose first trace has been explained.
@@ -92,8 +95,8 @@ def explain_miss(fun: Callable, key: tuple, seen: Sequence[tuple], args: tuple, 
 
 def _distance(old: tuple, new: tuple) -> tuple[int, int]:
     """The number of differing parts of two keys, and of types that print differently."""
-    texts = zip(old[2], new[2], strict=False)
-    return sum(a != b for a, b in zip(old, new, strict=False)), sum(a.str_short() != b.str_short() for a, b in texts)
+    texts = ([a.str_short(True) for a in key[2]] for key in (old, new))
+    return sum(map(ne, old, new)), sum(map(ne, *texts))
 
 
 def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
@@ -107,13 +110,17 @@ def _differences(old: tuple, new: tuple, names: list[str]) -> list[str]:
         found.append("  different input types:")
         for name, now, before in zip(names, new_avals, old_avals, strict=False):
             if now is not before:
-                same_text = now.str_short() == before.str_short()
-                weak = [f"{{weak_type={a.weak_type}}}" if same_text else "" for a in (now, before)]
-                found.append(f"  * at {name}, now {now.str_short()}{weak[0]} and before {before.str_short()}{weak[1]}")
+                texts = now.str_short(True), before.str_short(True)
+                weak = [f"{{weak_type={a.weak_type}}}" if texts[0] == texts[1] else "" for a in (now, before)]
+                found.append(f"  * at {name}, now {texts[0]}{weak[0]} and before {texts[1]}{weak[1]}")
+                if weak[0]:
+                    found.append(f"    where weak_type=True often means a Python builtin numeric value, see {_WEAK}")
     if old_statics != new_statics:
         found += ["  different static arguments:", f"  * now {_shown(new_statics)} and before {_shown(old_statics)}"]
     if old_scope != new_scope:
-        found.append("  different options (jax.config, context managers) or named axes")
+        found.append("  different tracing context: options (jax.config, context managers) or named axes")
+        changed = option.differing(new_scope[0], old_scope[0])
+        found += [f"  * at {name}, now {now} and before {before}" for name, now, before in changed]
     return found or ["  the declaration of static arguments differs"]
 
 

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpijax.core import tree
+from mpijax.core import config, tree
 from mpijax.core.avals import ShapedArray
 from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
 from mpijax.core.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.typeof import typeof
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
 from mpijax.transforms.linearize import linearize_flat
+
+_logger = logging.getLogger(__name__)
 
 
 def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
@@ -43,11 +45,20 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
 
 
 def log_kept(kept: Sequence[ShapedArray], known: Jaxpr, count: int) -> None:
-    """Log the values that `checkpoint` keeps: arguments, and the results of `known` after the first `count`."""
-    values = _described(known.replace(outvars=known.outvars[count:]), [""] * len(known.invars))
-    lines = ["checkpoint keeps these arguments:", *(f"  {a.str_short()}" for a in kept)]
-    lines += ["and these intermediate values:", *(f"  {a.str_short()} {source}" for a, source in values)]
-    logging.getLogger(__name__).warning("\n".join(lines))
+    """Log the values that `checkpoint` keeps: arguments, and the results of `known` after the first `count`.
+
+    As a warning with the option `jax_log_checkpoint_residuals`, else for debugging.
+    """
+    level = logging.WARNING if config.log_checkpoint_residuals.value else logging.DEBUG
+    if not _logger.isEnabledFor(level):
+        return
+    values = list(_described(known.replace(outvars=known.outvars[count:]), [""] * len(known.invars)))
+    parts = []
+    if kept:
+        parts.append("\n".join(["saving inputs with shapes:", *(f"  {a.str_short()}" for a in kept)]))
+    if values:
+        parts.append("\n".join(["saving these intermediates:", *(f"  {a.str_short()} from {s}" for a, s in values)]))
+    _logger.log(level, "remat-decorated function %s", "\nand ".join(parts))
 
 
 def _described(jaxpr: Jaxpr, names: Sequence[str]) -> Iterator[tuple[ShapedArray, str]]:

@@ -8,6 +8,7 @@ from mpijax.core import provided, tree
 from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.sharding.context import of_sharding
 from mpijax.transforms import ref_state
 
 
@@ -105,8 +106,8 @@ class Traced(Stage):
     def args_info(self) -> Any:
         """The `ArgInfo` of each argument, as a tree ``(args, kwargs)``."""
         n = len(self.moved)
-        infos = map(ArgInfo, self.jaxpr.in_avals[n:], self.donated[n:])
-        return tree.tree_unflatten(self.in_tree, list(infos))
+        avals = map(_laid_out, self.jaxpr.in_avals[n:], self.layouts)
+        return tree.tree_unflatten(self.in_tree, list(map(ArgInfo, avals, self.donated[n:])))
 
     @property
     def out_avals(self) -> Any:
@@ -126,6 +127,12 @@ class Traced(Stage):
         run = jaxpr_as_fun(self.jaxpr)
         outs = ref_state.call(lambda operands, _: run(*operands), self.moved, leaves, self.written)
         return tree.tree_unflatten(self.out_tree, outs)
+
+
+def _laid_out(aval: Any, layout: Any) -> Any:
+    """The type of an argument with this sharding."""
+    split = None if layout is None or aval.is_ref else of_sharding(layout, aval.ndim)
+    return aval if split is None else aval.update(split=split)
 
 
 def check_structure(given: tree.PyTreeDef, expected: tree.PyTreeDef, verb: str) -> None:

@@ -11,6 +11,7 @@ from mpijax.core import tree
 from mpijax.core.abstract import MappingSpec
 from mpijax.core.avals import ShapedArray
 from mpijax.core.refs import Ref, read, write
+from mpijax.core.sharding.context import in_types
 from mpijax.core.sharding.split import Split, entry
 from mpijax.core.source import callable_name, transforming
 from mpijax.core.tree_prefix import flatten_axes
@@ -193,6 +194,8 @@ class _Call:
             self.flat.size = size
         named = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
         split = _mapped_split(self.leaves, self.dims) if ShapedArray.any_split else None
+        if split is not None:
+            named = tuple(n for n in named if n not in split.mesh.shape or n in in_types((n,), split.mesh))
         spmd = () if spmd_axis_name is None or (split is not None and split.axes[0] == named) else named
         if spmd and split is not None:
             raise ValueError(

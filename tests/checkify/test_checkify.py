@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -256,3 +257,10 @@ def test_a_users_primitive_says_where_it_reads():
     checked = checkify.checkify(lambda i: p.bind(OURS.numpy.arange(3.0), i), errors=checkify.index_checks)
     assert checked(2)[0].get() is None
     assert "index 3 is out of bounds for axis 0 with size 3" in checked(3)[0].get()
+
+
+def test_effects_of_checks_have_the_types_of_the_values():
+    program = mpijax.make_jaxpr(lambda x: of(OURS).check(False, "hi: {}", x))(np.ones(4, np.int32))
+    (effect,) = program.effects
+    longer = replace(effect, payload=(*effect.payload, mpijax.ShapeDtypeStruct((2,), np.float32)))
+    assert effect.payload == (mpijax.ShapeDtypeStruct((4,), np.int32),) and effect < longer

@@ -122,7 +122,7 @@ def test_short_rows_are_reduced_side_by_side_and_long_ones_along():
 def test_rows_that_begin_where_an_index_says_are_read_along():
     """Across them each lane would read somewhere else."""
     at = np.arange(100, dtype=np.int32)
-    windows = jax.vmap(lambda x, k: lax.dynamic_slice(x, (k, k), (32, 32)).sum(), in_axes=(None, 0))
+    windows = mpijax.vmap(lambda x, k: lax.dynamic_slice(x, (k, k), (32, 32)).sum(), in_axes=(None, 0))
     assert strategy(windows, floats(512, 512), at) == "along"
     assert strategy(lambda x, i: x[i].sum(1), floats(512, 200), at) in ("along", "rows")
 

@@ -88,6 +88,59 @@ def test_parts_at_computed_positions(index):
     both(make)
 
 
+def test_views_in_another_shape_or_order():
+    def run(ref):
+        ref.reshape(2, -1)[1] = jnp.arange(6.0)
+        ref.T[0, 1] = 9.0
+        ref.at[1:].transpose(1, 0).reshape((-1,))[2:4] += jnp.ones(2)
+        return ref.reshape(3, 4).reshape(12)[...], ref.at[0].reshape(2, 2)[1], ref.transpose((1, 0)).shape
+
+    x = np.zeros((3, 4), np.float32)
+    x.reshape(2, -1)[1] = np.arange(6.0)
+    x.T[0, 1] = 9.0
+    x[1:, 1] += 1
+    for f in (run, mpijax.jit(run)):
+        ref = mpijax.new_ref(jnp.zeros((3, 4)))
+        whole, part, shape = f(ref)
+        np.testing.assert_array_equal(whole, x.ravel())
+        np.testing.assert_array_equal(part, x[0, 2:])
+        np.testing.assert_array_equal(ref[...], x)
+        assert tuple(map(int, shape)) == (4, 3)
+    with pytest.raises(TypeError, match=r"cannot reshape a reference of shape \(3, 4\) into shape \(5, -1\)"):
+        ref.reshape(5, -1)
+    with pytest.raises(ValueError, match=r"\(0, 0\) is not a permutation"):
+        ref.transpose(0, 0)
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        mpijax.jit(lambda v: v[0])(ref.T)
+
+
+def test_vjp_of_functions_that_take_references():
+    def keeping(J):
+        @J.custom_vjp
+        def f(x, ref):
+            return x
+
+        f.defvjp(lambda x, ref: (x, ref), lambda ref, g: (g, None))
+        return f
+
+    for J in (THEIRS, OURS):
+        for f in (lambda x, r: x * r[...], keeping(J), J.jit(keeping(J))):
+            ref = J.new_ref(4.0)
+            out, pullback = J.vjp(f, 3.0, ref)
+            assert float(out) in (3.0, 12.0)
+            if J is OURS or out == 12:
+                with pytest.raises(ValueError, match="cotangent"):
+                    pullback(1.0)
+    ref = mpijax.new_ref(4.0)
+    _, pullback = mpijax.vjp(lambda x, r: x * r[...], 3.0, ref)
+    by_x, by_ref = pullback.with_refs(mpijax.ad.GradValue(), mpijax.ad.DontWant())(2.0)
+    assert by_x == 8 and by_ref == mpijax.ad.DidntWant()
+    with pytest.raises(NotImplementedError, match="does not differentiate by the values of references"):
+        pullback.with_refs(mpijax.ad.GradValue(), mpijax.new_ref(0.0))(2.0)
+    with pytest.raises(ValueError, match="appeared at both x and y"):
+        mpijax.vjp(lambda x, y: 1.0, ref, ref)
+
+
 def test_views_of_parts():
     ref = mpijax.new_ref(jnp.zeros((2, 3)))
     row = ref.at[1]

@@ -17,6 +17,7 @@ import mpijax.numpy as jnp
 from mpijax import export, lax
 from mpijax.core import dimensions
 from mpijax.core.linear_programs import INFEASIBLE, UNBOUNDED, minimum
+from mpijax.sharding import PartitionSpec as P
 
 F32 = np.float32
 
@@ -237,6 +238,29 @@ def test_calls_with_sizes_that_do_not_fit(name):
     found = export.deserialize(cubes(text, constraints=constraints).serialize())
     with pytest.raises(ValueError, match=message):
         found.call(X(*shape))
+
+
+def test_messages_name_the_sizes_found_in_order():
+    def messages(J, text, shape):
+        spec = J.ShapeDtypeStruct(J.export.symbolic_shape(text), np.float32)
+        with pytest.raises(ValueError) as error:
+            J.export.export(J.jit(lambda x: 0.0))(spec).call(np.ones(shape, np.float32))
+        return str(error.value)
+
+    for text, shape in (
+        ("(a + 2*b, a, a + b)", (8, 2, 6)),
+        ("(a + 2*b, a, a + b + c)", (2, 2, 6)),
+        ("(a + 2*b, a, a + b + c)", (3, 2, 6)),
+        ("(2*a + b, a, c*c)", (7, 2, 36)),
+    ):
+        assert messages(jax, text, shape) == messages(theirs, text, shape)
+
+
+def test_shard_map_of_symbolic_shapes():
+    mesh = jax.make_mesh((1,), ("i",))
+    f = jax.shard_map(lambda x: lax.psum(x + lax.axis_index("i"), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+    found = export.export(jax.jit(f))(jax.ShapeDtypeStruct(export.symbolic_shape("a, 2"), F32))
+    np.testing.assert_array_equal(found.call(X(3, 2)), X(3, 2))
 
 
 def test_sizes_that_arguments_do_not_tell():

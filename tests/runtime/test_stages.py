@@ -44,6 +44,14 @@ def test_results(both, stage):
     assert [(k, v.shape, v.dtype) for k, v in mine.items()] == [(k, v.shape, v.dtype) for k, v in jaxs.items()]
 
 
+@pytest.mark.parametrize("j", [theirs, ours])
+def test_types_of_arguments_are_split_as_in_shardings_say(j):
+    with j.set_mesh(j.make_mesh((1,), ("i",), axis_types=(j.sharding.AxisType.Explicit,))):
+        lowered = j.jit(lambda x: x * 2, in_shardings=j.P("i")).lower(X)
+        assert str(lowered.in_avals) == str(lowered.compile().in_avals) == "((ShapedArray(float32[2@i,3]),), {})"
+        np.testing.assert_array_equal(lowered.compile()(X), 2 * X)
+
+
 def test_traced(both):
     jaxs, mine = both[0][0], both[1][0]
     assert mine.fun_name == jaxs.fun_name == "fun"

@@ -535,3 +535,9 @@ def test_types_of_a_primitive_from_outside_follow_from_its_sharding_rule():
         np.testing.assert_allclose(np.asarray(out), X.sum(0), rtol=1e-5)
         with pytest.raises(ShardingTypeError, match="sorted_rows with inputs: .* needs to move data between devices"):
             own_p.bind(x, axis=0)
+
+
+def test_requested_layouts_may_name_none_for_more_axes():
+    agree(of_x(lambda s, x: s.jax.jit(lambda x: s.jax.reshard(x[0], s.P("y", None)))(x), None, None))
+    agree(of_x(lambda s, x: [x.at[0, 0].get(out_sharding=s.P(None)), s.jnp.zeros(4, out_sharding=s.P("x", None, None))]))
+    agree(lambda s: s.jnp.einsum("ij,jk->ik", s.jnp.ones((2, 2)), s.jnp.ones((2, 2)), out_sharding=s.P("x", None, None)))

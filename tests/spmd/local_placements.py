@@ -496,6 +496,21 @@ def test_gradients_of_exported_programs_run_there_too():
     assert {d.id for d in gradient.devices()} == {3, 1}
 
 
+def test_exported_programs_within_a_program_run_on_the_devices_of_its_arguments():
+    sums = lambda s, over: lambda x: s.jax.shard_map(
+        lambda x: s.lax.psum(x, over.mesh.axis_names[0]), mesh=over.mesh, in_specs=over.spec, out_specs=s.P()
+    )(x)
+    for inner in (EXPORTED["constraint"], EXPORTED["result"], sums):
+        results = []
+        for s in (OURS, REAL):
+            there = s.jax.sharding.Mesh(np.array(s.jax.devices())[[3, 1]], ("k",))
+            out = s.jax.jit(exported(s, 2, inner).call)(s.jax.device_put(V, s.NamedSharding(there, s.P("k"))))
+            results.append((np.asarray(out).tolist(), sorted(d.id for d in out.devices())))
+        assert results[0] == results[1]
+    alone = OURS.jax.jit(exported(OURS, 2, EXPORTED["result"]).call)(V)
+    assert {d.id for d in alone.devices()} == {0, 1}
+
+
 def test_an_exported_program_for_several_devices_needs_as_many():
     for s in (OURS, REAL):
         with pytest.raises(ValueError, match="was exported for 2 devices and is called in a context with 4 devices"):
@@ -545,6 +560,22 @@ def test_a_program_exported_without_devices_needs_as_many(s):
     for x, count in ((V, 1), (s.jax.device_put(V, over_devices(s, 2)), 2)):
         with pytest.raises(ValueError, match=f"was exported for 4 devices and is called in a context with {count} dev"):
             found.call(x)
+
+
+@BOTH
+def test_a_program_lowered_without_devices_is_compiled_for_some(s):
+    over = without_devices(s)
+    for shardings in ({}, {"in_shardings": over, "out_shardings": over}):
+        traced = s.jax.jit(lambda x: x * 2, **shardings).trace(struct(s, sharding=over))
+        lowered = traced.lower(lowering_platforms=("cpu",))
+        with pytest.raises(RuntimeError, match="device_assignment cannot be `None`"):
+            lowered.compile()
+        with pytest.raises(ValueError, match="device assignment|num_devices|devices"):
+            lowered.compile(device_assignment=tuple(s.jax.devices()[:2]))
+        backwards = s.NamedSharding(s.jax.sharding.Mesh(s.jax.devices()[::-1], "i"), s.P("i"))
+        out = lowered.compile(device_assignment=tuple(s.jax.devices()[::-1]))(s.jax.device_put(V, backwards))
+        np.testing.assert_array_equal(out, 2 * V)
+        assert out.sharding.is_equivalent_to(backwards, 1) and len(traced.in_avals) == 2
 
 
 def test_a_program_exported_without_devices_within_a_program():

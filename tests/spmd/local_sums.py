@@ -301,3 +301,5 @@ def test_types_without_axes_of_size_one(s):
         assert types == ["f32[4@x,4]", (["x"], "f32[2,4]")]
         assert str(kept.sharding.spec) == "P('x', None)"
         np.testing.assert_allclose(np.asarray(total), T[:2] + T[2:], rtol=1e-6)
+        doubled = s.jax.jit(s.jax.vmap(lambda x: x * 2, spmd_axis_name=("x", "y")))(s.put(T, ("x", "y"), None))
+        assert str(doubled.sharding.spec) == "P('x', None)"

@@ -61,7 +61,7 @@ CASES = {
 def test_values_types_and_layouts(name, jitted):
     f, text, expected = CASES[name]
     out = (jax.jit(f) if jitted else f)(jax.device_put(X, P("i", None)))
-    assert jax.typeof(out).str_short() == "f32" + text.replace("R", str(ROWS))
+    assert jax.typeof(out).str_short(True) == "f32" + text.replace("R", str(ROWS))
     split = jax.typeof(out).sharding.spec
     assert out.is_fully_replicated if "@" not in text or SIZE == 1 else out.sharding.spec == split
     np.testing.assert_allclose(whole(out), expected, rtol=2e-5, atol=1e-5)

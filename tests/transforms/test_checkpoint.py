@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import logging
 import re
 
 import numpy as np
@@ -466,9 +467,13 @@ def test_what_is_kept_can_be_logged(caplog):
     finally:
         jax.config.update("jax_log_checkpoint_residuals", False)
     [message] = caplog.messages
-    arguments, values = message.split("and these intermediate values:")
-    assert arguments.split()[-2:] == ["f32[3,4]", "f32[4]"]
-    assert values.startswith("\n  f32[3] named 'a' from")
+    arguments, values = message.split("\nand saving these intermediates:")
+    assert arguments.splitlines()[0] == "remat-decorated function saving inputs with shapes:"
+    assert arguments.split()[-2:] == ["float32[3,4]", "float32[4]"]
+    assert values.startswith("\n  float32[3] from named 'a' from")
+    with caplog.at_level(logging.DEBUG):
+        jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
+    assert "remat-decorated function saving inputs with shapes:\n  float32[]" in caplog.messages
 
 
 def test_a_condition_points_to_static_arguments():

@@ -1,5 +1,6 @@
 """What users do wrong: mpijax raises JAX's class of error, which says the same as JAX's."""
 
+from collections import namedtuple
 from functools import partial
 from importlib import import_module
 
@@ -35,6 +36,15 @@ def leaked_from(transform):
         return stored[0] + 1
 
     return call
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+def _split(J):
+    """An array whose type says that a mesh axis splits it."""
+    mesh = J.make_mesh((1,), ("i",), axis_types=(J.sharding.AxisType.Explicit,))
+    return J.device_put(np.ones((2, 2)), J.NamedSharding(mesh, J.P("i")))
 
 
 def with_jvp_rule(rule):
@@ -223,6 +233,30 @@ CALLS = {
     "compiler option": (
         lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),
         "No such compile option: 'fast'",
+    ),
+    "operand that is no array": (
+        lambda J: J.jit(lambda x: J.lax.add(x, np.array("hello")))(X3),
+        "Error interpreting argument to add as a JAX value. The problematic value is of type <class 'numpy.ndarray'> "
+        "and was passed to add at position 1.",
+    ),
+    "compiler option inside": (
+        lambda J: J.jit(J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True}))(1.0),
+        "`compiler_options` can only be passed to top-level `jax.jit`",
+    ),
+    "compiled for no device": (
+        lambda J: J.jit(lambda x: x).lower(1.0).compile(device_assignment=(*J.devices(), *J.devices())),
+        "device_assignment passed to `.compile` must match the device_assignment calculated from array shardings",
+    ),
+    "shardings in a namedtuple": (
+        lambda J: J.jit(lambda x: x, in_shardings=Pair(None, None))(Pair(1.0, 2.0)),
+        "in_shardings is not a tuple",
+    ),
+    "sum along the flattened axes of a split array": (
+        lambda J: J.numpy.cumsum(_split(J)), "The input should be fully replicated when axis is not specified to cumsum"
+    ),
+    "permutation of a wrong size": (
+        lambda J: J.vmap(lambda x: J.lax.pshuffle(x, "i", [1, 1, 2]), axis_name="i")(X3),
+        "`perm` does not represent a permutation: [1, 1, 2]",
     ),
     "compiled: structure": (
         lambda J: J.jit(lambda x: x).lower(1.0).compile()([1.0]),

@@ -59,7 +59,7 @@ class Value:
         return self.size * self.element.itemsize
 
     def __repr__(self) -> str:
-        return f"{self.kind}{self.position}:{self.aval.str_short()}"
+        return f"{self.kind}{self.position}:{self.aval.str_short(True)}"
 
 
 def operation_of(v: Value) -> Node:
@@ -153,11 +153,11 @@ def text_of(graph: Graph, indent: str = "") -> str:
             return str(v.scalar)
         return names.setdefault(id(v), f"v{len(names)}")
 
-    inputs = ", ".join(f"{name(v)}: {v.aval.str_short()}" for v in graph.inputs)
+    inputs = ", ".join(f"{name(v)}: {v.aval.str_short(True)}" for v in graph.inputs)
     lines = [f"{indent}graph({inputs})"]
     for node in graph.nodes:
         operands = ", ".join(map(name, node.inputs))
-        results = ", ".join(f"{name(v)}: {v.aval.str_short()}" for v in node.outputs)
+        results = ", ".join(f"{name(v)}: {v.aval.str_short(True)}" for v in node.outputs)
         where = f"   ; {node.source.file.rsplit('/', 1)[-1]}:{node.source.line}" if node.source.file else ""
         lines.append(f"{indent}  {results} = {node.primitive.name}({operands}){where}")
         lines += [text_of(region.graph, indent + "    ") for region in node.regions]

@@ -107,5 +107,5 @@ class _Text:
 
 def _name(value: Value) -> str:
     if value.kind == "node":
-        return f"{operation_of(value).primitive.name}:{value.aval.str_short()}"
-    return f"{value.kind}{value.position}:{value.aval.str_short()}"
+        return f"{operation_of(value).primitive.name}:{value.aval.str_short(True)}"
+    return f"{value.kind}{value.position}:{value.aval.str_short(True)}"

@@ -16,6 +16,8 @@ from mpijax.core.sharding.shardings import SingleDeviceSharding
 def laid_out(p: Partitioner, eqn, v, source) -> list:
     """A value in the layout that the program requests; no result if the program only inspects the layout."""
     kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
+    if hasattr(layout, "mesh") and layout.mesh.stands_in:
+        layout = layout.update(mesh=p.on_devices_of_values(layout.mesh))
     if kind == "inspect":
         p.known.inspected.append((layout, p.layout_in_use(v)))
         return []

@@ -146,7 +146,7 @@ def _remember_gather(p: Partitioner, eqn, k: int, inputs, source) -> None:
     if p.blocks_of(v) is not None:
         aval, argument = p.global_aval(v), v.position if v.kind == "input" and v.outside is None else -1
         instead = _split_elsewhere(p, eqn, k, inputs)
-        p.known.gathers[aval.nbytes, aval.str_short(), eqn.primitive.name, source, k, argument, instead] = None
+        p.known.gathers[aval.nbytes, aval.str_short(True), eqn.primitive.name, source, k, argument, instead] = None
 
 
 def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:

@@ -175,7 +175,7 @@ class Plan:
         numbers = {**results, **{i: k for k, i in enumerate(consts)}}
         lines += [f"  buffer {i}: {_buffer(b, numbers.get(i, 0))}" for i, b in enumerate(self.buffers)]
         lines += text_of(self.instructions, "  ")
-        outs = ", ".join(f"{r.kind} {r.index}: {r.aval.str_short()}" for r in self.results)
+        outs = ", ".join(f"{r.kind} {r.index}: {r.aval.str_short(True)}" for r in self.results)
         lines.append(f"  return {outs}")
         return "\n".join(lines)
 

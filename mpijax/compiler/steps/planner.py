@@ -130,7 +130,7 @@ def plan_program(
     for aval in (*closed.in_avals, *closed.out_avals):
         if any(isinstance(d, DimExpr) for d in aval.shape):
             raise ValueError(
-                f"A value of type {aval.str_short()} has a symbolic size, and compiling needs numbers. Export the "
+                f"A value of type {aval.str_short(True)} has a symbolic size, and compiling needs numbers. Export the "
                 "program (mpijax.export.export): a call of the exported program compiles it for the sizes of its "
                 "arguments."
             )

@@ -95,7 +95,7 @@ class AbstractMesh:
         self.axis_types = types_of_axes(axis_types, self.axis_names, "AbstractMesh")
 
     size = property(lambda self: math.prod(self.axis_sizes) if self.axis_sizes else 0)
-    is_local = False
+    is_local = stands_in = False
     is_explicit = property(lambda self: AxisType.Explicit in self.axis_types)
     _any_axis_explicit = is_explicit  # JAX's name, which JAXNS uses
     empty = property(lambda self: self.size == 0)

@@ -77,7 +77,7 @@ class Format:
         if isinstance(self.layout, AutoLayout):
             raise ValueError(
                 f"sharding and layout in `Layout` instance should be concrete. Got layout: {self} for input "
-                f"{aval.str_short()}"
+                f"{aval.str_short(True)}"
             )
         self.check_rank(aval)
         return self.sharding

@@ -52,7 +52,7 @@ class Mesh(ContextDecorator):
         ids = tuple(d.id for d in self._all_devices)
         self._key = (ids, grid.shape, axis_names, self.axis_types, self.simulation)
         self._entered: list[Any] = []
-        # True for a mesh made for a mesh without devices: the program then runs on the devices of its arguments.
+        # Whether the program runs on the devices of its arguments instead, if these are as many.
         self.stands_in = False
 
     @cached_property
@@ -192,6 +192,12 @@ class Mesh(ContextDecorator):
             self.axis_names if axis_names is None else axis_names,
             self.axis_types if axis_types is None else axis_types,
         )
+
+    def standing_in(self) -> Mesh:
+        """This mesh for programs that run on the devices of their arguments, if these are as many."""
+        mesh = self.update()
+        mesh.stands_in = True
+        return mesh
 
     def coordinates(self) -> tuple[int, ...] | None:
         """The position of this rank's first device in the mesh; None if the rank has no device in it."""

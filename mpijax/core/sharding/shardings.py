@@ -165,8 +165,8 @@ class NamedSharding(Sharding):
     def __init__(self, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None):
         if not isinstance(spec, PartitionSpec):
             raise TypeError(
-                f"The spec of a NamedSharding must be a PartitionSpec, got {spec!r} of type {type(spec).__name__}. Use "
-                "jax.sharding.PartitionSpec(...)."
+                f"Unexpected {spec!r} of type {type(spec).__name__}: the spec of a NamedSharding must be a "
+                "PartitionSpec. Use jax.sharding.PartitionSpec(...)."
             )
         unknown = [a for a in spec.all_axes() if a not in mesh.axis_names]
         if unknown:

@@ -77,8 +77,8 @@ def over_other_axes(s: Any) -> tuple[frozenset, frozenset]:
         for what, axes in (("unreduced", unreduced_axes(a)), ("reduced", reduced_axes(a))):
             if axes & names:
                 raise ValueError(
-                    f"{s.name} cannot accept args which are {what}. Got {a.str_short()} and axes={set(names)}. Convert "
-                    "an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
+                    f"{s.name} cannot accept args which are {what}. Got {a.str_short(True)} and axes={set(names)}. "
+                    "Convert an unreduced value by jax.lax.psum, a reduced one by jax.lax.pcast(..., to='varying')."
                 )
     return unreduced_axes(s.types[0]), reduced_axes(s.types[0])
 
@@ -113,7 +113,7 @@ def reduced_axes(aval: ShapedArray) -> frozenset:
 
 
 def _given(s: Any) -> str:
-    return ", ".join(a.str_short() for a in s.types)
+    return ", ".join(a.str_short(True) for a in s.types)
 
 
 def _reduced(s: Any) -> frozenset:
@@ -221,7 +221,7 @@ def reshaped(s: Any) -> tuple[frozenset, frozenset]:
         if given and asked != given:
             raise ValueError(
                 f"out_sharding passed to reshape must be {kind} over the same mesh axes as operand. Got out_sharding: "
-                f"{spec} and operand type: {s.types[0].str_short()}"
+                f"{spec} and operand type: {s.types[0].str_short(True)}"
             )
         if asked != given:
             raise ValueError(f"out_sharding passed to `reshape` cannot contain {kind} axes. Got {s.asked}")

@@ -123,7 +123,7 @@ def _check_once(s: TypedOperation, axes: Axes, aval: ShapedArray) -> None:
     """Raise ShardingTypeError if a mesh axis splits a result twice."""
     named = [a for names in axes for a in names]
     if len(set(named)) < len(named):
-        kind = aval.str_short().partition("[")[0]
+        kind = aval.str_short(True).partition("[")[0]
         raise ShardingTypeError(
             f"{s.name} operation with inputs: {_given(s)} produces an illegally sharded result: "
             f"{kind}[{splits.dimensions(aval.shape, axes)}], which is split twice over one mesh axis. Use "
@@ -132,7 +132,7 @@ def _check_once(s: TypedOperation, axes: Axes, aval: ShapedArray) -> None:
 
 
 def _given(s: TypedOperation) -> str:
-    return ", ".join(a.str_short() for a in s.types)
+    return ", ".join(a.str_short(True) for a in s.types)
 
 
 def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
@@ -148,7 +148,7 @@ def _mesh_of(name: str, avals: Sequence[ShapedArray]) -> Any:
             split = next(a for a in avals if a.split is not None)
             raise ValueError(
                 f"For primitive {name}, context mesh {context} should match the aval mesh {mesh} for shape "
-                f"{split.str_short()}. A value from outside of `auto_axes`, `explicit_axes` or `use_abstract_mesh` "
+                f"{split.str_short(True)}. A value from outside of `auto_axes`, `explicit_axes` or `use_abstract_mesh` "
                 "must be passed as an argument or resharded with jax.sharding.reshard."
             )
         return mesh
@@ -325,7 +325,7 @@ def check_divides(s: TypedOperation, what: str, axes: Axes, shape: Sequence[int]
         if n != own and n % count:
             raise ShardingTypeError(
                 f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
-                f"({entry(names)}) is not implemented. Got input type={aval.str_short()} and output "
+                f"({entry(names)}) is not implemented. Got input type={aval.str_short(True)} and output "
                 f"shape={tuple(shape)}. Unshard that axis first, with jax.sharding.reshard."
             )
 

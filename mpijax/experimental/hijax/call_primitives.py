@@ -40,7 +40,7 @@ def _expand(*args: Any, _prim: Any) -> list[Any]:
 def _type_rule(*avals: Any, _prim: Any) -> list[Any]:
     for given, taken in zip(avals, _prim.in_avals_flat, strict=True):
         if given.form != taken.form:
-            raise TypeError(f"{_prim} takes {taken.str_short()}, got {given.str_short()}")
+            raise TypeError(f"{_prim} takes {taken.str_short(True)}, got {given.str_short(True)}")
     return _prim.out_avals_flat
 
 

@@ -147,8 +147,8 @@ def _check_parts(aval: Any, parts: Sequence[Any]) -> None:
     if not (aval.is_high and agree(aval.lo_ty(), parts)):
         raise NotImplementedError(
             "The derivative with respect to the arrays in a value needs tangents that contain "
-            f"{[a.str_short() for a in parts]}, but they are of type {aval.str_short()}. Make and unpack the value "
-            "with operations that have a derivative."
+            f"{[a.str_short(True) for a in parts]}, but they are of type {aval.str_short(True)}. Make and unpack the "
+            "value with operations that have a derivative."
         )
 
 

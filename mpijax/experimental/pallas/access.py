@@ -23,7 +23,7 @@ from mpijax.ops.ref_parts import is_position
 def _located(ref: Any, idx: Any) -> tuple[Any, tuple]:
     """A reference or view, and the index into it."""
     if idx is None or idx is Ellipsis:
-        return (ref._ref, ref._index) if isinstance(ref, RefView) else (ref, ())
+        return (ref._ref, ref._index) if isinstance(ref, RefView) and ref.is_part else (ref, ())
     return ref, checked_index(idx, ref.shape)
 
 

@@ -195,7 +195,7 @@ def closed_without_arrays(jaxpr: Any, consts: Sequence[Any], where: str) -> Clos
     Raises ValueError for such an array.
     """
     values = values_of(consts)
-    arrays = ", ".join(c.aval.str_short() for c in values if isinstance(c, Array))
+    arrays = ", ".join(c.aval.str_short(True) for c in values if isinstance(c, Array))
     if arrays:
         raise ValueError(f"{where} captures constants [{arrays}]. You should pass them as inputs.")
     return ClosedJaxpr(jaxpr, values)

@@ -114,7 +114,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
     if axis is None:
         return aval
     if aval.shape[axis] != size:
-        raise ValueError(f"axis {axis} of {aval.str_short()} does not have size {size}")
+        raise ValueError(f"axis {axis} of {aval.str_short(True)} does not have size {size}")
     return aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1 :])
 
 

@@ -103,7 +103,7 @@ def _type(x, *, split_axis, concat_axis, axis_name, axis_index_groups, tiled):
     check_exchange(x, concat_axis, axis_name, axis_index_groups)
     shape = list(x.shape)
     if tiled and shape[split_axis] % size or not tiled and shape[split_axis] != size:
-        raise ValueError(f"all_to_all: axis {split_axis} of {x.str_short()} goes to {size} shards")
+        raise ValueError(f"all_to_all: axis {split_axis} of {x.str_short(True)} goes to {size} shards")
     shape[split_axis] //= size
     shape[concat_axis] *= size
     return x.update(shape=tuple(shape))

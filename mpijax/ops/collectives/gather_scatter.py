@@ -248,14 +248,14 @@ def _reduce_scatter_type(x, *, scatter_dimension, axis_name, axis_index_groups, 
         if size % axis_size:
             raise ValueError(
                 f"tiled reduce_scatter operand scatter dimension size {size} must be divisible by shard_count "
-                f"{axis_size}: axis {scatter_dimension} of {x.str_short()}"
+                f"{axis_size}: axis {scatter_dimension} of {x.str_short(True)}"
             )
         shape[scatter_dimension] //= axis_size
     else:
         if size != axis_size:
             raise ValueError(
                 f"reduce_scatter operand scatter dimension size {size} must match shard count {axis_size}: axis "
-                f"{scatter_dimension} of {x.str_short()}. With tiled=True it may be a multiple"
+                f"{scatter_dimension} of {x.str_short(True)}. With tiled=True it may be a multiple"
             )
         del shape[scatter_dimension]
     return x.update(shape=tuple(shape))

@@ -81,7 +81,7 @@ def _precv_type(token, *, out_shape, axis_name, perm):
     if not isinstance(token, AbstractToken):
         raise TypeError(
             "The first argument of precv must be a token from psend or lax.create_token(), got an array of type "
-            f"{token.str_short()}"
+            f"{token.str_short(True)}"
         )
     return out_shape
 
@@ -130,7 +130,7 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
     for (axis_name, perm), messages in body.sent.items():
         for message in messages:
             raise ValueError(
-                f"psend of {typeof(message).str_short()} over {axis_name} with perm={perm} is never received. Call "
+                f"psend of {typeof(message).str_short(True)} over {axis_name} with perm={perm} is never received. Call "
                 "precv with the same axis_name and perm after it, in the same body of a loop, branch or function."
             )
     return result
@@ -163,7 +163,7 @@ class _Body:
         messages = self.sent.get((axis_name, perm))
         if not messages:
             raise ValueError(
-                f"precv of {out_shape.str_short()} over {axis_name} with perm={perm} receives nothing. Call psend "
+                f"precv of {out_shape.str_short(True)} over {axis_name} with perm={perm} receives nothing. Call psend "
                 "with the same axis_name and perm before it, in the same body of a loop, branch or function: all "
                 "shards run the same program."
             )
@@ -171,8 +171,8 @@ class _Body:
         found = typeof(message)
         if (found.shape, found.dtype) != (out_shape.shape, out_shape.dtype):
             raise ValueError(
-                f"precv expects {out_shape.str_short()}, but the next psend over {axis_name} with perm={perm} sends "
-                f"{found.str_short()}. Messages arrive in the order in which they are sent."
+                f"precv expects {out_shape.str_short(True)}, but the next psend over {axis_name} with perm={perm} "
+                f"sends {found.str_short(True)}. Messages arrive in the order in which they are sent."
             )
         return message
 

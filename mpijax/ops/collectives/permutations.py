@@ -65,7 +65,7 @@ def pshuffle(x, axis_name, perm):
     perm = [int(i) for i in perm]
     size = named_axis_size(names_of(axis_name))
     if sorted(perm) != list(range(size)):
-        raise ValueError(f"`perm` does not represent a permutation: got {perm} for axis {axis_name!r} of size {size}")
+        raise ValueError(f"`perm` does not represent a permutation: {perm} for axis {axis_name!r} of size {size}")
     return ppermute(x, axis_name, list(zip(perm, range(size), strict=True)))
 
 

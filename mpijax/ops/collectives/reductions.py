@@ -130,7 +130,7 @@ def _extremum(primitive, x, axis_name, groups):
 def _reduced_type(x, *, axes, **_):
     positional = [a for a in axes if isinstance(a, int)]
     if not all(0 <= a < x.ndim for a in positional):
-        raise ValueError(f"a reduction over axes {axes} of {x.str_short()}")
+        raise ValueError(f"a reduction over axes {axes} of {x.str_short(True)}")
     return x.update(shape=tuple(d for i, d in enumerate(x.shape) if i not in positional))
 
 

@@ -115,7 +115,7 @@ def converted(x: ShapedArray, names, start: str, end: str, name: str) -> ShapedA
     if found != start:
         raise ValueError(
             f"{name.removesuffix('_p')} is a {start.capitalize()}->{end.capitalize()} collective: it only accepts "
-            f"inputs that are {start} over axes={tuple(names)}. Got {x.str_short()}, which is {found} there."
+            f"inputs that are {start} over axes={tuple(names)}. Got {x.str_short(True)}, which is {found} there."
         )
     gone = {"unreduced": NO_AXES, "reduced": NO_AXES, start: over}
     new = {"unreduced": NO_AXES, "reduced": NO_AXES, end: over}
@@ -154,7 +154,7 @@ def check_exchange(x: Any, axis: int, names, groups: Groups | None, size: int | 
     ):
         raise ValueError(f"axis_index_groups {groups} of an axis of size {whole}")
     if not -x.ndim <= axis < x.ndim:
-        has = f"{x.str_short()} has {x.ndim} axes"
+        has = f"{x.str_short(True)} has {x.ndim} axes"
         raise ValueError(f"An exchange over {names_of(names)} needs array axis {axis}, but {has}")
     if size not in (None, found):
         raise ValueError(f"An exchange over {names_of(names)} has {found} shards, but axis_size={size}")

@@ -41,7 +41,7 @@ Branches = tuple[ClosedJaxpr, ...]
 def _type_rule(index: ShapedArray, *operands: ShapedArray, branches: Branches, **_) -> list[ShapedArray]:
     first = branches[0]
     if index.dtype != np.int32 or index.shape:
-        raise errors.JaxprTypeError(f"cond called with index of type {index.str_short()} instead of int32[]")
+        raise errors.JaxprTypeError(f"cond called with index of type {index.str_short(True)} instead of int32[]")
     for i, branch in enumerate(branches):
         if len(branch.in_avals) != len(operands):
             raise errors.JaxprTypeError(
@@ -57,7 +57,7 @@ def _type_rule(index: ShapedArray, *operands: ShapedArray, branches: Branches, *
 def _check_types(what: str, avals, other: str, others) -> None:
     if len(avals) == len(others) and all(a is b or same_type(a, b) for a, b in zip(avals, others, strict=True)):
         return
-    one, two = (" ".join(a.str_short() for a in types) for types in (avals, others))
+    one, two = (" ".join(a.str_short(True) for a in types) for types in (avals, others))
     raise errors.JaxprTypeError(f"{what} of types {one}, but {other} of types {two}")
 
 

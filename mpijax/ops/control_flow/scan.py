@@ -56,7 +56,7 @@ def _check_types(what: str, have: list[ShapedArray], but: str, want: list[Shaped
 
 
 def _short(avals: list[ShapedArray]) -> str:
-    return " ".join(a.str_short() for a in avals)
+    return " ".join(a.str_short(True) for a in avals)
 
 
 def _reference(

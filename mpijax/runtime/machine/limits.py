@@ -58,7 +58,7 @@ def check_memory(plan: Plan, name: str) -> None:
             continue
         source = value.producer.source if value.producer is not None else None
         where = f" made at {source}" if source is not None and source.file else f" ({value.kind} {value.position})"
-        lines.append(f"  {nbytes / 2**30:8.3f} GiB  {value.aval.str_short()}{where}")
+        lines.append(f"  {nbytes / 2**30:8.3f} GiB  {value.aval.str_short(True)}{where}")
     raise JaxRuntimeError(
         f"RESOURCE_EXHAUSTED: program {name!r} needs {needed / 2**30:.2f} GiB ({needed} bytes), but this rank may use "
         f"only {limit / 2**30:.2f} GiB. Largest buffers:\n"

@@ -33,7 +33,7 @@ def check(values: Any, leaves: Sequence[Any], places: Sequence[Any]) -> None:
     chosen = [i for i, (x, place) in enumerate(zip(leaves, places, strict=True)) if _is_compared(x, place)]
     if not chosen or not guard.enabled() or threading.current_thread() is not threading.main_thread():
         return
-    kinds = [(i, typeof(leaves[i]).str_short(), str(places[i]), places[i].mesh.device_ids.tolist()) for i in chosen]
+    kinds = [(i, typeof(leaves[i]).str_short(True), str(places[i]), places[i].mesh.device_ids.tolist()) for i in chosen]
     line = str(current_source())
     what = f"device_put of {len(chosen)} value(s), {kinds[0][1]} first"
     found = _first_difference([leaves[i] for i in chosen], kinds, "the values of device_put", what, line)
@@ -57,7 +57,7 @@ def check_arguments(args: Sequence[Any], name: str) -> None:
     if not any(_is_over_all_processes(x) for x in args) or threading.current_thread() is not threading.main_thread():
         return
     chosen = [i for i, x in enumerate(args) if not _is_over_mesh(x) and not getattr(x, "is_deleted", bool)()]
-    kinds = [(i, typeof(args[i]).str_short()) for i in chosen]
+    kinds = [(i, typeof(args[i]).str_short(True)) for i in chosen]
     line, whole = str(current_source()), [args[i] for i in chosen]
     what = f"program {name!r} with the whole arguments {', '.join(kind for _, kind in kinds)}"
     found = _first_difference(whole, kinds, f"the whole arguments of {name!r}", what, line)

@@ -42,8 +42,8 @@ def _warn_of_large(closed: ClosedJaxpr) -> None:
         largest = max(arrays, key=lambda c: c.nbytes)
         warn_user(
             f"A large amount of constants were captured during lowering ({total:,} bytes total; the largest has type "
-            f"{typeof(largest).str_short()}). Pass large arrays as arguments: the program keeps constants alive, and "
-            "is compiled again for new ones. If this is intentional, set the option "
+            f"{typeof(largest).str_short(True)}). Pass large arrays as arguments: the program keeps constants alive, "
+            "and is compiled again for new ones. If this is intentional, set the option "
             "jax_captured_constants_warn_bytes to -1."
         )
 

@@ -204,9 +204,9 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
     out = []
     for at, arrays in rows.items():
         source = arrays[0].source
-        first = {(p.aval.str_short(), p.mesh, p.cuts): p for p in reversed(arrays)}
+        first = {(p.aval.str_short(True), p.mesh, p.cuts): p for p in reversed(arrays)}
         cells = "".join(
-            f"<td>{grid(p)}<br><code>{html.escape(f'{p.operation}: {p.aval.str_short()}')}</code></td>"
+            f"<td>{grid(p)}<br><code>{html.escape(f'{p.operation}: {p.aval.str_short(True)}')}</code></td>"
             for p in reversed(first.values())
         )
         short = html.escape(f"{Path(source.file).name}:{source.line}") if at else ""

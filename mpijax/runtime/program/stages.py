@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
@@ -16,12 +18,14 @@ from mpijax.compiler.steps.planner import plan_program
 from mpijax.core import config, provided, tree
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
+from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.format import Format, row_by_row
+from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
 from mpijax.runtime.arrays.default_layout import default_layout
-from mpijax.runtime.arrays.devices import local_devices
+from mpijax.runtime.arrays.devices import devices, local_devices
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.machine.limits import check_gathers
 from mpijax.runtime.program import code
@@ -69,7 +73,12 @@ class Lowered(_Later):
     (3,)
     """
 
-    __slots__ = ()
+    # The program over meshes without devices, if `compile` takes the devices.
+    __slots__ = ("_without_devices",)
+
+    def __init__(self, traced, plan: Plan, names: Sequence[str], without_devices: Any = None):
+        super().__init__(traced, plan, names)
+        self._without_devices = without_devices
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The loop nests; with dialect 'jaxpr' the Jaxpr, with 'llvm' the LLVM IR of the kernels.
@@ -90,10 +99,34 @@ class Lowered(_Later):
         return self._traced.jaxpr if dialect == "jaxpr" else self._plan
 
     def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
-        """Compile to machine code. The options are XLA's; they are checked and have no effect."""
+        """Compile to machine code. The options are XLA's; they are checked and have no effect.
+
+        Raises ValueError if `device_assignment`, a sequence of devices, is not that of the shardings, and RuntimeError
+        if it is missing and the shardings are over meshes without devices.
+        """
         check_compiler_options(compiler_options)
-        del device_assignment
+        if self._without_devices is not None:
+            if device_assignment is None:
+                raise RuntimeError(
+                    "device_assignment cannot be `None` during compilation: the shardings are over meshes without "
+                    "devices. Pass a tuple of devices to `.compile(device_assignment=)`."
+                )
+            return lower(_on_devices(self._without_devices, device_assignment)).compile()
+        if device_assignment is not None:
+            self._check_devices([d.id for d in device_assignment])
         return Compiled(self._traced, self._plan, self._names)
+
+
+    def _check_devices(self, ids: list[int]) -> None:
+        results = (r.sharding for r in self._plan.results)
+        found = next((s for s in (*self._traced.layouts, *results) if s is not None), None) or _here()
+        known = [d.id for d in found._device_assignment]
+        if ids != known:
+            raise ValueError(
+                "device_assignment passed to `.compile` must match the device_assignment calculated from array "
+                f"shardings and out_shardings. Got device ids passed to compile {ids} and device ids calculated from "
+                f"array shardings and out_shardings {known}"
+            )
 
 
 class MemoryAnalysis:
@@ -302,13 +335,17 @@ def _here() -> Any:
     return SingleDeviceSharding(local_devices()[0])
 
 
-def lower(traced) -> Lowered:
-    """Plan a traced program.
+def lower(traced, devices_later: bool = False) -> Lowered:
+    """Plan a traced program. devices_later: whether `compile` may take the devices of meshes that have none.
 
-    Raises ValueError for arguments over an abstract mesh without devices in context, and RuntimeError for constants
-    with shards on other processes.
+    Raises ValueError for arguments over an abstract mesh without devices in context, unless `devices_later`, and
+    RuntimeError for constants with shards on other processes.
     """
     check_constants(traced.jaxpr)
+    if devices_later and context_mesh() is None and any(map(_lacks_devices, traced.layouts)):
+        size = next(s.mesh.size for s in traced.layouts if _lacks_devices(s))
+        planned = lower(_on_devices(traced, devices()[:size]))
+        return Lowered(planned._traced, planned._plan, planned._names, traced)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     if traced.jaxpr.is_high:
         traced = provided.lower_traced(traced)
@@ -320,6 +357,26 @@ def lower(traced) -> Lowered:
     names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
     plan = plan_program(traced.jaxpr, donated, _layouts(traced), default_layout())
     return Lowered(traced, plan.worded(_layouts(traced), traced.asked), names)
+
+
+def _lacks_devices(layout: Any) -> bool:
+    return isinstance(getattr(layout, "mesh", None), AbstractMesh)
+
+
+def _on_devices(traced, over: Sequence[Any]) -> Any:
+    """The program with the meshes of its arguments that lack devices over these. ValueError for a wrong number."""
+
+    def placed(layout: Any) -> Any:
+        if not _lacks_devices(layout):
+            return layout
+        mesh = layout.mesh
+        if mesh.size != len(over):
+            raise ValueError(
+                f"Length of device assignment {len(over)} is not equal to the size of the mesh {mesh.size}"
+            )
+        return layout.update(mesh=Mesh(np.reshape(over, mesh.axis_sizes), mesh.axis_names, mesh.axis_types))
+
+    return traced.of_layouts(tuple(map(placed, traced.layouts)))
 
 
 def _over_devices(layout: Any) -> Any:
