@@ -23,6 +23,8 @@ MOST_SCATTERED, SCATTERED_PART = 1 << 11, 1 / 64
 TURNED, FILLED = 64, 64
 # Bytes from which a thread is worth its start.
 GRAIN = 1 << 17
+# Parts at most, so that `st_run` can multiply them with sizes.
+MOST_PARTS = 1 << 16
 _WIDTHS = (1, 2, 4, 8, 16)
 
 _Axis = tuple[int, int, int]
@@ -73,7 +75,7 @@ def arguments(moves: list[Move]) -> tuple[list[Value], list[int], int, int]:
     A part of the extent is the same part of each move, so that threads have the same work.
     """
     arrays: list[Value] = []
-    extent = max(move.axes[0][0] for move in moves)
+    extent = min(max(move.axes[0][0] for move in moves), MOST_PARTS)
     params = [extent, len(moves)]
     for move in moves:
         used = [end[0] for end in (move.origin, move.target) if end is not None]
