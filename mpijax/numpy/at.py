@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -19,7 +19,8 @@ from mpijax.numpy.constructors import asarray
 from mpijax.numpy.dynamic_slices import has_slices, positions_of_slices
 from mpijax.numpy.fills import ones_like
 from mpijax.numpy.index_gather import gather_plan, is_empty
-from mpijax.numpy.index_parse import expand_masks, parse
+from mpijax.numpy.index_parse import Entry, expand_masks, parse
+from mpijax.numpy.index_plan import wide_indices
 from mpijax.transforms.jit import jit
 
 
@@ -229,7 +230,16 @@ def scatter_update(
             "In future JAX releases this will result in an error.",
             FutureWarning,
         )
-    plan = gather_plan(entries, x.shape, wrap_negative_indices)
+    with wide_indices(x.shape):
+        out = _scattered(x, values, entries, scatter, wrap_negative_indices, indices_are_sorted, unique_indices, mode)
+    return out if out is x else util.convert(out, dtype, weak_type)
+
+
+def _scattered(
+    x: Any, values: Any, entries: Sequence[Entry], scatter: Callable, wrap: bool, sorted_: bool, unique: bool, mode: Any
+) -> Any:
+    """x with the values at an index, in the promoted type of both; x itself if the index selects nothing."""
+    plan = gather_plan(entries, x.shape, wrap)
     if is_empty(plan.shape):
         return x
 
@@ -252,13 +262,11 @@ def scatter_update(
             inserted_window_dims=gathering.collapsed_slice_dims,
             scatter_dims_to_operand_dims=gathering.start_index_map,
         ),
-        indices_are_sorted=indices_are_sorted or plan.distinct,
-        unique_indices=unique_indices or plan.distinct,
+        indices_are_sorted=sorted_ or plan.distinct,
+        unique_indices=unique or plan.distinct,
         mode=mode,
     )
-    if plan.bool_axes:
-        out = lax.squeeze(out, plan.bool_axes)
-    return util.convert(out, dtype, weak_type)
+    return lax.squeeze(out, plan.bool_axes) if plan.bool_axes else out
 
 
 def _fits(value: int, dtype: np.dtype) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes, errors
 from mpijax.core.array_api import Array
+from mpijax.core.dimensions import is_longer
 from mpijax.core.state import state
 from mpijax.core.trace import EVAL
 from mpijax.core.tracer import Tracer
@@ -231,7 +232,10 @@ def wrap_negative(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entr
 
 
 def wrap_negative_array(index: Any, size: int) -> Any:
-    """`index` of a signed integer dtype, brought from [-size, size) to [0, size)."""
+    """`index` of a signed integer dtype, brought from [-size, size) to [0, size); int64 if it is too narrow for that."""
+    is_int = dtypes.issubdtype(index.dtype, np.integer)
+    if is_int and is_longer(size, np.iinfo(index.dtype).max):
+        index = index.astype(np.int64)
     if type(index) is np.ndarray and state.trace is EVAL:
         return np.where(index < 0, index + np.asarray(size, index.dtype), index)
     return lax.select(index < 0, lax.add(index, scalar_like(index, size)), index)

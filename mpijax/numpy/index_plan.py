@@ -7,11 +7,13 @@ There are three ways to execute an index, tried in this order: static slices (sl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.config import enable_x64
 from mpijax.core.dimensions import DimExpr, is_longer, max_dim, min_dim, slice_bounds
 from mpijax.core.errors import InconclusiveDimensionOperation
 from mpijax.numpy.constructors import asarray
@@ -205,3 +207,8 @@ def _dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...]) -> DynamicSl
 def index_dtype(shape: Sequence[int]) -> np.dtype:
     """The signed dtype that can index an array of that shape: int32, int64 if an axis is too long for it."""
     return np.dtype(np.int64 if any(is_longer(size, np.iinfo(np.int32).max) for size in shape) else np.int32)
+
+
+def wide_indices(shape: Sequence[int]) -> AbstractContextManager:
+    """A scope in which indices of the array have 64 bits if an axis is too long for int32, whatever the option is."""
+    return enable_x64(True) if index_dtype(shape).itemsize > 4 else nullcontext()

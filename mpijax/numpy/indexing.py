@@ -22,7 +22,7 @@ from mpijax.numpy.contraction import einsum
 from mpijax.numpy.dynamic_slices import has_slices, read_slices
 from mpijax.numpy.index_gather import gather, gather_plan
 from mpijax.numpy.index_parse import check_static_indices, expand_masks, parse, wrap_negative_array
-from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan
+from mpijax.numpy.index_plan import StaticSlices, dynamic_plan, index_dtype, static_plan, wide_indices
 from mpijax.numpy.one_hot import one_hot
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
 from mpijax.runtime.arrays.default_layout import default_layout
@@ -145,10 +145,11 @@ def get(
             view = dynamic.apply_to_numpy(x._value, wrap_negative_indices)
             return from_numpy(view, x.aval.update(shape=view.shape), True, default_layout())
         return dynamic.apply(x, wrap_negative_indices)
-    plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)
-    return gather(x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value)
+    with wide_indices(shape):
+        plan = gather_plan(expand_masks(entries, shape), shape, wrap_negative_indices)
+        return gather(x, plan, unique=unique_indices, sorted_=indices_are_sorted, mode=mode, fill_value=fill_value)
 
 
 def _promises(mode: Any) -> bool:

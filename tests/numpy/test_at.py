@@ -6,6 +6,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from oracle import OURS, THEIRS, check
 
+import mpijax
+from mpijax import numpy as jnp
+
 s_ = np.s_
 X = (np.arange(60, dtype=np.float32).reshape(3, 4, 5) - 20) / 8
 n = np.array([0, -1, 1])
@@ -127,3 +130,22 @@ def test_where(condition):
 def test_nonzero(function, how):
     for x in (X[0], X[0] > 0, X[0, 0], np.float32(1), np.zeros((0, 2), np.float32)):
         check(lambda J: lambda x: getattr(J.numpy, function)(x, **how), x)
+
+
+def test_axes_too_long_for_int32():
+    """Indices have 64 bits then, without jax_enable_x64, too. Only types are computed: the array would have 3 GB."""
+    x = mpijax.ShapeDtypeStruct((3_300_000_000,), np.int8)
+    text = str(mpijax.make_jaxpr(lambda x: x.at[-1].set(5))(x))
+    assert "3299999999:i64[]" in text
+    assert "3000000000:i64[]" in str(mpijax.make_jaxpr(lambda x: x.at[3_000_000_000:].add(1))(x))
+    some = np.array([-1, 3], np.int32)
+    for f in (lambda x, i: x[i], lambda x, i: x.at[i].get(mode="clip"), lambda x, i: x.at[i].set(1)):
+        assert "i64[2,1]" in str(mpijax.make_jaxpr(f)(x, some))
+    floats = mpijax.ShapeDtypeStruct((3_300_000_000,), np.float32)
+    assert mpijax.eval_shape(lambda x: x.at[-1].add(np.float64(1)), floats).dtype == np.float32
+
+
+@pytest.mark.slow
+def test_the_last_of_three_billion_elements():
+    x = jnp.zeros(3_300_000_000, jnp.int8).at[-1].set(5)
+    assert x[-1] == 5 and mpijax.jit(lambda x: x.at[3_000_000_000:].add(1)[3_299_999_999])(x) == 6
