@@ -49,8 +49,7 @@ def _numpys() -> dict[str, int]:
             if not _threads_decided():
                 _set_threads(linked, cpus_per_rank())
             return {
-                name: ctypes.cast(getattr(linked, symbol), ctypes.c_void_p).value or 0
-                for name, symbol in names.items()
+                name: ctypes.cast(getattr(linked, symbol), ctypes.c_void_p).value or 0 for name, symbol in names.items()
             }
     return {}
 
