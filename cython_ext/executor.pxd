@@ -26,6 +26,9 @@ cdef struct Library:            # the functions for a library's thread count; `m
 cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, int64_t extent, int64_t grain,
                            const Library* library) noexcept nogil
 
+# Sets the functions for the thread count of the BLAS of matrix products. 0: products run on BLAS's own threads.
+cdef void set_gemm_library(size_t get, size_t set_) noexcept
+
 
 cdef class Program:
     cdef readonly Py_ssize_t num_inputs

@@ -120,6 +120,14 @@ cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, in
     mt_run_alone(call, ptrs, params, extent, grain, <const mt_library*>library)
 
 
+cdef Library gemm_library           # the BLAS of the matrix products
+
+
+cdef void set_gemm_library(size_t get, size_t set_) noexcept:
+    gemm_library.get = <int (*)() noexcept nogil>get
+    gemm_library.set = <void (*)(int) noexcept nogil>set_
+
+
 # ---- instructions ----
 
 cdef inline char* at(void** table, Place p) noexcept nogil:
@@ -325,19 +333,51 @@ cdef void point_calls(TilesData* data, void** table, tt_call* calls, void** ptrs
 
 
 cdef void run_gemm(GemmData* g, void** table) noexcept nogil:
-    if g.m > 0 and g.n > 0:
-        gemm_batch(g, 0, at(table, g.a), at(table, g.b), at(table, g.c))
-
-
-cdef void gemm_batch(GemmData* g, int axis, char* a, char* b, char* c) noexcept nogil:
-    """Row-major C = A B is column-major C' = B' A', so BLAS gets the operands in reverse order."""
-    cdef int64_t i, d = g.ndim
-    if axis == d:
-        g.call(&g.transb, &g.transa, &g.n, &g.m, &g.k, g.alpha, b, &g.ldb, a, &g.lda, g.beta, c, &g.ldc)
+    cdef void* ptrs[3]
+    cdef int64_t parts = g.matrices * g.parts
+    if parts == 0 or g.m == 0 or g.n == 0:
         return
-    for i in range(g.batch[axis]):
-        gemm_batch(g, axis + 1, a + i * g.batch[d + axis], b + i * g.batch[2 * d + axis],
-                   c + i * g.batch[3 * d + axis])
+    ptrs[0], ptrs[1], ptrs[2] = at(table, g.a), at(table, g.b), at(table, g.c)
+    if parts < 2 * g.grain or mt_threads == 1 or gemm_library.set == NULL:
+        gemm_parts(ptrs, <int64_t*>g, 0, parts)
+    else:
+        # Each call packs the operand that the parts share, so there are few parts: two for each thread.
+        on_threads_alone(gemm_parts, ptrs, <int64_t*>g, parts, max(g.grain, parts // (2 * mt_threads)), &gemm_library)
+
+
+cdef void gemm_parts(void** ptrs, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
+    """Computes parts of the matrices, those of one matrix at once."""
+    cdef GemmData* g = <GemmData*>params
+    cdef int64_t first, last
+    while begin < end:
+        first = begin % g.parts
+        last = min(g.parts, first + end - begin)
+        gemm_rows(g, begin // g.parts, first * g.width, last * g.width, <char**>ptrs)
+        begin += last - first
+
+
+cdef void gemm_rows(GemmData* g, int64_t matrix, int64_t first, int64_t last, char** ptrs) noexcept nogil:
+    """Rows (or columns) first to last of one result. Row-major C = A B is column-major C' = B' A', so BLAS gets the
+    operands in reverse order."""
+    cdef char* a = ptrs[0]
+    cdef char* b = ptrs[1]
+    cdef char* c = ptrs[2]
+    cdef int64_t m = g.m, n = g.n, i, axis, d = g.ndim
+    for axis in range(d - 1, -1, -1):
+        i = matrix % g.batch[axis]
+        matrix //= g.batch[axis]
+        a += i * g.batch[d + axis]
+        b += i * g.batch[2 * d + axis]
+        c += i * g.batch[3 * d + axis]
+    if g.by_columns:
+        n = min(last, n) - first
+        b += first * g.itemsize * (g.ldb if g.transb == b'T' else 1)
+        c += first * g.itemsize
+    else:
+        m = min(last, m) - first
+        a += first * g.itemsize * (1 if g.transa == b'T' else g.lda)
+        c += first * g.itemsize * g.ldc
+    g.call(&g.transb, &g.transa, &n, &m, &g.k, g.alpha, b, &g.ldb, a, &g.lda, g.beta, c, &g.ldc)
 
 
 cdef void run_fill(FillData* f, void** table) noexcept nogil:

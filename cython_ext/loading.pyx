@@ -16,7 +16,7 @@ cimport numpy as cnp
 
 from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
 from mpijax._ext.comm cimport CommFunction, CommHalves
-from mpijax._ext.executor cimport Program
+from mpijax._ext.executor cimport Program, set_gemm_library
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
     OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE,
@@ -57,10 +57,18 @@ cdef object comm_codes = None
 cdef object note_site = None
 
 
+cdef enum:                  # of matrix products
+    GEMM_LEAST_WORK = 524288    # minimum multiplications per thread: about 10 µs
+    GEMM_PART = 32          # rows or columns of the result in one part: a multiple of BLAS's blocks in registers
+    GEMM_STACK = 16         # in a stack of so many matrices, each is one part
+
+
 cdef GemmFunction blas_function(name) except NULL:
     global blas_table
     if blas_table is None:
         blas_table = provided.blas_addresses()
+        get, set_ = provided.blas_thread_functions()
+        set_gemm_library(get, set_)
     return <GemmFunction><size_t>blas_table[BLAS_NAMES[name]]
 
 
@@ -439,6 +447,7 @@ cdef int64_t* integers(Program p, values) except NULL:
 cdef size_t gemm_data(Program p, x) except 0:
     cdef GemmData* data = <GemmData*>block(p, sizeof(GemmData))
     cdef int d = len(x.batch), axis
+    cdef int64_t longer, work
     dtype = np.dtype(x.dtype)
     if dtype.name not in BLAS_NAMES:
         raise TypeError(f"Gemm: BLAS supports float32, float64, complex64 and complex128, got {dtype}")
@@ -463,6 +472,16 @@ cdef size_t gemm_data(Program p, x) except 0:
         data.batch[2 * d + axis] = x.b_strides[axis] * dtype.itemsize
         data.batch[3 * d + axis] = x.c_strides[axis] * dtype.itemsize
     memcpy(data.alpha, cnp.PyArray_DATA(np.ones(1, dtype)), dtype.itemsize)      # beta stays 0
+    data.itemsize = dtype.itemsize
+    data.matrices = 1
+    for axis in range(d):
+        data.matrices *= data.batch[axis]
+    data.by_columns = data.n > data.m
+    longer = max(data.m, data.n)
+    data.width = GEMM_PART if data.matrices < GEMM_STACK else longer
+    data.parts = -(-longer // data.width) if longer > 0 else 0
+    work = min(data.width, longer) * min(data.m, data.n) * data.k
+    data.grain = -(-GEMM_LEAST_WORK // max(work, 1))
     return <size_t>data
 
 

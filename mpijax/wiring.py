@@ -44,7 +44,7 @@ _HOMES = {
     "mpijax.runtime.arrays.array": "from_numpy",
     "mpijax.runtime.arrays.devices": "devices local_devices process_index",
     "mpijax.runtime.arrays.placement": "device_put from_host",
-    "mpijax.runtime.machine.blas": "blas_addresses=addresses",
+    "mpijax.runtime.machine.blas": "blas_addresses=addresses blas_thread_functions=product_thread_functions",
     "mpijax.runtime.machine.executable": "Call",
     "mpijax.runtime.machine.lapack": "lapack_addresses=addresses",
     "mpijax.runtime.mpi.mpi_start": "rank start world",

@@ -41,7 +41,7 @@ def _start(words: list[str]) -> None:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
-        _run(compile(words[1], "<string>", "exec"), {})
+        _run(compile(words[1], "<string>", "exec", dont_inherit=True), {})
     else:
         _start_file(words)
 
@@ -55,7 +55,7 @@ def _start_file(words: list[str]) -> None:
         return
     try:
         with open(file, "rb") as source:
-            code = compile(source.read(), file, "exec")
+            code = compile(source.read(), file, "exec", dont_inherit=True)
     except OSError as error:
         raise SystemExit(f"mpijax.as_jax: cannot open {file!r}: {error.strerror}") from None
     if not sys.flags.safe_path:

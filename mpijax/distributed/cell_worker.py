@@ -95,10 +95,10 @@ def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         del tree.body[-1]
-    exec(compile(tree, name, "exec"), namespace)
+    exec(compile(tree, name, "exec", dont_inherit=True), namespace)
     if not isinstance(last, ast.Expr):
         return None
-    value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+    value = eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), namespace)
     return None if source.rstrip().endswith(";") else value
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray
 from mpijax.core.debug_info import DebugInfo
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, eval_jaxpr, without_dead_code
 from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.lowering import Inline
 from mpijax.core.state import state
@@ -63,7 +64,32 @@ class PartialTrace(JaxprTrace):
             inner = params[primitive.lower.param]
             jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
             return eval_jaxpr(jaxpr, consts, *args)
-        return super().process_primitive(primitive, args, params)
+        outs = super().process_primitive(primitive, args, params)
+        return outs if primitive.dce is None else self._with_known_results(self.eqns[-1], args, outs)
+
+    def _with_known_results(self, eqn: Eqn, args: Sequence[Any], outs: list[Any]) -> list[Any]:
+        """The results of a recorded loop or branch, with the values of those that need no unknown operand.
+
+        The equation stays as it is: dead code elimination drops what the program does not read.
+        """
+        if fx.pins(eqn.effects):
+            return outs
+        value_of = {v: x for v, x in zip(eqn.invars, args, strict=True) if not self.is_unknown(x)}
+
+        def needing_only_known(wanted: list[bool]) -> Eqn | None:
+            needed = eqn.primitive.dce(wanted, eqn)
+            known = needed is not None and all(type(v) is Literal or v in value_of for v in needed.invars)
+            return needed if known else None
+
+        count = len(outs)
+        known = [needing_only_known([i == k for i in range(count)]) is not None for k in range(count)]
+        needed = needing_only_known(known) if any(known) else None
+        if needed is None:
+            return outs
+        operands = [v.number if type(v) is Literal else value_of[v] for v in needed.invars]
+        with current_trace(self.parent):
+            values = dict(zip(needed.outvars, needed.primitive.bind(*operands, **needed.params), strict=True))
+        return [values[v] if k else out for v, k, out in zip(eqn.outvars, known, outs, strict=True)]
 
     def process_custom_call(self, call, args):
         with current_trace(self if self.records(args) else self.parent) as trace:

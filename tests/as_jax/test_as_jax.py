@@ -210,6 +210,14 @@ def test_programs_start_as_python_starts_them(folder, words, argv):
     assert argv in done.stdout and done.stdout.rstrip().endswith("__main__")
 
 
+def test_annotations_are_objects_unless_the_program_says_otherwise(folder):
+    """The program does not inherit `from __future__ import annotations` of the code that compiles it."""
+    code = "def f(x: int): pass\nprint(f.__annotations__)"
+    for future, shown in (("", "{'x': <class 'int'>}"), ("from __future__ import annotations\n", "{'x': 'int'}")):
+        assert as_jax(folder, future + code).stdout.strip() == shown
+        assert python(folder, "-m", "mpijax.as_jax", "-c", future + code).stdout.strip() == shown
+
+
 def test_statuses_and_tracebacks_are_the_programs(folder):
     done = as_jax(folder, "def f():\n    raise KeyError('x')\nf()\n", check=False)
     assert done.returncode == 1

@@ -174,6 +174,7 @@ def test_the_table_escapes_and_groups():
 
 @pytest.mark.parametrize(("source", "value"), [
     ("1 + 1", 2), ("x = 1", None), ("1 + 1;", None), ("", None), ("# only this", None), ("x = 1\nx + 1  # sum", 2),
+    ("def f(x: int): pass\nf.__annotations__", {"x": int}),
 ])  # fmt: skip
 def test_the_value_of_a_cell(source, value):
     assert cell_worker.run_cell(source, "<test cell>", {}) == value

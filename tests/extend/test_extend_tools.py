@@ -154,6 +154,32 @@ def test_what_is_known_is_computed_and_the_rest_is_a_program(J):
 
 
 @IN_BOTH
+def test_results_of_loops_and_branches_may_be_known(J):
+    """As Flax's `nn.scan` needs it: layers that a loop initialises depend on its keys, not on what it carries."""
+    pe = part(J, "interpreters.partial_eval")
+
+    def f(x, y):
+        def body(carry, z):
+            count, weight = carry
+            return (count + 1, weight * x[0]), (J.numpy.sin(z), z * weight)
+
+        (count, weight), (sines, mixed) = J.lax.scan(body, (0, x[1]), y)
+        chosen, other = J.lax.cond(count > 1, lambda x: (2.0, x), lambda x: (3.0, 2 * x), x)
+        return [count, weight, sines, mixed, chosen, other]
+
+    jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(
+        wrapped(J, f, X, X), [pe.PartialVal.unknown(J.typeof(X)), pe.PartialVal.known(X)]
+    )
+    assert [o.is_known() for o in outs] == [True, False, True, False, True, False]
+    assert outs[0].get_known() == 3 and outs[4].get_known() == 2.0
+    np.testing.assert_allclose(outs[2].get_known(), np.sin(X), rtol=1e-6)
+    weight, mixed, other = J.core.eval_jaxpr(jaxpr, consts, X)
+    np.testing.assert_allclose(weight, X[1] * X[0] ** 3, rtol=1e-6)
+    np.testing.assert_allclose(mixed, [z * X[1] * X[0] ** k for k, z in enumerate(X)], rtol=1e-6)
+    np.testing.assert_array_equal(other, X)
+
+
+@IN_BOTH
 def test_known_results_can_be_made_results_of_the_program(J):
     pe = part(J, "interpreters.partial_eval")
     jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(

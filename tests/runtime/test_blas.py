@@ -114,3 +114,26 @@ def test_threads_of_numpys_library(environment):
     if not any("numpy.libs" in name for name in blas.openblas_libraries()):
         pytest.skip("NumPy does not carry its own OpenBLAS here")
     assert run(NUMPYS_THREADS, **environment) == "1"
+
+
+WORKERS = """
+import mpijax as jax, mpijax.numpy as jnp
+from mpijax._ext import executor
+product = jax.jit(lambda a, b: a @ b)
+found = [executor.num_workers()]
+for shapes in (((8, 8), (8, 8)), ((300, 200), (200, 300))):
+    product(*map(jnp.ones, shapes))
+    found.append(executor.num_workers())
+print(*found)
+"""
+
+
+@pytest.mark.parametrize(
+    "environment, expected",
+    [({"MPIJAX_NUM_THREADS": "2"}, "0 0 1"), ({"MPIJAX_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}, "0 0 0")],
+)
+def test_large_products_run_on_the_threads_of_kernels(environment, expected):
+    """Those of OpenBLAS wait for each other while they work, which takes ten times as long on a busy machine."""
+    if blas.product_thread_functions() == (0, 0) and not any(os.environ.get(name) for name in SETTERS):
+        pytest.skip("this BLAS does not tell how many threads it uses")
+    assert run(WORKERS, **environment) == expected

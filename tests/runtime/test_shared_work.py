@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import scipy.linalg
-from thread_counts import on_threads
+from thread_counts import THREADS, on_threads, threads
 
 import mpijax as jax
 import mpijax.numpy as jnp
@@ -213,3 +213,37 @@ def test_threads_of_blas_are_as_before():
             assert get() == threads
     finally:
         set_(before)
+
+
+# ---- matrix products: BLAS may round a part of a matrix otherwise than the whole
+
+PRODUCTS = [
+    ((), 300, 200, 100, ""),
+    ((), 70, 1500, 65, "ab"),
+    ((3,), 90, 150, 333, "a"),
+    ((2, 2), 200, 130, 171, "b"),
+    ((4, 6), 40, 60, 50, "b"),
+    ((20,), 130, 40, 120, "a"),
+]
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64, np.complex64, np.complex128), ids=lambda t: t.__name__)
+def test_products(dtype):
+    """Parts of rows and of columns, of one matrix and of stacks, transposed and not."""
+    for stack, m, k, n, transposed in PRODUCTS:
+        a, b = normal(*stack, m, k, dtype=dtype), normal(*stack, k, n, dtype=dtype)
+        wanted = a @ b
+        if "a" in transposed:
+            a = np.ascontiguousarray(a.swapaxes(-1, -2))
+        if "b" in transposed:
+            b = np.ascontiguousarray(b.swapaxes(-1, -2))
+        product = jax.jit(
+            lambda a, b, by=transposed: jnp.matmul(
+                a.swapaxes(-1, -2) if "a" in by else a, b.swapaxes(-1, -2) if "b" in by else b
+            )
+        )
+        rounding = 5 * np.finfo(dtype).eps * 50 * 50 * k
+        for count in THREADS:
+            with threads(count):
+                found = np.asarray(product(a, b))
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=rounding, err_msg=f"{stack} {m} {n} {count}")

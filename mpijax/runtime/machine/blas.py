@@ -30,12 +30,18 @@ def addresses() -> dict[str, int]:
     return _numpys() or {name: _address_in(load()[name]) for name in _FUNCTIONS}
 
 
+def _linked_by_numpy() -> ctypes.CDLL | None:
+    """Finds symbols of NumPy's core and of the libraries that it depends on."""
+    try:
+        return ctypes.CDLL(_multiarray_umath.__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return None
+
+
 def _numpys() -> dict[str, int]:
     """The functions of the BLAS that NumPy is linked with; {} if NumPy has none."""
-    try:
-        # A symbol look-up also searches the libraries that this one depends on.
-        linked = ctypes.CDLL(_multiarray_umath.__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
+    linked = _linked_by_numpy()
+    if linked is None:
         return {}
     for prefix, suffix in _NAMES:
         names = {name: f"{prefix}{name}_{suffix}" for name in _FUNCTIONS}
@@ -43,8 +49,7 @@ def _numpys() -> dict[str, int]:
             if not _threads_decided():
                 _set_threads(linked, cpus_per_rank())
             return {
-                name: ctypes.cast(getattr(linked, symbol), ctypes.c_void_p).value or 0
-                for name, symbol in names.items()
+                name: ctypes.cast(getattr(linked, symbol), ctypes.c_void_p).value or 0 for name, symbol in names.items()
             }
     return {}
 
@@ -67,7 +72,18 @@ def load() -> dict:
 
 def thread_functions() -> tuple[int, int]:
     """Addresses of the functions that get and set the threads of SciPy's BLAS; (0, 0) if it has none."""
-    linked = ctypes.CDLL(_module().__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    return _thread_functions(ctypes.CDLL(_module().__file__, mode=os.RTLD_NOLOAD | os.RTLD_LAZY))
+
+
+def product_thread_functions() -> tuple[int, int]:
+    """The same for the BLAS of `addresses`; (0, 0) if the user has set the number of threads of OpenBLAS."""
+    if _threads_decided():
+        return 0, 0
+    linked = _linked_by_numpy() if _numpys() else None
+    return thread_functions() if linked is None else _thread_functions(linked)
+
+
+def _thread_functions(linked: ctypes.CDLL) -> tuple[int, int]:
     for prefix, suffix in _NAMES:
         names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
         if all(hasattr(linked, name) for name in names):
