@@ -210,5 +210,5 @@ def index_dtype(shape: Sequence[int]) -> np.dtype:
 
 
 def wide_indices(shape: Sequence[int]) -> AbstractContextManager:
-    """A scope in which indices of the array have 64 bits if an axis is too long for int32, whatever the option is."""
+    """A scope in which indices have 64 bits if an axis is too long for int32, whatever the option is."""
     return enable_x64(True) if index_dtype(shape).itemsize > 4 else nullcontext()
