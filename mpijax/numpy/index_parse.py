@@ -232,7 +232,7 @@ def wrap_negative(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entr
 
 
 def wrap_negative_array(index: Any, size: int) -> Any:
-    """`index` of a signed integer dtype, brought from [-size, size) to [0, size); int64 if it is too narrow for that."""
+    """`index` of a signed integer dtype, brought from [-size, size) to [0, size); int64 if that is too much for it."""
     is_int = dtypes.issubdtype(index.dtype, np.integer)
     if is_int and is_longer(size, np.iinfo(index.dtype).max):
         index = index.astype(np.int64)
