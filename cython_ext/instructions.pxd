@@ -67,7 +67,7 @@ cdef struct GemmData:
     int64_t* batch      # sizes, then strides in bytes of a, b and c, each `ndim` long
     double[2] alpha     # in the element type: floats for single precision
     double[2] beta
-    # Threads share the matrices in parts of up to `width` rows (or columns) of the result: `parts` to each of `matrices`.
+    # Threads share parts of at most `width` rows (or columns) of the result: `parts` of each of `matrices`.
     bint by_columns
     int64_t itemsize
     int64_t width, parts, matrices
