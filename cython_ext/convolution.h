@@ -28,6 +28,7 @@
 #define DIRECT_OUTPUTS 2
 #define MAX_PIECES 2048
 #define TILE_COLUMNS 192
+#define TILE_LEAST_COLUMNS 16
 #define TILE_DEPTH 256
 #define TILE_PARTS 16
 #define TILE_LEAST (1 << 20)
@@ -300,10 +301,10 @@ enum { CONV_F32, CONV_F64, CONV_C64, CONV_C128, CONV_U8, CONV_U16, CONV_U32, CON
 
 static gemm_function conv_gemm[4];
 
-/* Whether tiles are used. With features for less than half a vector, matrix products are faster. */
+/* Whether tiles are used. With features for less than half a vector, or few columns, matrix products are faster. */
 static int conv_tiled(int64_t type, const conv_shape *s) {
     const int64_t size = type == CONV_F32 ? 4 : 8;
-    return type <= CONV_F64 && conv_vector && 2 * s->outputs * size >= conv_vector;
+    return type <= CONV_F64 && conv_vector && 2 * s->outputs * size >= conv_vector && s->J >= TILE_LEAST_COLUMNS;
 }
 
 #define TILED(f, T) (conv_vector == 64 ? NAMED_AS(NAMED_AS(f, T), v4) : NAMED_AS(NAMED_AS(f, T), v3))
