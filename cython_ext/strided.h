@@ -221,10 +221,10 @@ ST_INLINE void st_lines(const char *from, char *to, st_axis a, st_axis b, const 
 #define ST_PLANES(width)                                                                                               \
     ST_INLINE void st_plane_##width(const char *from, char *to, st_axis a, st_axis b) {                                \
         if (b.to == width && b.from == width)                                                                          \
-            st_rows(from, to, a, b.size * width);                                                                            \
+            st_rows(from, to, a, b.size * width);                                                                      \
         else if (b.to == width && b.from == 0 && b.size * width >= 16)                                                 \
-            st_fill(from, to, a, b.size * width, width);                                                                            \
-        else if (b.to == width && a.from == width && st_least(a.size, b.size) >= ST_SIDE(width))                           \
+            st_fill(from, to, a, b.size * width, width);                                                               \
+        else if (b.to == width && a.from == width && st_least(a.size, b.size) >= ST_SIDE(width))                       \
             st_turn(from, to, a, b, width);                                                                            \
         else                                                                                                           \
             st_lines(from, to, a, b, width);                                                                           \

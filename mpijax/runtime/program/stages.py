@@ -116,7 +116,6 @@ class Lowered(_Later):
             self._check_devices([d.id for d in device_assignment])
         return Compiled(self._traced, self._plan, self._names)
 
-
     def _check_devices(self, ids: list[int]) -> None:
         results = (r.sharding for r in self._plan.results)
         found = next((s for s in (*self._traced.layouts, *results) if s is not None), None) or _here()
