@@ -6,8 +6,7 @@ it plans what that rank does: memory, bytes sent, exchanges and kernels. Nothing
 
 from __future__ import annotations
 
-from mpijax.core.simulation import Simulation
-from mpijax.runtime.arrays.devices import Device, SimulatedDevice
+from mpijax.runtime.arrays.devices import Device, simulated_devices
 
 __all__ = ["devices"]
 
@@ -28,5 +27,4 @@ def devices(ranks: int, rank: int = 0) -> list[Device]:
     """
     if ranks < 1 or rank not in range(ranks):
         raise ValueError(f"expected ranks of at least 1 and a rank in [0, ranks), got ranks={ranks} and rank={rank}")
-    simulation = Simulation(ranks, rank)
-    return [SimulatedDevice(r, simulation) for r in range(ranks)]
+    return simulated_devices(ranks, rank)

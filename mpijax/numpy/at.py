@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -19,7 +19,7 @@ from mpijax.numpy.constructors import asarray
 from mpijax.numpy.dynamic_slices import has_slices, positions_of_slices
 from mpijax.numpy.fills import ones_like
 from mpijax.numpy.index_gather import gather_plan, is_empty
-from mpijax.numpy.index_parse import Entry, expand_masks, parse
+from mpijax.numpy.index_parse import expand_masks, parse
 from mpijax.numpy.index_plan import wide_indices
 from mpijax.transforms.jit import jit
 
@@ -231,42 +231,36 @@ def scatter_update(
             FutureWarning,
         )
     with wide_indices(x.shape):
-        out = _scattered(x, values, entries, scatter, wrap_negative_indices, indices_are_sorted, unique_indices, mode)
-    return out if out is x else util.convert(out, dtype, weak_type)
+        plan = gather_plan(entries, x.shape, wrap_negative_indices)
+        if is_empty(plan.shape):
+            return x
 
-
-def _scattered(
-    x: Any, values: Any, entries: Sequence[Entry], scatter: Callable, wrap: bool, sorted_: bool, unique: bool, mode: Any
-) -> Any:
-    """x with the values at an index, in the promoted type of both; x itself if the index selects nothing."""
-    plan = gather_plan(entries, x.shape, wrap)
-    if is_empty(plan.shape):
-        return x
-
-    x, values = util.promote_dtypes(x, values)
-    values = util.broadcast_to(values, tuple(plan.shape))
-    if plan.new_axes:
-        values = lax.squeeze(values, plan.new_axes)
-    if plan.reversed_axes:
-        values = lax.rev(values, plan.reversed_axes)
-    if plan.bool_axes:
-        x = lax.expand_dims(x, plan.bool_axes)
-    gathering = plan.dimension_numbers
-    out = scatter(
-        x,
-        plan.indices,
-        values,
-        # Where a gather reads its slices, a scatter writes them.
-        lax.ScatterDimensionNumbers(
-            update_window_dims=gathering.offset_dims,
-            inserted_window_dims=gathering.collapsed_slice_dims,
-            scatter_dims_to_operand_dims=gathering.start_index_map,
-        ),
-        indices_are_sorted=sorted_ or plan.distinct,
-        unique_indices=unique or plan.distinct,
-        mode=mode,
-    )
-    return lax.squeeze(out, plan.bool_axes) if plan.bool_axes else out
+        x, values = util.promote_dtypes(x, values)
+        values = util.broadcast_to(values, tuple(plan.shape))
+        if plan.new_axes:
+            values = lax.squeeze(values, plan.new_axes)
+        if plan.reversed_axes:
+            values = lax.rev(values, plan.reversed_axes)
+        if plan.bool_axes:
+            x = lax.expand_dims(x, plan.bool_axes)
+        gathering = plan.dimension_numbers
+        out = scatter(
+            x,
+            plan.indices,
+            values,
+            # Where a gather reads its slices, a scatter writes them.
+            lax.ScatterDimensionNumbers(
+                update_window_dims=gathering.offset_dims,
+                inserted_window_dims=gathering.collapsed_slice_dims,
+                scatter_dims_to_operand_dims=gathering.start_index_map,
+            ),
+            indices_are_sorted=indices_are_sorted or plan.distinct,
+            unique_indices=unique_indices or plan.distinct,
+            mode=mode,
+        )
+        if plan.bool_axes:
+            out = lax.squeeze(out, plan.bool_axes)
+    return util.convert(out, dtype, weak_type)
 
 
 def _fits(value: int, dtype: np.dtype) -> bool:

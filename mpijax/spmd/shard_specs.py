@@ -11,13 +11,12 @@ from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.simulation import Simulation
 from mpijax.core.source import callable_name
 from mpijax.core.state import state
 from mpijax.core.tracer import Tracer
 from mpijax.core.tree_prefix import flatten_axes
 from mpijax.core.typeof import typeof
-from mpijax.runtime.arrays.devices import SimulatedDevice, devices
+from mpijax.runtime.arrays.devices import devices, simulated_devices
 
 P = PartitionSpec
 
@@ -101,8 +100,7 @@ def _stand_in(abstract: AbstractMesh) -> Mesh:
     """A mesh of the first devices, until the program gets arrays; of simulated ones if this job has fewer."""
     available = devices()
     if abstract.size > len(available):
-        simulation = Simulation(abstract.size, 0)
-        available = [SimulatedDevice(r, simulation) for r in range(abstract.size)]
+        available = simulated_devices(abstract.size, 0)
     return make_mesh(abstract.axis_sizes, abstract.axis_names, abstract.axis_types, devices=available).standing_in()
 
 

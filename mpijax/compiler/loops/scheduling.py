@@ -147,7 +147,7 @@ def _turned_up_to(kernel: Kernel, apart: Set[LoopVar]) -> int:
         return 0
     if any(e.dtype.kind == "c" for e in kernel.expressions if e.op == "load"):
         return 0
-    if any(type(atom) is not LoopVar for position in kernel.positions for atom, _ in position.terms):
+    if any(map(dynamic_parts, kernel.positions)):
         return 0  # rows that begin where an index says are not turned
     return TURN_UP_TO if kernel.phases > 1 else UNROLL_UP_TO
 

@@ -99,6 +99,12 @@ class SimulatedDevice(Device):
         self.simulation.refuse("pickling a device")
 
 
+def simulated_devices(ranks: int, rank: int) -> list[Device]:
+    """The devices of a simulated job of `ranks` ranks, one for each, as rank `rank` sees them."""
+    simulation = Simulation(ranks, rank)
+    return [SimulatedDevice(r, simulation) for r in range(ranks)]
+
+
 @dataclass(frozen=True)
 class Memory:
     """A kind of memory of a device. All kinds are the memory of the process.

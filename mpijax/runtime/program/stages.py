@@ -101,8 +101,8 @@ class Lowered(_Later):
     def compile(self, compiler_options: dict[str, Any] | None = None, *, device_assignment: Any = None) -> Compiled:
         """Compile to machine code. The options are XLA's; they are checked and have no effect.
 
-        Raises ValueError if `device_assignment`, a sequence of devices, is not that of the shardings, and RuntimeError
-        if it is missing and the shardings are over meshes without devices.
+        device_assignment: a sequence of devices. A program whose shardings are over meshes without devices needs it:
+        RuntimeError without. For other programs it must be the devices of the shardings: ValueError if it differs.
         """
         check_compiler_options(compiler_options)
         if self._without_devices is not None:
@@ -380,7 +380,7 @@ def _on_devices(traced, over: Sequence[Any]) -> Any:
 
 def _over_devices(layout: Any) -> Any:
     """An argument's layout, over the mesh in context if its own mesh is abstract."""
-    if isinstance(getattr(layout, "mesh", None), AbstractMesh):
+    if _lacks_devices(layout):
         layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
         return layout if layout.is_followed else None
     return layout
