@@ -54,7 +54,8 @@ cdef class Program:
     cdef ResultEntry* results
     cdef list keep              # owners of the memory that the pointers above refer to
     cdef object __weakref__
-    cdef int64_t runs_left      # until `spec.when_warm` is called, or 0
+    cdef int64_t runs_left      # until `spec.when_warm` is called; -1: it is called in each run; 0: in none
+    cdef int64_t run_time       # nanoseconds of the last run on baseline code
     cdef int64_t patience       # nanoseconds of loops until it is called, or 0
     cdef list kernels           # data address and name of each kernel that may get better code
     cdef public object first    # called with the arguments before the first run; returns the function to call after it

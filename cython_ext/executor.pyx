@@ -267,7 +267,7 @@ cdef int look(Program program, Watch* watch, Exchanges* going) except -1 nogil:
         if program.patience <= 0:
             dn_switch(going.outside)
             with gil:
-                warm(program)
+                ask_for_better_code(program, 0)
             dn_switch(program.denormals)
     if watch.since > 0 and taken < LOOK_EVERY and watch.iterations < MOST_ITERATIONS:
         watch.iterations *= 2
@@ -275,9 +275,9 @@ cdef int look(Program program, Watch* watch, Exchanges* going) except -1 nogil:
     return 0
 
 
-cdef int warm(Program program) except -1:
-    program.runs_left = program.patience = 0
-    program.spec.when_warm(program)
+cdef int ask_for_better_code(Program program, int64_t run_time) except -1:
+    program.runs_left, program.patience = -1, 0
+    program.spec.when_warm(program, run_time)
     return 0
 
 
@@ -668,13 +668,16 @@ cdef class Program:
         cdef int num_made = 0, j
         cdef Py_ssize_t i
         cdef bint pinned = False, inside = False
+        cdef int64_t began = 0
         cdef Exchanges going
         going.started = going.count = 0
         after = None
-        if self.runs_left > 0:
-            self.runs_left -= 1
-            if self.runs_left == 0:
-                warm(self)
+        if self.runs_left != 0:
+            if self.runs_left > 1:
+                self.runs_left -= 1
+            else:
+                ask_for_better_code(self, self.run_time)
+            began = now()
         if self.first is not None:
             after = self.first([<object>args[i] for i in range(self.num_inputs)])
             self.first = None
@@ -710,6 +713,8 @@ cdef class Program:
             else:
                 execute(self, table, &going)
             inside = False
+            if began > 0:
+                self.run_time = now() - began
             if after is not None:
                 after()
             give_results(self, args, made, results)

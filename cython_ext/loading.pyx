@@ -609,7 +609,8 @@ def load_into(Program p not None, spec):
     p.release_gil = spec.release_gil
     p.denormals = 0 if spec.keep_denormals else DN_FLUSH
     p.pins = spec.release_gil
-    p.runs_left = spec.baseline_runs + 1 if spec.when_warm is not None and spec.baseline_runs > 0 else 0
+    p.runs_left = spec.baseline_runs + 1 if spec.when_warm is not None else 0
+    p.run_time = 0
     p.patience = spec.patience if spec.when_warm is not None else 0
     p.kernels = [] if spec.when_warm is not None else None
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
@@ -621,7 +622,13 @@ def load_into(Program p not None, spec):
 
 
 def rebind(Program p not None, addresses):
-    """Gives the kernels of a program new code, at `addresses`. Threads that run it meanwhile use either."""
+    """Gives the kernels of a program new code, at `addresses`; None: they keep theirs, and the program asks no more.
+
+    Threads that run it meanwhile use either code.
+    """
+    p.runs_left = 0
+    if addresses is None:
+        return
     p.keep.append(addresses)
     for data, name in p.kernels:
         set_code(<KernelData*><size_t>data, <KernelFunction><size_t>addresses[name])

@@ -135,7 +135,7 @@ def test_a_loop_goes_on_with_other_code(name, cold):
 def test_a_loop_that_takes_long_gets_optimised_code(name, cold, monkeypatch):
     """The first run, which is short, does not; a later one, which is long, does before it ends."""
     asked = []
-    monkeypatch.setattr(tiers, "tier_up", asked.append)
+    monkeypatch.setattr(tiers, "tier_up", lambda program, run_time: asked.append((program, run_time)))
     x = np.linspace(0.1, 0.9, 7, dtype=np.float32)
     plan = plan_program(jax.make_jaxpr(lambda n, x: LONG[name](n, x))(jnp.int32(1), x))
     program = load_plan(plan, "f", tiers.MOST_RUNS)
@@ -143,9 +143,12 @@ def test_a_loop_that_takes_long_gets_optimised_code(name, cold, monkeypatch):
         program.run([jnp.int32(20), x])
     assert asked == []
     program.run([jnp.int32(4 * N), x])  # each takes at least twice as long as `tiers.PATIENCE`
-    assert asked == [program]
+    assert asked == [(program, 0)]
+    program.run([jnp.int32(N), x])  # asks until there is other code
+    assert asked[1][0] is program and asked[1][1] > tiers.PATIENCE and len(asked) == 2
+    rebind(program, None)
     program.run([jnp.int32(N), x])
-    assert asked == [program]
+    assert len(asked) == 2
 
 
 LONG = {
@@ -159,6 +162,36 @@ LONG = {
     )(x),
     "products": lambda n, x: lax.fori_loop(0, n // 10, lambda i, c: jnp.sin(c @ c), jnp.outer(x, x)),
 }
+
+
+def test_a_run_waits_for_optimised_code(cold, monkeypatch):
+    """As long as some runs take; then it goes on with baseline code, and the next run waits."""
+    x = floats(300, 300)
+    program, plan = compiled(lambda x: jnp.sin(x) * 3 + x, x)
+    assert tiers.baseline_runs(plan) == 1
+    monkeypatch.setattr(tiers, "WORTH_WAITING", 1)
+    optimized, finish = code.optimized, threading.Event()
+    monkeypatch.setattr(code, "optimized", lambda known: finish.wait(60) and optimized(known))
+    wanted = [np.asarray(y).tobytes() for y in program.run([x])]
+    old = next(iter(program.spec.addresses.codes.values()))
+    for _ in range(3):
+        assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted and old.better is None
+    monkeypatch.setattr(tiers, "WAIT", 1e6)
+    threading.Timer(0.01, finish.set).start()
+    assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted and old.better is not None
+    wait_for_threads()
+
+
+def test_a_program_without_a_thread_keeps_its_code(cold, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    x = floats(300, 300)
+    program, _ = compiled(lambda x: jnp.sin(x) * 3 + x, x)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(3):
+        program.run([x])
+    assert next(iter(program.spec.addresses.codes.values())).better is None and not tiers._waiting
 
 
 def test_how_many_runs():

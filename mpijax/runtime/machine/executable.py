@@ -132,8 +132,9 @@ class ProgramSpec:
 
     addresses: of kernels, by name. lanes: whether messages may use lanes. release_gil: whether other Python threads may
     run during the program; costs 0.05 µs. keep_denormals: whether to keep denormals, which are otherwise flushed to
-    zero. when_warm: called once with the program, to install better code (`loading.rebind`): after `baseline_runs`
-    runs, unless that is 0, or during a run when loops have taken `patience` nanoseconds, unless that is 0.
+    zero. when_warm: called with the program and the nanoseconds that its last run took, to install better code: before
+    each run after `baseline_runs` runs until `loading.rebind` is called, and during a run (with 0 nanoseconds) when
+    loops have taken `patience` nanoseconds, unless that is 0.
     """
 
     num_inputs: int
@@ -148,7 +149,7 @@ class ProgramSpec:
     lanes: bool = False
     baseline_runs: int = 0
     patience: int = 0
-    when_warm: Callable[[Program], None] | None = None
+    when_warm: Callable[[Program, int], None] | None = None
 
 
 def load(spec: ProgramSpec) -> Program:

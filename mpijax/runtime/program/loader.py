@@ -56,8 +56,6 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
             talks and uses_lanes(instructions), runs or 0, tiers.patience(runs), tiers.tier_up if warms_up else None,
         )  # fmt: skip
     )
-    if warms_up and runs == 0:
-        tiers.tier_up(loaded)
     if talks:
         loaded.first = before_first_run(instructions, name, check_arguments)
         tie(loaded, plan.instructions)

@@ -1,15 +1,17 @@
 """Tiers of machine code: baseline code for the first runs of a program, optimized code for the others.
 
 Most programs of a session run once or a few times, and compiling takes longer than running. Their kernels get baseline
-code. A program that runs often, or whose loops take long, gets optimized code from a thread while it runs; both compute
-the same bits. A program whose single run surely takes longer than compiling gets optimized code at once.
+code. A program that runs often, or whose loops take long, gets optimized code from a thread. Both compute the same
+bits. Until it has the code, each run that is not short first waits as long as a few runs take: a program that ran twice
+will probably run often, and on one core the thread needs the time. A program whose single run surely takes longer than
+compiling gets optimized code at once.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
+from collections import OrderedDict
 from contextlib import suppress
 from typing import Any
 from weakref import ref
@@ -28,18 +30,22 @@ LONG_RUN = 1 << 26
 WARM, MOST_RUNS = 1 << 18, 64
 # Optimized code is made when the loops of a program have taken this many nanoseconds, about what a small one costs.
 PATIENCE = 10_000_000
+# A run waits for optimized code as long as this many runs take. Shorter runs than this, in nanoseconds, do not wait.
+WAIT, WORTH_WAITING = 32, 250_000
 # More runs than any program has.
 NEVER = 1 << 62
 
-_waiting: deque[ref[Program]] = deque()
+# The programs that wait for optimized code, first the one that is next; the last one taken stays until it has the code.
+_waiting: OrderedDict[ref[Program], None] = OrderedDict()
 _lock = locks.lock()
+_fewer_wait = threading.Condition(_lock)
 _working = False
 
 
 def baseline_runs(plan: Plan) -> int | None:
     """The number of runs on baseline code before a program gets optimized code; None: it starts with optimized code.
 
-    0: it gets optimized code during its first run, because its loops have many iterations.
+    0: a thread makes optimized code during its first run, because its loops have many iterations.
     """
     values = config.values
     if values.jax_disable_most_optimizations or values.jax_optimization_level == "O0":
@@ -64,25 +70,32 @@ def _loops(x: Any) -> bool:
     return isinstance(x, (Loop, While)) or isinstance(x, KernelCall) and x.frame > 0
 
 
-def tier_up(program: Program) -> None:
-    """Have a thread give a program optimized code. The thread ends when no program is waiting."""
+def tier_up(program: Program, run_time: int) -> None:
+    """Have a thread give a program optimized code. Waits for it as long as `WAIT` runs of `run_time` nanoseconds take,
+    unless these are short."""
     global _working
-    with _lock:
-        _waiting.append(ref(program))
-        if _working:
-            return
-        _working = True
-    try:
-        threading.Thread(target=_work, name="mpijax optimises").start()
-    except RuntimeError:  # no more threads, or the process is exiting
-        _forget()
+    own = ref(program)
+    with _fewer_wait:
+        _waiting[own] = None
+        if not _working:
+            try:
+                threading.Thread(target=_work, name="mpijax optimises").start()
+            except RuntimeError:  # no more threads, or the process is exiting
+                del _waiting[own]
+                rebind(program, None)
+                return
+            _working = True
+        if run_time >= WORTH_WAITING:
+            _waiting.move_to_end(own, last=False)
+            _fewer_wait.wait_for(lambda: own not in _waiting, WAIT * run_time / 1e9)
 
 
 def _forget() -> None:
     """Reset the state in a forked process, which does not have the thread."""
-    global _working
+    global _working, _fewer_wait
     _working = False
     _waiting.clear()
+    _fewer_wait = threading.Condition(_lock)
 
 
 if hasattr(os, "register_at_fork"):
@@ -90,16 +103,29 @@ if hasattr(os, "register_at_fork"):
 
 
 def _work() -> None:
-    """Work until no program is waiting. Process exit waits for threads, so then it stops after the current program."""
+    """Work until no program is waiting. Process exit waits for threads, so then it stops after the current program.
+
+    A program that is forgotten then asks again in its next run.
+    """
     global _working
-    while True:
-        with _lock:
-            if not _waiting or not threading.main_thread().is_alive():
-                _waiting.clear()
-                _working = False
-                return
-            program = _waiting.popleft()()
-        if program is not None:
-            with suppress(llvm.LLVMError, OSError, MemoryError):  # keep the baseline code, which gives the same results
-                rebind(program, code.optimized(program.spec.addresses))
-        del program
+    try:
+        while threading.main_thread().is_alive() and _waiting:
+            _optimize_next()
+    finally:
+        with _fewer_wait:
+            _working = False
+            _waiting.clear()
+            _fewer_wait.notify_all()
+
+
+def _optimize_next() -> None:
+    with _lock:
+        own = next(iter(_waiting))
+    program, made = own(), None
+    if program is not None:
+        with suppress(llvm.LLVMError, OSError, MemoryError):  # keep the baseline code, which gives the same results
+            made = code.optimized(program.spec.addresses)
+        rebind(program, made)
+    with _fewer_wait:
+        del _waiting[own]
+        _fewer_wait.notify_all()
