@@ -164,22 +164,37 @@ LONG = {
 }
 
 
-def test_a_run_waits_for_optimised_code(cold, monkeypatch):
-    """As long as some runs take; then it goes on with baseline code, and the next run waits."""
+@pytest.mark.parametrize("per_byte, waits", [(0, True), (1 << 40, False)])
+def test_one_run_waits_for_optimised_code(per_byte, waits, cold, monkeypatch):
+    """If the code will be made in the time of some runs: the second run waits twice as long, and the others do not."""
     x = floats(300, 300)
     program, plan = compiled(lambda x: jnp.sin(x) * 3 + x, x)
     assert tiers.baseline_runs(plan) == 1
-    monkeypatch.setattr(tiers, "WORTH_WAITING", 1)
+    monkeypatch.setattr(tiers, "PER_BYTE", per_byte)
     optimized, finish = code.optimized, threading.Event()
     monkeypatch.setattr(code, "optimized", lambda known: finish.wait(60) and optimized(known))
+    waited, condition = [], tiers._fewer_wait
+    monkeypatch.setattr(condition, "wait_for", lambda done, most: waited.append(most) or done())
     wanted = [np.asarray(y).tobytes() for y in program.run([x])]
-    old = next(iter(program.spec.addresses.codes.values()))
-    for _ in range(3):
-        assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted and old.better is None
-    monkeypatch.setattr(tiers, "WAIT", 1e6)
-    threading.Timer(0.01, finish.set).start()
-    assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted and old.better is not None
+    for _ in range(4):
+        assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted
+    assert len(waited) == waits and all(0 < most < 60 for most in waited)
+    finish.set()
     wait_for_threads()
+    assert [np.asarray(y).tobytes() for y in program.run([x])] == wanted
+    assert next(iter(program.spec.addresses.codes.values())).better is not None
+
+
+def test_the_run_that_waits_has_optimised_code(cold, monkeypatch):
+    monkeypatch.setattr(tiers, "PER_BYTE", 0)
+    monkeypatch.setattr(tiers, "WAIT", 1e6)
+    x = floats(300, 300)
+    program, _ = compiled(lambda x: jnp.sin(x) * 3 + x, x)
+    old = next(iter(program.spec.addresses.codes.values()))
+    program.run([x])
+    assert old.better is None
+    program.run([x])
+    assert old.better is not None
 
 
 def test_a_program_without_a_thread_keeps_its_code(cold, monkeypatch):

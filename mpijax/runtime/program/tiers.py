@@ -1,10 +1,10 @@
 """Tiers of machine code: baseline code for the first runs of a program, optimized code for the others.
 
-Most programs of a session run once or a few times, and compiling takes longer than running. Their kernels get baseline
-code. A program that runs often, or whose loops take long, gets optimized code from a thread. Both compute the same
-bits. Until it has the code, each run that is not short first waits as long as a few runs take: a program that ran twice
-will probably run often, and on one core the thread needs the time. A program whose single run surely takes longer than
-compiling gets optimized code at once.
+Most programs of a session run once or a few times, and compiling takes longer than running. Their kernels get
+baseline code. A program that runs often, or whose loops take long, gets optimized code from a thread. Both compute
+the same bits. One run waits for the code if that probably takes no longer than a few runs: a program that ran twice
+will probably run often, and on one core the thread needs the time. A program whose single run surely takes longer
+than compiling gets optimized code at once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ LONG_RUN = 1 << 26
 WARM, MOST_RUNS = 1 << 18, 64
 # Optimized code is made when the loops of a program have taken this many nanoseconds, about what a small one costs.
 PATIENCE = 10_000_000
-# A run waits for optimized code as long as this many runs take. Shorter runs than this, in nanoseconds, do not wait.
-WAIT, WORTH_WAITING = 32, 250_000
+# A run waits for optimized code if it takes no longer than this many runs.
+WAIT = 32
+# Nanoseconds that LLVM needs for a byte of packed IR: 6,000 to 40,000 on two processors.
+PER_BYTE = 10_000
 # More runs than any program has.
 NEVER = 1 << 62
 
-# The programs that wait for optimized code, first the one that is next; the last one taken stays until it has the code.
-_waiting: OrderedDict[ref[Program], None] = OrderedDict()
+# The programs that asked for optimized code, first the one that is next, and whether a run has waited for the code.
+# The thread removes a program after it has the code.
+_waiting: OrderedDict[ref[Program], bool] = OrderedDict()
 _lock = locks.lock()
 _fewer_wait = threading.Condition(_lock)
 _working = False
@@ -71,12 +74,14 @@ def _loops(x: Any) -> bool:
 
 
 def tier_up(program: Program, run_time: int) -> None:
-    """Have a thread give a program optimized code. Waits for it as long as `WAIT` runs of `run_time` nanoseconds take,
-    unless these are short."""
+    """Have a thread give a program optimized code.
+
+    One run waits for it, if LLVM will probably make it in the time of `WAIT` runs. run_time: of a run, in nanoseconds.
+    """
     global _working
     own = ref(program)
     with _fewer_wait:
-        _waiting[own] = None
+        waited = _waiting.setdefault(own, False)
         if not _working:
             try:
                 threading.Thread(target=_work, name="mpijax optimises").start()
@@ -85,9 +90,16 @@ def tier_up(program: Program, run_time: int) -> None:
                 rebind(program, None)
                 return
             _working = True
-        if run_time >= WORTH_WAITING:
+        if not waited and _expected(program) <= WAIT * run_time:
+            _waiting[own] = True
             _waiting.move_to_end(own, last=False)
-            _fewer_wait.wait_for(lambda: own not in _waiting, WAIT * run_time / 1e9)
+            _fewer_wait.wait_for(lambda: own not in _waiting, 2 * WAIT * run_time / 1e9)
+
+
+def _expected(program: Program) -> int:
+    """About how long LLVM takes to make optimized code, in nanoseconds."""
+    codes = {id(c): c for c in program.spec.addresses.codes.values()}
+    return PER_BYTE * sum(len(c.ir) for c in codes.values() if c.ir is not None and c.better is None)
 
 
 def _forget() -> None:
