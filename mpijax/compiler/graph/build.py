@@ -17,6 +17,7 @@ from mpijax.compiler.graph import flow, regions
 from mpijax.compiler.graph.inline import Program, inlined
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
+from mpijax.compiler.graph.views import reads_by_index
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal
@@ -39,6 +40,8 @@ class Builder:
         self.owned: set[Value] = set()
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[Value, Value] = {}
+        # For each value of this region that is an index map of outer values: the equation, its operands, its line.
+        self.outer_views: dict[Value, tuple[Eqn, list[Value], Source]] = {}
         self.literals: dict[Any, Value] = parent.literals if parent else {}
         self.const_ids: dict[int, Value] = {}
         # Results of earlier operations, per region: a value in a body is a shard, which outer code must not read.
@@ -173,7 +176,7 @@ class Builder:
 
     def tables(self) -> list[Any]:
         """The lists and dicts that grow when operations are added, of this region and the regions around it."""
-        own = [self.graph.nodes, self.captured, self.seen, self.inside]
+        own = [self.graph.nodes, self.captured, self.seen, self.inside, self.outer_views]
         return own + (self.parent.tables() if self.parent else [])
 
     def finish(self, outputs: list[Value]) -> Graph:
@@ -224,12 +227,26 @@ class Builder:
     def apply(self, eqn: Eqn, inputs: list[Value], source: Source) -> list[Value]:
         """The results of an operation: in a body, hoisted out of it if that saves work."""
         avals = [v.aval for v in eqn.outvars]
-        if self.parent is not None:
-            if self._is_done_outside(eqn, inputs, avals):
-                return self.parent.apply(eqn, inputs, source)
-            if not isinstance(eqn.primitive.lower, ControlFlow):
-                inputs = [self.local(v) for v in inputs]
-        return self.lowered(eqn, inputs, avals, source)
+        if self.parent is None:
+            return self.lowered(eqn, inputs, avals, source)
+        reads_outer = not any(self.owns(v) and v not in self.outer_views for v in inputs)
+        if self.leaves and reads_outer and not all(v.scalar is not None for v in inputs):
+            if regions.leaves_region(eqn, inputs, avals):
+                return self.parent.apply(eqn, [self._outside(v) for v in inputs], source)
+        own = inputs if isinstance(eqn.primitive.lower, ControlFlow) else [self.local(v) for v in inputs]
+        outs = self.lowered(eqn, own, avals, source)
+        if reads_outer and reads_by_index(eqn.primitive):
+            self.outer_views.update((v, (eqn, inputs, source)) for v in outs if self.owns(v))
+        return outs
+
+    def _outside(self, v: Value) -> Value:
+        """A value that reads no argument of this region, computed outside of it."""
+        if v not in self.outer_views:
+            return v
+        assert self.parent is not None
+        eqn, inputs, source = self.outer_views[v]
+        [found] = self.parent.apply(eqn, [self._outside(w) for w in inputs], source)
+        return found
 
     def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         """The results of an operation of this region: inlined, or added as a node."""
@@ -252,12 +269,6 @@ class Builder:
     def control_flow(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         """The results of a loop or branch."""
         return flow.control_node(flow.Loop(self, eqn, source), inputs, avals)
-
-    def _is_done_outside(self, eqn, inputs: list[Value], avals) -> bool:
-        """Whether an operation of a body reads nothing computed in it and is cheaper before the loop."""
-        if not self.leaves or any(self.owns(v) for v in inputs) or all(v.scalar is not None for v in inputs):
-            return False
-        return regions.leaves_region(eqn, avals)
 
     def _merged(self, op: Op) -> list[Value]:
         """The results of an operation: those of an equal earlier one, else of a new one."""

@@ -22,7 +22,7 @@ from mpijax.ops.ad_ops import copy_p
 
 # Elementwise results of at most this many elements are hoisted: the saved work is worth the memory.
 SMALL = 4096
-# Larger results are hoisted if the operation costs at least this much.
+# Larger results are hoisted if the operation costs at least this much, or if the loop then reads less memory.
 COSTLY = 4
 
 
@@ -96,15 +96,40 @@ def needed(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr.replace(invars=closed.jaxpr.invars), consts)
 
 
-def leaves_region(eqn, avals) -> bool:
+def leaves_region(eqn, inputs: list[Any], avals) -> bool:
     """Whether an operation that reads only outer values is cheaper before the loop."""
     lower = eqn.primitive.lower
     if fx.pins(eqn.effects) or isinstance(lower, (Communication, Partitioned)):
         return False
     if isinstance(lower, (Elementwise, Structural)):
         cost = lower.cost if isinstance(lower, Elementwise) else 0
-        return cost >= COSTLY or all(a.size <= SMALL for a in avals)
+        return cost >= COSTLY or all(a.size <= SMALL for a in avals) or (cost > 0 and _saves_reads(inputs, avals))
     return not isinstance(lower, ControlFlow)
+
+
+def _saves_reads(inputs: list[Any], avals) -> bool:
+    """Whether a result needs less memory than the operands that are read for it, or takes the place of an operand.
+
+    An operand that an operation computes before the loop usually needs no memory if its only reader is there, too.
+    """
+    arrays = {id(v): v for v in inputs if v.scalar is None}.values()
+    whole = [v for v in arrays if v.size == avals[0].size]
+    if any(v.producer is not None and not is_view(v.producer) and v.nbytes >= _nbytes(avals) for v in whole):
+        return True
+    return sum(_read(v) for v in arrays) > _nbytes(avals)
+
+
+def _nbytes(avals) -> int:
+    return sum(a.size * a.dtype.itemsize for a in avals)
+
+
+def _read(v) -> int:
+    """The bytes of memory that the elements of a value are read from, through index maps."""
+    least = v.nbytes
+    while v.producer is not None and is_view(v.producer):
+        v = v.producer.inputs[0]
+        least = min(least, v.nbytes)
+    return least
 
 
 def stays_view(value) -> bool:

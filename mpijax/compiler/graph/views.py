@@ -8,6 +8,7 @@ from mpijax.core.lowering import Structural, ViewKind
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Node
+    from mpijax.core.primitive import Primitive
 
 
 def view_of(node: Node) -> ViewKind | None:
@@ -17,7 +18,12 @@ def view_of(node: Node) -> ViewKind | None:
 
 def is_view(node: Node) -> bool:
     """Whether every element of the result is an element of the operand, at a position known when compiling."""
-    return view_of(node) is not None
+    return reads_by_index(node.primitive)
+
+
+def reads_by_index(primitive: Primitive) -> bool:
+    """Whether the results of an operation are views of its operand."""
+    return isinstance(primitive.lower, Structural) and primitive.lower.view is not None
 
 
 def keeps_layout(node: Node) -> bool:
