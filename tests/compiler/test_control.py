@@ -109,6 +109,23 @@ def test_unchanged_products_leave_the_loop():
     assert len(gemms) == 1 and id(gemms[0]) in at
 
 
+@pytest.mark.parametrize(
+    "op, kernels",
+    [
+        (lambda w: w + w.T, ["add"]),  # the loop reads one array instead of two
+        (lambda w: (w - w.T) * 3, ["mul"]),
+        (lambda w: jnp.exp(w.T), ["exp"]),
+        (lambda w: w.reshape(50, 200).reshape(100, 100) * 3, []),  # the loop would read no less
+        (lambda w: w + jnp.arange(100.0), []),
+    ],
+)
+def test_operations_on_views_of_outside_arrays_leave_the_loop(op, kernels):
+    w = np.random.default_rng(1).normal(size=(100, 100)).astype(np.float32)
+    plan = plan_of(lambda w, x: lax.fori_loop(0, 3, lambda i, x: jnp.tanh(op(w) @ x), x), w, w[0])
+    *before, loop = [s.label for s in plan.instructions if isinstance(s, KernelCall)]
+    assert [label for label in before if label != "iota"] == kernels and "loop" in loop
+
+
 def test_views_of_outside_arrays_cost_no_memory_inside():
     plan = plan_of(lambda w, x: lax.fori_loop(0, 3, lambda i, x: x + w.T[1:, None].sum(1), x), BIG, BIG[:-1])
     temporaries = [b.nbytes for b in plan.buffers if isinstance(b, Temp)]

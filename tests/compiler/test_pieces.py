@@ -84,6 +84,21 @@ def test_more_parts_than_fit_into_one_kernel():
     np.testing.assert_array_equal(np.asarray(mpijax.jit(parts)(u)), want)
 
 
+@pytest.mark.parametrize("mode, stored", [("constant", False), ("reflect", True)])
+def test_what_many_windows_read_piece_by_piece_is_stored(mode, stored):
+    """Four windows of an array with one border are read where they are; nine of a reflected one from a copy."""
+    ends = [(0, 1), (1, 0), (1, 2), (2, 1)] if mode == "constant" else [(i, j) for i in range(3) for j in range(3)]
+
+    def windows(n, x):
+        padded = n.pad(x, 1, mode=mode)
+        return sum(padded[i : i + 40, j : j + 40] * (i + 2 * j) for i, j in ends)
+
+    x = floats(40, 40)
+    p = plan(lambda x: windows(jnp, x), x)
+    assert (p.arena >= 42 * 42 * 4) == stored, p.text()
+    np.testing.assert_allclose(mpijax.jit(lambda x: windows(jnp, x))(x), windows(np, x), rtol=1e-5, atol=1e-5)
+
+
 def test_reads_at_computed_positions_take_parts_from_memory():
     u, i = floats(9, 8), np.int32(7)
     fun = lambda u, i: lax.dynamic_slice(jnp.pad(u, 2), (i, i), (3, 4)) * 2
