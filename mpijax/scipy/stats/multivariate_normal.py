@@ -44,11 +44,20 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
             f"got {cov.shape}"
         )
     factor = lax.linalg.cholesky(cov)
-    lead = jnp.broadcast_shapes(factor.shape[:-2], y.shape[:-1])
-    factors, column = jnp.broadcast_to(factor, (*lead, n, n)), jnp.broadcast_to(y, (*lead, n))[..., None]
-    white = lax.linalg.triangular_solve(factors, column, left_side=True, lower=True)[..., 0]
+    white = _whitened(factor, y)
     half_log_det = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
     return -0.5 * ((white * white).sum(-1) + n * _LOG_2PI) - half_log_det
+
+
+def _whitened(factor, y):
+    """L^-1 y for lower triangular matrices [..., n, n] and vectors [..., n]."""
+    n = y.shape[-1]
+    if factor.ndim == 2:  # one matrix: the vectors are rows of one right-hand side
+        rows = y.reshape(-1, n)
+        return lax.linalg.triangular_solve(factor, rows, lower=True, transpose_a=True).reshape(y.shape)
+    lead = jnp.broadcast_shapes(factor.shape[:-2], y.shape[:-1])
+    factors, column = jnp.broadcast_to(factor, (*lead, n, n)), jnp.broadcast_to(y, (*lead, n))[..., None]
+    return lax.linalg.triangular_solve(factors, column, left_side=True, lower=True)[..., 0]
 
 
 pdf = exp_of(logpdf, "pdf", "jnp.zeros(2), jnp.zeros(2), jnp.eye(2)", 0.1592)
