@@ -152,11 +152,13 @@ def _has_type(x: Any) -> bool:
 
 
 def _is_read_by_numpy(x: Any) -> bool:
-    """Whether x is a buffer, a sequence such as a range, or an array of another library."""
+    """Whether x is an array, a sequence such as a range, or a buffer."""
+    if hasattr(x, "__array__") or (isinstance(x, Sequence) and not isinstance(x, str)):
+        return True
     try:
         memoryview(x)
     except TypeError:
-        return hasattr(x, "__array__") or (isinstance(x, Sequence) and not isinstance(x, str))
+        return False
     return True
 
 

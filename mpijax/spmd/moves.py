@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import provided
+from mpijax.core import plain, provided
 from mpijax.core.avals import ShapedArray
 from mpijax.core.lowering import Decompose
 from mpijax.core.memory_space import DEVICE, Space
@@ -15,6 +15,7 @@ from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.typeof import typeof
+from mpijax.runtime.arrays.devices import Device, local_devices
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse
@@ -133,3 +134,13 @@ device_put_p = Primitive(
     keys=key_reuse.each_its_own,
 )
 device_put_p.impl = _now
+
+
+def _read_device(_reader: plain.Reader, content: list) -> Device:
+    """This process's device with the number in a file, or its first device if it has fewer."""
+    own = local_devices()
+    return own[content[1]] if content[1] in range(len(own)) else own[0]
+
+
+plain.register_writer(Device, lambda w, x: ["h", x.local_hardware_id])
+plain.register_reader("h", _read_device)

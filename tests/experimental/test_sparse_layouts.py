@@ -156,6 +156,18 @@ def test_layouts_of_results_are_jaxs(case):
     np.testing.assert_array_equal(ours.todense(), theirs.todense())
 
 
+@pytest.mark.parametrize("shapes", [((2, 4), (4,), (3, 4)), ((1, 4), (4,)), ((4,), (1, 4)), ((4,), (2, 4))])
+def test_rows_and_matrices_are_stacked(shapes):
+    """A row becomes a matrix with a batch axis of size 1, and the matrices have no batch axis."""
+    dense = [thinned(*shape, seed=i) for i, shape in enumerate(shapes)]
+    theirs, ours = (
+        S.sparsify(J.numpy.vstack)([S.BCOO.fromdense(x) for x in dense])
+        for J, S in ((J, importlib.import_module(f"{J.name}.experimental.sparse")) for J in (THEIRS, OURS))
+    )
+    assert repr(ours) == repr(theirs)
+    np.testing.assert_array_equal(ours.todense(), np.vstack(dense))
+
+
 def test_axes_that_cannot_be_joined_are_refused():
     x = sparse.BCOO.fromdense(C, n_batch=1, n_dense=1)
     for call, message in [

@@ -263,6 +263,14 @@ def test_python_callbacks_are_named():
         export.export(jax.jit(fun))(X)
 
 
+def test_moves_to_a_device_come_back():
+    """A device is this process's device of the same number, so the file does not depend on the process."""
+    first = jax.local_devices()[0]
+    found = export.deserialize(export.export(jax.jit(lambda x: jax.device_put(x, first) + 1))(X).serialize())
+    np.testing.assert_array_equal(found.call(X), X + 1)
+    assert f"devices=({first!r},)" in found.mlir_module()
+
+
 def test_nodes_of_types_that_are_not_registered():
     Other = collections.namedtuple("Other", "a b")
     found = export.export(jax.jit(lambda p: p.a + p.b))(Other(X, X))

@@ -262,6 +262,17 @@ def test_array_shares_no_memory_with_numpy():
     assert made[0] == 1
 
 
+@pytest.mark.parametrize("given", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_arrays_of_narrow_types_are_converted(given):
+    source = np.arange(3).astype(OURS.numpy.dtype(given))
+    for name in ("array", "asarray"):
+        made, expected = (getattr(lib.numpy, name)(source, "float32") for lib in (OURS, THEIRS))
+        assert made.dtype == expected.dtype and np.array_equal(made, expected)
+    for dtype in (None, "float32"):
+        made, expected = (lib.numpy.full((2, 3), source, dtype) for lib in (OURS, THEIRS))
+        assert made.dtype == expected.dtype and np.array_equal(made, expected)
+
+
 def test_full_of_a_key():
     keys = OURS.random.split(OURS.random.key(0), 2)
     for out, shape in ((OURS.lax.full_like(keys, keys[1]), (2,)), (OURS.lax.full((3,), keys[1], keys.dtype), (3,))):

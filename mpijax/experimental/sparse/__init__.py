@@ -25,6 +25,7 @@ from mpijax.experimental.sparse.bcsr import (
 )
 from mpijax.experimental.sparse.coo import COO, coo_fromdense, coo_matmat, coo_matvec, coo_todense
 from mpijax.experimental.sparse.csr import CSC, CSR, csr_fromdense, csr_matmat, csr_matvec, csr_todense
+from mpijax.experimental.sparse.joining import bcoo_concatenate
 from mpijax.experimental.sparse.layouts import (
     bcoo_broadcast_in_dim,
     bcoo_dynamic_slice,
@@ -35,7 +36,6 @@ from mpijax.experimental.sparse.layouts import (
     bcoo_update_layout,
 )
 from mpijax.experimental.sparse.operations import (
-    bcoo_concatenate,
     bcoo_extract,
     bcoo_fromdense,
     bcoo_reduce_sum,

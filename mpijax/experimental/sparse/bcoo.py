@@ -11,6 +11,7 @@ from mpijax.core import tree
 from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
+from mpijax.experimental.sparse.joining import bcoo_concatenate
 from mpijax.experimental.sparse.layouts import (
     bcoo_broadcast_in_dim,
     bcoo_dynamic_slice,
@@ -21,7 +22,6 @@ from mpijax.experimental.sparse.layouts import (
     bcoo_update_layout,
 )
 from mpijax.experimental.sparse.operations import (
-    bcoo_concatenate,
     bcoo_eliminate_zeros,
     bcoo_extract,
     bcoo_fromdense,

@@ -14,6 +14,7 @@ from mpijax.experimental.sparse import layouts, products
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
+from mpijax.experimental.sparse.joining import bcoo_concatenate
 from mpijax.experimental.sparse.matrices import rows_of, starts_of
 from mpijax.experimental.sparse.util import SparseInfo, nfold_vmap, ranks_differ
 from mpijax.transforms.vmappable import register_vmappable
@@ -209,7 +210,7 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     >>> sparse.bcsr_concatenate([mat, mat], dimension=0).todense().tolist()
     [[0, 5], [0, 5]]
     """
-    return BCSR.from_bcoo(ops.bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))
+    return BCSR.from_bcoo(bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))
 
 
 def bcsr_broadcast_in_dim(

@@ -28,6 +28,7 @@ from mpijax.experimental.sparse.bcsr import (
     bcsr_dot_general,
     bcsr_sum_duplicates,
 )
+from mpijax.experimental.sparse.joining import bcoo_concatenate
 from mpijax.experimental.sparse.primitives import todense_p
 from mpijax.ops.ad_ops import add_any_p
 from mpijax.ops.stacking import stack_p
@@ -216,7 +217,7 @@ def _all_sparse(what: str, operands: Sequence[Any]) -> None:
 @_rule(lax.concatenate_p, tables=(_RULES, _BCSR_RULES))
 def _concatenate(*operands: Any, dimension: int) -> Any:
     _all_sparse("concatenate", operands)
-    joined = ops.bcoo_concatenate if isinstance(operands[0], BCOO) else bcsr_concatenate
+    joined = bcoo_concatenate if isinstance(operands[0], BCOO) else bcsr_concatenate
     return joined(operands, dimension=dimension)
 
 
@@ -226,7 +227,7 @@ def _stack(*operands: Any, axis: int) -> Any:
     shape = (*operands[0].shape[:axis], 1, *operands[0].shape[axis:])
     to = [d if d < axis else d + 1 for d in range(len(shape) - 1)]
     wide = [layouts.bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=to) for x in operands]
-    return ops.bcoo_concatenate(wide, dimension=axis)
+    return bcoo_concatenate(wide, dimension=axis)
 
 
 @_rule(todense_p, tables=(_RULES, _BCSR_RULES))
