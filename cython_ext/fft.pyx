@@ -2,9 +2,9 @@
 """Fourier transforms as native code for the executor: pocketfft, through pointers to the loops of NumPy's ufuncs.
 The threads of this rank share the lines.
 
-words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), bytes of a real number, the size of the stack, the number
-of transformed axes, their sizes in the operand, and in the result. buffers: operand, result, status. If there is no
-memory for a copy of the operand, the status is 1.
+words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), whether the operand is real, bytes of a real number, the
+size of the stack, the number of transformed axes, their sizes in the operand, and in the result. buffers: operand,
+result, status. If there is no memory for a copy of the operand, the status is 1.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -54,6 +54,7 @@ cdef struct Lines:
     double factor
     float single            # the factor
     bint double_precision
+    bint inverse            # of lines of reals: conjugate the result
     char* x
     char* out
     int64_t n, count, behind, size, out_size
@@ -93,6 +94,45 @@ cdef void transform(Lines* s, char* x, char* out, int64_t lines, int64_t line, i
     s.call(args, sizes, steps, s.data)
 
 
+ctypedef fused number:
+    float
+    double
+
+
+cdef void complete(number* line, int64_t n, bint inverse) noexcept nogil:
+    """The FFT of n reals, or its conjugate, from its first half, which is in place. A zero gets no minus sign."""
+    cdef int64_t k, half = n // 2 + 1
+    for k in range(half, n):
+        line[2 * k] = line[2 * (n - k)]
+        line[2 * k + 1] = line[2 * (n - k) + 1] if inverse else 0 - line[2 * (n - k) + 1]
+    if inverse:
+        for k in range(half):
+            line[2 * k + 1] = 0 - line[2 * k + 1]
+
+
+cdef void some_real_lines(void** unused, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
+    cdef Lines* s = <Lines*>params
+    cdef int64_t k
+    transform(s, s.x + begin * s.n * s.size, s.out + begin * s.n * s.out_size, end - begin, s.n * s.size,
+              s.n * s.out_size)
+    for k in range(begin, end):
+        if s.double_precision:
+            complete(<double*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
+        else:
+            complete(<float*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
+
+
+cdef void along_reals(bint inverse, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
+                      int64_t size) noexcept nogil:
+    """The FFT or IFFT of reals x[before, n], in half the time of that of complex numbers, to out[before, n]."""
+    cdef Lines s
+    cdef Loop loop = loops[RFFT_ODD if n & 1 else RFFT][double_precision]
+    s.call, s.data = loop.call, loop.data
+    s.factor, s.single, s.double_precision, s.inverse = factor, <float>factor, double_precision, inverse
+    s.x, s.out, s.n, s.count, s.behind, s.size, s.out_size = x, out, n, n // 2 + 1, 1, size, 2 * size
+    on_threads(some_real_lines, NULL, <int64_t*>&s, before, max(1, LEAST_WORK // max(n, 1)))
+
+
 cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
                 int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
     """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
@@ -120,8 +160,8 @@ cdef void along_all(Loop loop, double factor, bint double_precision, char* x, ch
 
 
 cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    cdef int64_t kind = words[0], real = words[1], stack = words[2], axes = words[3], d, rest = stack
-    cdef const int64_t* shape = words + 4
+    cdef int64_t kind = words[0], real = words[2], stack = words[3], axes = words[4], d, rest = stack
+    cdef const int64_t* shape = words + 5
     cdef const int64_t* out_shape = shape + axes
     cdef bint wide = real == 8
     cdef int64_t last = shape[axes - 1], out_last = out_shape[axes - 1]
@@ -148,6 +188,9 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
             x, factor = copy, 1
         along(loops[IRFFT][wide], factor, wide, x, out, rest, last, out_last, 1, 2 * real, real)
         free(copy)
+    elif words[1]:
+        along_reals(kind == IFFT, factor, wide, x, out, rest, last, real)
+        along_all(loops[kind][wide], 1, wide, out, out, stack, shape, axes - 1, last, 2 * real)
     else:
         along_all(loops[kind][wide], factor, wide, x, out, stack, shape, axes, 1, 2 * real)
 

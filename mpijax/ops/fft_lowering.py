@@ -83,7 +83,8 @@ def _code(
     axes = len(fft_lengths)
     real = 4 if x.dtype in (np.float32, np.complex64) else 8
     stack = math.prod(x.shape[:-axes])
-    return FftCode((fft_type, real, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
+    is_real = int(x.dtype.kind == "f")
+    return FftCode((fft_type, is_real, real, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
 
 
 def _inner(key: str, lower: Any) -> Primitive:
@@ -100,5 +101,5 @@ def _inner(key: str, lower: Any) -> Primitive:
     )
 
 
-fft_native_p = _inner("fft_native", Native(_code, foreign=False))
+fft_native_p = _inner("fft_native", Native(_code, foreign=False, takes_reals=True))
 fft_hosted_p = _inner("fft_hosted", HostCall(by_scipy))

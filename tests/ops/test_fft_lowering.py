@@ -36,6 +36,26 @@ def test_transforms_are_those_of_scipy(dtype, shape, axes):
                 assert_close(np.asarray(jax.lax.fft(x, "IRFFT", whole)), scipy.fft.irfftn(x, s=whole, axes=last))
 
 
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+@pytest.mark.parametrize(("shape", "axes"), [*SHAPES, ((70, 64), 1), ((0, 4), 1)])
+def test_reals_are_transformed_without_a_complex_copy(dtype, shape, axes):
+    x, sizes, last = np.random.default_rng(1).normal(size=shape).astype(dtype), shape[-axes:], tuple(range(-axes, 0))
+    with jax.enable_x64(True):
+        for kind, expected in (("FFT", scipy.fft.fftn), ("IFFT", scipy.fft.ifftn)):
+            compiled = jax.jit(lambda x, kind=kind: jax.lax.fft(x, kind, sizes)).lower(x).compile()
+            assert_close(np.asarray(compiled(x)), expected(x, axes=last))
+            assert "kernel" not in compiled.as_text() or 0 in shape
+            both = jax.jit(lambda x, kind=kind: (jax.lax.fft(x + 0j, kind, sizes), jax.lax.fft(x * 2, kind, sizes)))
+            for k, found in enumerate(both(x)):
+                assert_close(np.asarray(found), (k + 1) * expected(x, axes=last))
+
+
+@pytest.mark.parametrize("kind", ("FFT", "IFFT"))
+def test_transforms_of_reals_have_no_negative_zeros(kind):
+    found = np.asarray(jax.jit(lambda x: jax.lax.fft(x, kind, (6,)))(np.ones((2, 6), np.float32)))
+    assert not np.signbit(found.imag).any()
+
+
 def test_loops_that_transform_call_no_python():
     """As a spectral solver does: a field is smoothed in each step."""
     keep = np.arange(9) < 4

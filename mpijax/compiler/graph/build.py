@@ -17,7 +17,7 @@ from mpijax.compiler.graph import flow, regions
 from mpijax.compiler.graph.inline import Program, inlined
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
-from mpijax.compiler.graph.views import reads_by_index
+from mpijax.compiler.graph.views import is_view, reads_by_index
 from mpijax.core import effects as fx
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal
@@ -236,8 +236,14 @@ class Builder:
         own = inputs if isinstance(eqn.primitive.lower, ControlFlow) else [self.local(v) for v in inputs]
         outs = self.lowered(eqn, own, avals, source)
         if reads_outer and reads_by_index(eqn.primitive):
-            self.outer_views.update((v, (eqn, inputs, source)) for v in outs if self.owns(v))
+            self.outer_views.update((v, (eqn, inputs, source)) for v in outs if self._is_view_of_outer(v))
         return outs
+
+    def _is_view_of_outer(self, v: Value) -> bool:
+        """Whether a value of this region is an index map of outer values alone, made without communication."""
+        if not self.owns(v) or v.producer is None or not is_view(v.producer):
+            return False
+        return all(w.outside is not None or w in self.outer_views or not self.owns(w) for w in v.producer.inputs)
 
     def _outside(self, v: Value) -> Value:
         """A value that reads no argument of this region, computed outside of it."""

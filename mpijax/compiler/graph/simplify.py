@@ -77,6 +77,18 @@ def _unsymmetrized(builder: Any, op: Op) -> Outcome:
     return None if inputs is op.inputs else replace(op, params=params, inputs=inputs)
 
 
+def _of_reals(builder: Any, op: Op) -> Outcome:
+    """Passes reals to native code that would get them as complex numbers."""
+    if not op.primitive.lower.takes_reals:
+        return None
+    before = op.inputs[0].producer
+    if before is None or before.primitive is not convert_element_type_p:
+        return None
+    x = before.inputs[0]
+    is_half = x.element.kind == "f" and 2 * x.element.itemsize == op.inputs[0].element.itemsize
+    return replace(op, inputs=[builder.local(x), *op.inputs[1:]]) if is_half else None
+
+
 # ---------------------------------------------------------------- when an operation is added
 
 
@@ -174,7 +186,7 @@ def _converted(builder: Any, v: Value, dtype: np.dtype, source: Source) -> Value
 
 KNOWN: dict[type, tuple[Rule, ...]] = {
     Elementwise: (_operands, _counts_and_keys, _triangle),
-    Native: (_unsymmetrized,),
+    Native: (_unsymmetrized, _of_reals),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {
     Library: (_wide, _exact, _of_one_type, _of_matrices),
