@@ -324,7 +324,7 @@ class Native:
     also passed as that operand.
     symmetrizes: a parameter that makes the code compute (x + x^T) / 2 of its first operand, real matrices.
     triangular: the first result, matrices, has zeros above the diagonal.
-    takes_reals: the first operand, complex numbers, may also be the reals that it was converted from.
+    takes_reals: whether, with these parameters, the first operand may be the reals that it was converted from.
     foreign: the code keeps denormals, as Python code does; otherwise it treats them as zero.
 
     >>> import numba
@@ -350,7 +350,7 @@ class Native:
     aliases: str = ""
     symmetrizes: str = ""
     triangular: bool = False
-    takes_reals: bool = False
+    takes_reals: Callable[[dict[str, Any]], bool] | None = None
     foreign: bool = True
 
     def aliased(self, params: dict[str, Any]) -> tuple[tuple[int, int], ...]:

@@ -87,6 +87,11 @@ def _code(
     return FftCode((fft_type, is_real, real, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
 
 
+def _has_reals_for_complex(params: dict[str, Any]) -> bool:
+    """Whether the transform is FFT or IFFT, which have code for reals. RFFT has only reals, IRFFT none."""
+    return params["fft_type"] in (0, 1)
+
+
 def _inner(key: str, lower: Any) -> Primitive:
     return Primitive(
         "fft",
@@ -101,5 +106,5 @@ def _inner(key: str, lower: Any) -> Primitive:
     )
 
 
-fft_native_p = _inner("fft_native", Native(_code, foreign=False, takes_reals=True))
+fft_native_p = _inner("fft_native", Native(_code, foreign=False, takes_reals=_has_reals_for_complex))
 fft_hosted_p = _inner("fft_hosted", HostCall(by_scipy))

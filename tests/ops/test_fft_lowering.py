@@ -50,6 +50,13 @@ def test_reals_are_transformed_without_a_complex_copy(dtype, shape, axes):
                 assert_close(np.asarray(found), (k + 1) * expected(x, axes=last))
 
 
+def test_reals_as_half_a_spectrum():
+    x = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+    for sizes, last in (((8,), (1,)), ((3, 9), (0, 1))):
+        found = np.asarray(jax.jit(lambda x, sizes=sizes: jax.lax.fft(x, "IRFFT", sizes))(x))
+        assert_close(found, scipy.fft.irfftn(x, s=sizes, axes=last))
+
+
 @pytest.mark.parametrize("kind", ("FFT", "IFFT"))
 def test_transforms_of_reals_have_no_negative_zeros(kind):
     found = np.asarray(jax.jit(lambda x: jax.lax.fft(x, kind, (6,)))(np.ones((2, 6), np.float32)))

@@ -79,7 +79,8 @@ def _unsymmetrized(builder: Any, op: Op) -> Outcome:
 
 def _of_reals(builder: Any, op: Op) -> Outcome:
     """Passes reals to native code that would get them as complex numbers."""
-    if not op.primitive.lower.takes_reals:
+    takes_reals = op.primitive.lower.takes_reals
+    if takes_reals is None or not takes_reals(op.params):
         return None
     before = op.inputs[0].producer
     if before is None or before.primitive is not convert_element_type_p:
