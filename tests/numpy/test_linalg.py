@@ -317,6 +317,21 @@ def test_errors_are_jaxs(call, text):
         call(OURS)()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [47, 48, 65])
+def test_cholesky_by_rows_and_by_columns(n, dtype):
+    """Only the triangle that counts is read, the other one of the result is zero, and one bad matrix spoils no other."""
+    x = positive((2, n, n), dtype) + n * np.eye(n, dtype=dtype)
+    want = np.linalg.cholesky(x)
+    above = np.triu(np.full((n, n), 7, dtype), 1)
+    close(OURS.jit(lambda x: ops.cholesky(x, symmetrize_input=False))(x + above), want, dtype)
+    close(OURS.jit(ops.cholesky)(x + above - adjoint(above)), want, dtype)
+    x[1, n - 2, n - 2] = -1
+    found = np.asarray(OURS.jit(ops.cholesky)(x))
+    close(found[0], want[0], dtype)
+    assert np.isnan(found[1][np.tril_indices(n)]).all() and not np.triu(found[1], 1).any()
+
+
 def test_updates_of_cholesky_factors():
     x, w = positive((4, 4)), numbers((4,))
     factor = adjoint(np.linalg.cholesky(x))
