@@ -14,7 +14,7 @@ import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax.cli import launcher, profile
 from mpijax.cli.profiled import traffic
-from mpijax.core.config import profile_kernels
+from mpijax.core.config import optimization_level, profile_kernels
 from mpijax.runtime.reports import step_notes
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def test_a_program_inside_of_a_step_counts_for_itself():
 
     first = step_notes.count()
     x = np.ones((64, 64), np.float32)
-    with profile_kernels(True):
+    with profile_kernels(True), optimization_level("O3"):  # no run waits for better code
         long(x)  # compiles
         for _ in range(2):
             outer(x)
