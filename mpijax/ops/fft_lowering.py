@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mpijax.core import config
 from mpijax.core.avals import ShapedArray
 from mpijax.core.errors import JaxRuntimeError
 from mpijax.core.lazy_dataclass import dataclass
@@ -88,8 +89,11 @@ def _code(
 
 
 def _has_reals_for_complex(params: dict[str, Any]) -> bool:
-    """Whether the transform is FFT or IFFT, which have code for reals. RFFT has only reals, IRFFT none."""
-    return params["fft_type"] in (0, 1)
+    """Whether the transform is FFT or IFFT, which have code for reals. RFFT has only reals, IRFFT none.
+
+    With `mpijax_same_bits` it is not: ranks that exchange the complex numbers cannot use the code.
+    """
+    return params["fft_type"] in (0, 1) and not config.values.mpijax_same_bits
 
 
 def _inner(key: str, lower: Any) -> Primitive:
