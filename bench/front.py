@@ -15,7 +15,7 @@ ROWS = {
     "f32 4M/chain of six": "chain of six elementwise operations, 4 M float32",
     "loops/heat stencil 2048x2048, 10 steps": "heat stencil 2048 × 2048, 10 steps",
     "start/first call, gradient of 12 transformer layers": "compilation, gradient of 12 transformer layers",
-    "512/cholesky": "Cholesky decomposition of a matrix 512 × 512",
+    "512/qr": "QR decomposition of a matrix 512 × 512",
 }
 
 
