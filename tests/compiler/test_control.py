@@ -126,6 +126,20 @@ def test_operations_on_views_of_outside_arrays_leave_the_loop(op, kernels):
     assert [label for label in before if label != "iota"] == kernels and "loop" in loop
 
 
+def test_many_views_of_an_outside_array_leave_the_loop():
+    """However many there are: no function calls itself for each."""
+    w = np.random.default_rng(1).normal(size=(70, 70)).astype(np.float32)
+
+    def body(w, x):
+        v = w
+        for _ in range(500):
+            v = v.T.reshape(35, 140).reshape(70, 70)
+        return x + jnp.exp(v)[0]
+
+    found = jax.jit(lambda w, x: lax.fori_loop(0, 3, lambda _, x: body(w, x), x))(w, w[0])
+    np.testing.assert_allclose(found, w[0] + 3 * np.asarray(body(w, 0)), rtol=1e-5)
+
+
 def test_views_of_outside_arrays_cost_no_memory_inside():
     plan = plan_of(lambda w, x: lax.fori_loop(0, 3, lambda i, x: x + w.T[1:, None].sum(1), x), BIG, BIG[:-1])
     temporaries = [b.nbytes for b in plan.buffers if isinstance(b, Temp)]

@@ -247,12 +247,21 @@ class Builder:
 
     def _outside(self, v: Value) -> Value:
         """A value that reads no argument of this region, computed outside of it."""
-        if v not in self.outer_views:
-            return v
         assert self.parent is not None
-        eqn, inputs, source = self.outer_views[v]
-        [found] = self.parent.apply(eqn, [self._outside(w) for w in inputs], source)
-        return found
+        made: dict[Value, Value] = {}
+        stack = [v]
+        while stack:
+            u = stack[-1]
+            if u in made or u not in self.outer_views:
+                made.setdefault(u, u)
+                stack.pop()
+                continue
+            eqn, inputs, source = self.outer_views[u]
+            missing = [w for w in inputs if w not in made]
+            stack += missing
+            if not missing:
+                [made[u]] = self.parent.apply(eqn, [made[w] for w in inputs], source)
+        return made[v]
 
     def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         """The results of an operation of this region: inlined, or added as a node."""
