@@ -775,6 +775,15 @@ def leave_properly(intptr_t comm, intptr_t world, bint finalizes, bint meets):
         raise RuntimeError("cannot register more functions with atexit")
 
 
+def expect(int file, int own, int ranks):
+    """At process exit, do not wait for a rank of this node that ended without MPI_Finalize.
+
+    file: descriptor of the records of `ranks` ranks, in which each has locked a byte; `own` is the index of this one.
+    """
+    global mj_exit_file, mj_exit_own, mj_exit_ranks
+    mj_exit_file, mj_exit_own, mj_exit_ranks = file, own, ranks
+
+
 def looked():
     """Record that this rank has reported its unreceived messages."""
     global mj_exit_looked

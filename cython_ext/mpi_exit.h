@@ -6,6 +6,7 @@
 
 #include "mpi_calls.h"
 #include "record.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -21,6 +22,19 @@ static int mj_exit_finalizes, mj_exit_meets, mj_exit_rank;
 static int mj_exit_looked;      /* whether this rank has reported its unreceived messages */
 static pid_t mj_exit_pid;
 static mj_region **mj_exit_region;
+static int mj_exit_file = -1, mj_exit_own, mj_exit_ranks;   /* the records' file, this rank's, and how many */
+
+/* The exit status of a rank of this node whose process has ended without MPI_Finalize, 1 if unknown; 0: there is none.
+   The system releases the lock of a rank's byte of the records' file when its process ends. */
+static int mj_deserter(void) {
+    mj_region *first = *mj_exit_region - mj_exit_own;
+    for (int i = 0; mj_exit_file >= 0 && i < mj_exit_ranks; i++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+        if (i == mj_exit_own || fcntl(mj_exit_file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) continue;
+        if (first[i].state != 2 || first[i].status != 0) return first[i].status != 0 ? first[i].status : 1;
+    }
+    return 0;
+}
 
 /* MPI_Finalize frees the attributes of COMM_SELF first. Other ranks then see that this one has ended. This rank can no
    longer begin an operation, because its record now always shows one in progress. */
@@ -41,12 +55,13 @@ static int mj_watch_finalize(void) {
 
 /* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes first. differs: whether ranks
    have run different collectives on the communicator of all ranks, which has the first sequence; between nodes nothing
-   else compares them. */
+   else compares them. Without a limit, a rank that will never be here ends this process after 2 s: its launcher should
+   have, but Hydra of MPICH 4.3 to 5.0 may take no notice of an exit status. */
 static int mj_meet(long limit, int *differs) {
     static uint64_t digests[2];     /* this rank's digest and its complement: their minima show whether all are equal */
     mj_sequence *s = &(*mj_exit_region)->sequences[1];
     MPI_Request request;
-    int done = 0;
+    int done = 0, status = 0, missed = 0;
     digests[0] = s->digests[s->count & (MJ_DIGESTS - 1)] ^ s->count;
     digests[1] = ~digests[0];
     *differs = 0;
@@ -56,6 +71,15 @@ static int mj_meet(long limit, int *differs) {
         if (done) {
             *differs = digests[0] != ~digests[1];
             return 1;
+        }
+        if (limit < 0 && turn % 1000 == 999) {
+            missed = (status = mj_deserter()) ? missed + 1 : 0;
+            if (missed > 2) {
+                fprintf(stderr, "[rank %d] mpijax: the program has ended, but the process of another rank ended without "
+                        "MPI_Finalize: ending the job\n", mj_exit_rank);
+                fflush(stderr);
+                _exit(status);
+            }
         }
         if (turn < 1000) sched_yield();
         else usleep(1000);

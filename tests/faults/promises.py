@@ -125,7 +125,7 @@ GONE = Promise(
     "the process of a rank ends while MPI runs: by a signal, or by `os._exit`",
     "`mpirun` ends the job, often before mpijax can report it; under `mpijax run`, the message above and the rank that failed "
     "first",
-    "at once",
+    "at once; if the launcher lets the others run, after 5 s",
     None, (), 10,
 )  # fmt: skip
 RAISED = Promise(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from faults.rows import BEGIN, ROWS, Row
 from launching import mpirun
-from mpi.jobs import LAUNCHER, ROOT, left_behind
+from mpi.jobs import LAUNCHER, ROOT, left_behind, whereabouts
 
 # Concurrent jobs. Blocked ranks sleep or poll, so they take little CPU time.
 AT_ONCE = 6
@@ -32,6 +32,7 @@ class Running:
     folder: Path
     began: float
     ended: float = 0.0
+    stuck: str = ""  # where its processes were if it did not end by itself
 
     @property
     def output(self) -> str:
@@ -61,6 +62,7 @@ def is_over(job: Running) -> bool:
         fault = job.fault()
         if now - job.began < START if not fault else now - fault < job.row.promise.within + SLACK:
             return False
+        job.stuck = whereabouts(f"TEST_JOB={job.folder}")
         os.killpg(job.process.pid, signal.SIGKILL)
         job.process.wait()
     job.ended = now
@@ -74,7 +76,7 @@ def broken(job: Running) -> list[str]:
     if not fault:
         found.append("it has not come to the fault")
     elif job.ended - fault > promise.within + SLACK:
-        found.append(f"it has not ended within {promise.within:g} s")
+        found.append(f"it has not ended within {promise.within:g} s\n{job.stuck}")
     status = job.process.returncode
     if status == 0 if promise.status is None else status != promise.status:
         found.append(f"status {status}, promised {'any but 0' if promise.status is None else promise.status}")

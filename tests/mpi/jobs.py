@@ -10,12 +10,13 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from launching import mpirun
+from launching import is_open_mpi, mpirun
 from once import computed_once
 
 ROOT = Path(__file__).parents[2]
 # More keep each other from coming to where they wait, and polling ranks then wait the longer.
 AT_ONCE = 10
+LET_RUN = ("-disable-auto-cleanup",)
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
 
 START = """
@@ -35,13 +36,15 @@ START_ALONE = START.replace("from mpi4py import MPI\n", "").replace("MPI.SUM", "
 
 @dataclass
 class Job:
-    """body: what each rank runs; settings: of the environment; signal: sent to mpirun's ranks after a second."""
+    """body: what each rank runs. settings: of the environment. lets_run: whether the launcher lets the others run on
+    when a process ends (if it is Hydra; Open MPI's always ends the job)."""
 
     body: str
     ranks: int = 2
     settings: dict[str, str] = field(default_factory=dict)
     start: str = START_ALONE
     limit: float = 60
+    lets_run: bool = False
 
 
 @dataclass
@@ -72,7 +75,7 @@ def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
             file = (folder / f"{name}.txt").open("w+")
             own = {"MPIJAX_TRACE_DIR": str(folder / f"records of {name}"), "TEST_JOB": f"{mark}-{name}"}
             process = subprocess.Popen(
-                [*mpirun(job.ranks), sys.executable, "-c", job.start + job.body], env=env | own | job.settings,
+                [*mpirun(job.ranks), *(LET_RUN if job.lets_run and not is_open_mpi() else ()), sys.executable, "-c", job.start + job.body], env=env | own | job.settings,
                 stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
             )  # fmt: skip
             running[name] = process, file, time.monotonic()
@@ -95,11 +98,37 @@ def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
 def left_behind(setting: str, limit: float = 10) -> list[int]:
     """The processes that have a setting in their environment, and do not end within `limit` seconds."""
     end = time.monotonic() + limit
-    while found := [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/environ") if _has(p, setting.encode())]:
+    while found := _with_setting(setting):
         if time.monotonic() > end:
             break
         time.sleep(0.1)
     return found
+
+
+def whereabouts(setting: str) -> str:
+    """For each process that has a setting in its environment: its threads' states and what the kernel does for them."""
+    lines = []
+    for pid in _with_setting(setting):
+        folder = Path("/proc", str(pid))
+        threads = [_whereabouts_of(thread) for thread in sorted(folder.glob("task/*"))]
+        lines.append(f"process {pid} {_read(folder / 'cmdline').replace(chr(0), ' ')[:60]!r}: {', '.join(threads)}")
+    return "\n".join(lines)
+
+
+def _whereabouts_of(thread: Path) -> str:
+    state = _read(thread / "stat").rpartition(") ")[2][:1]
+    return f"{_read(thread / 'comm').strip()} {state} {_read(thread / 'wchan')} ({_read(thread / 'syscall').strip()[:40]})"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:  # it has ended, or is not ours
+        return "?"
+
+
+def _with_setting(setting: str) -> list[int]:
+    return [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/environ") if _has(p, setting.encode())]
 
 
 def _has(file: Path, setting: bytes) -> bool:

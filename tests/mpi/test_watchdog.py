@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from launching import marked
+from launching import is_open_mpi, marked
 from mpi.jobs import START, START_ALONE, Job, run_once
 from once import shared_folder
 
@@ -62,6 +62,12 @@ JOBS = {
     "ends before MPI starts": Job("total(x)", 3, start=LATE.replace("time.sleep(2.5)", "os._exit(0)") + START_ALONE),
     "one rank indexes": Job(
         "split = jax.device_put(x, jax.NamedSharding(jax.sharding.Mesh(jax.devices(), 'i'), jax.P('i')))\nif rank == 0: split[0]"
+    ),
+    "left alone, in sleep": Job("total(x)\nif rank == 1: os._exit(7)\ntime.sleep(100)", lets_run=True, limit=30),
+    "left alone, at the end": Job("total(x)\nif rank == 1: time.sleep(1); os._exit(7)", lets_run=True, limit=30),
+    "left alone by Ctrl-C": Job(
+        "total(x)\nif rank: time.sleep(100)\nthreading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()\ntotal(x)",
+        lets_run=True, limit=30,
     ),
     "all exit": Job("total(x)\nsys.exit(5)"),
     "interrupted": Job(
@@ -236,6 +242,15 @@ EXPECTED = [
     ("ends before it starts", 1, [r"rank 1 has ended, but rank 0 waits for it in agreement .* at <string>:\d+"]),
     ("does not start", 1, [
         r"rank 0\] mpijax: rank 0 has waited 1 s for all 2 ranks to start at <string>:\d+ \(<lambda>\)", r"MPIJAX_STALL_ABORT is set, so the job ends",
+    ]),
+    ("left alone, in sleep", None, [] if is_open_mpi() else [
+        r"rank 0\] mpijax: the process of rank 1 has ended without MPI_Finalize: ending the job",
+    ]),
+    ("left alone, at the end", None, [] if is_open_mpi() else [
+        r"rank 0\] mpijax: the program has ended, but the process of another rank ended without MPI_Finalize: ending the job",
+    ]),
+    ("left alone by Ctrl-C", 130, [
+        r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce", *([] if is_open_mpi() else [r"rank 1\] mpijax: the process of rank 0 has ended"]),
     ]),
     ("all exit", 5, []),
     ("interrupted", 130, [r"rank 0\] mpijax: interrupted by Ctrl-C in allreduce"]),

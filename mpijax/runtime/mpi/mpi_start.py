@@ -108,6 +108,7 @@ class Start:
             # If MPI survives a death, its error reports it; a rank must not end the job because of a record.
             known = MPI.COMM_SELF if self.survives else node
             recorder.share(self.world, known, job, MPI.Query_thread() < MPI.THREAD_MULTIPLE)
+            self.ext.expect(recorder.file, recorder.own, len(recorder.ranks))
             self._open_lanes(node)
         else:
             self.ext.leave_properly(self.ext.handle(self.world), self.ext.handle(self.world), finalizes, False)

@@ -103,7 +103,7 @@ class Recorder:
         self.ranks, self.own, self.rank, self.size = [0], 0, 0, 1
         self.job = f"{os.getpid():x}"
         self.forked = False  # this process is a copy of a rank
-        self._file = -1
+        self.file = -1
         self._clock = record.ticks(), time.time_ns()
 
     def forget(self) -> None:
@@ -127,9 +127,9 @@ class Recorder:
             self.ranks = [self.rank]
             memory: Any = bytearray(record.REGION_BYTES)
         else:
-            self._file, memory = shared
+            self.file, memory = shared
             self.ranks, self.own = ranks, node.Get_rank()
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.own)
+            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.own)
         at = self.own * record.REGION_BYTES
         record.move(memoryview(memory)[at : at + record.REGION_BYTES])
         self.regions = np.frombuffer(memory, REGION)
@@ -146,15 +146,15 @@ class Recorder:
         self._memory = bytearray(record.REGION_BYTES)
         record.move(self._memory)
         self.regions, self.ranks, self.own = np.frombuffer(self._memory, REGION), [self.rank], 0
-        self.forked, self._file = True, -1
+        self.forked, self.file = True, -1
         self.mine["exclusive"], self.mine["started"] = True, 1
 
     def is_gone(self, rank: int) -> bool:
         """Whether the process of a rank of this node has ended: the system has then released its file lock."""
-        if rank == self.rank or self._file < 0:
+        if rank == self.rank or self.file < 0:
             return False
         ask = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, self.ranks.index(rank), 1, 0)
-        answer = fcntl.fcntl(self._file, fcntl.F_GETLK, ask)
+        answer = fcntl.fcntl(self.file, fcntl.F_GETLK, ask)
         return struct.unpack("@hhqqi4x", answer)[0] == fcntl.F_UNLCK
 
     # ---- operations
@@ -199,7 +199,7 @@ class Recorder:
         group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
         for kind in range(3) if group.sequence else ():
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
-        if group.sequence and self._file >= 0 and self.regions.base is not None:
+        if group.sequence and self.file >= 0 and self.regions.base is not None:
             places = [self.ranks.index(r) for r in compared_with(ranks, self.rank) if r in self.ranks]
             record.set_peers(group.sequence + COLLECTIVE, group.id + COLLECTIVE, self.regions.base, places)
         self.groups[group.id] = group

@@ -5,7 +5,7 @@ one operation it warns, and requests record files from all ranks of the node. It
 so on.
 It ends this process only if the process cannot or must not continue: MPIJAX_STALL_ABORT=1 is set, a needed rank has
 ended or waits for this one (`deadlock`), two ranks ran different collectives (`divergence`), or the user pressed
-Ctrl-C. The launcher then ends the other ranks.
+Ctrl-C. The launcher then ends the other ranks; if it does not, those of this node end themselves.
 
 SIGUSR1 writes a rank's record to a file (`MPIJAX_TRACE_DIR`, or the current folder), also while it waits inside MPI.
 """
@@ -31,6 +31,9 @@ LOOK = 0.5
 VAIN = 3.0
 # Shorter than VAIN for a rank whose process is gone: it sends nothing, and the launcher is about to end the job.
 GONE = 0.25
+# Seconds for the launcher to end the job in which a process has ended without MPI_Finalize. srun may let the others
+# continue, and Hydra of MPICH 4.3 to 5.0 ignores an exit status if it sees this before it sees the socket close.
+DESERTED = 4.0
 INTERRUPT = 1.0
 INTERRUPT_PROGRAM = 5.0
 # Accepted values of MPIJAX_STALL_ABORT.
@@ -51,6 +54,7 @@ class Watchdog:
         self.signals = record.signals(signal.SIGUSR1)
         self.interrupts = record.signals(signal.SIGINT)
         self.interrupted: tuple[float, int, Any] | None = None  # time, operation, and position of the Python code
+        self.deserted: float | None = None  # since when a rank's process is known to be gone
         self.suspicion = deadlock.Suspicion()
         self.exclusive = bool(recorder.mine["exclusive"])
         self.dumps = int(recorder.mine["dumps"])
@@ -69,6 +73,7 @@ class Watchdog:
         end_if_diverged()
         number, busy = recorder.progress(recorder.mine)
         self._end_if_interrupted(now, number, busy)
+        self._end_if_deserted(now)
         if not busy or number != self.seen:
             self.seen, self.since, self.next_report = number if busy else -1, now, self.seconds
             return
@@ -104,6 +109,18 @@ class Watchdog:
                 _end(130, f"interrupted by Ctrl-C in {_operation()}")
         elif now - when > INTERRUPT_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             _end(130, f"interrupted by Ctrl-C in a program that still communicates, in {_operation()}")
+
+    def _end_if_deserted(self, now: float) -> None:
+        """Ends the process if another rank's has ended without MPI_Finalize, and the launcher has let this one run."""
+        gone = [r for r in recorder.ranks if _has_deserted(r)] if int(recorder.mine["state"]) != ENDED else []
+        if not gone:
+            self.deserted = None
+        elif self.deserted is None:
+            self.deserted = now
+        elif now - self.deserted > DESERTED:
+            status = int(recorder.region(gone[0])["status"]) or 1
+            output.blame(recorder.rank, gone[0], status)
+            _end(status, f"the process of rank {gone[0]} has ended without MPI_Finalize")
 
     def _write_if_asked(self) -> None:
         signals, dumps = record.signals(signal.SIGUSR1), int(recorder.mine["dumps"])
@@ -171,6 +188,12 @@ def _has_ended(rank: int) -> bool:
     return region is not None and (recorder.is_gone(rank) or int(region["state"]) == ENDED)
 
 
+def _has_deserted(rank: int) -> bool:
+    """Whether the process of a rank has ended, but not as one does that leaves MPI with status 0."""
+    region = recorder.region(rank)
+    return recorder.is_gone(rank) and (int(region["state"]) != ENDED or int(region["status"]) != 0)
+
+
 def report(what: Site, waited: float) -> str:
     """The report: the operation this rank waits in, the ranks it waits for, and where those are."""
     absent = missing(what)
@@ -225,6 +248,7 @@ def _say(text: str) -> None:
 
 def _end(status: int, reason: str) -> None:
     """End this process while its main thread is inside MPI, so that no other thread may call MPI."""
+    recorder.mine["status"] = status
     try:
         _say(reason + ": ending the job")
         output.flush()
