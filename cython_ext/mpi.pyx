@@ -164,7 +164,7 @@ cdef extern from "mpi_attribute.h":
 
 cdef extern from "mpi_exit.h":
     int mj_leave_properly(MPI_Comm, MPI_Comm, int, int, Region**)
-    int mj_exit_looked
+    int mj_exit_looked, mj_exit_file, mj_exit_own, mj_exit_ranks
 
 cdef extern from * nogil:
     """

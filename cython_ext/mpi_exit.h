@@ -55,7 +55,7 @@ static int mj_watch_finalize(void) {
 
 /* Waits until all ranks are here; 0 if a limit in milliseconds (negative: none) passes first. differs: whether ranks
    have run different collectives on the communicator of all ranks, which has the first sequence; between nodes nothing
-   else compares them. Without a limit, a rank that will never be here ends this process after 2 s: its launcher should
+   else compares them. Without a limit, a rank that will never be here ends this process after 3 s: its launcher should
    have, but Hydra of MPICH 4.3 to 5.0 may take no notice of an exit status. */
 static int mj_meet(long limit, int *differs) {
     static uint64_t digests[2];     /* this rank's digest and its complement: their minima show whether all are equal */
