@@ -87,7 +87,8 @@ def extension(source: Path) -> Extension:
         [str(source)],
         include_dirs=[numpy.get_include(), str(SOURCES)],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
-        extra_compile_args=["-O3", "-g0", "-pthread", "-fno-math-errno", "-fno-trapping-math", "-Wno-unused-function"],
+        extra_compile_args=["-O3", "-g0", "-pthread", "-fno-math-errno", "-fno-trapping-math", "-Wno-unused-function",
+                            "-Wno-psabi"],
         extra_link_args=["-pthread"],
     )
 

@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Fourier transforms as native code for the executor: pocketfft, through pointers to the loops of NumPy's ufuncs.
-The threads of this rank share the lines.
+"""Fourier transforms as native code for the executor. The threads of this rank share the lines.
 
-words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), whether the operand is real, bytes of a real number, the
-size of the stack, the number of transformed axes, their sizes in the operand, and in the result. buffers: operand,
-result, status. If there is no memory for a copy of the operand, the status is 1.
+`fft_lines.h` transforms lines whose size has no prime factor above 13. NumPy's pocketfft transforms the others, through
+pointers to the loops of its ufuncs.
+
+words: the kind of transform (0 FFT, 1 IFFT, 2 RFFT, 3 IRFFT), whether the operand is real, bytes of a real number,
+whether a line's bits must not depend on the other lines, the size of the stack, the number of transformed axes, their
+sizes in the operand, and in the result. buffers: operand, result, status. If memory is missing, the status is 1.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -12,9 +14,19 @@ from libc.stdlib cimport free, malloc
 
 cimport numpy as cnp
 
-from mpijax._ext.executor cimport on_threads
+from mpijax._ext.executor cimport on_threads, share_function
 
 cnp.import_ufunc()
+
+cdef extern from "fft_lines.h" nogil:
+    enum: FFT_COMPLEX, FFT_TO_HALF, FFT_TO_WHOLE, FFT_FROM_HALF
+    ctypedef struct fft_lines:
+        int64_t n, behind, x_line, out_line
+        double factor
+        int inverse, kind, same
+        const char* x
+        char* out
+    int fft_all_lines(fft_lines* lines, int wide, int64_t count, share_function share)
 
 cdef enum:
     FFT, IFFT, RFFT, IRFFT, RFFT_ODD, LOOPS
@@ -122,53 +134,81 @@ cdef void some_real_lines(void** unused, int64_t* params, int64_t begin, int64_t
             complete(<float*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
 
 
-cdef void along_reals(bint inverse, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
+cdef struct Call:
+    bint wide, same, failed     # double precision; a line's bits must not depend on the others; there is no memory
+
+
+cdef bint is_done(Call* call, int kind, bint inverse, double factor, char* x, char* out, int64_t before, int64_t n,
+                  int64_t behind, int64_t x_line, int64_t out_line) noexcept nogil:
+    """Transforms lines in `fft_lines.h`; 0: their size has a large prime factor. n: of complex numbers."""
+    cdef fft_lines s
+    s.n, s.behind, s.x_line, s.out_line = n, behind, x_line, out_line
+    s.factor, s.inverse, s.kind, s.same, s.x, s.out = factor, inverse, kind, call.same, x, out
+    cdef int status = fft_all_lines(&s, call.wide, before * behind, on_threads)
+    call.failed = call.failed or status > 0
+    return status >= 0
+
+
+cdef void along_reals(Call* call, bint inverse, double factor, char* x, char* out, int64_t before, int64_t n,
                       int64_t size) noexcept nogil:
     """The FFT or IFFT of reals x[before, n], in half the time of that of complex numbers, to out[before, n]."""
     cdef Lines s
-    cdef Loop loop = loops[RFFT_ODD if n & 1 else RFFT][double_precision]
+    cdef Loop loop = loops[RFFT_ODD if n & 1 else RFFT][call.wide]
+    if n % 2 == 0 and is_done(call, FFT_TO_WHOLE, inverse, factor, x, out, before, n // 2, 1, n // 2, n):
+        return
     s.call, s.data = loop.call, loop.data
-    s.factor, s.single, s.double_precision, s.inverse = factor, <float>factor, double_precision, inverse
+    s.factor, s.single, s.double_precision, s.inverse = factor, <float>factor, call.wide, inverse
     s.x, s.out, s.n, s.count, s.behind, s.size, s.out_size = x, out, n, n // 2 + 1, 1, size, 2 * size
     on_threads(some_real_lines, NULL, <int64_t*>&s, before, max(1, LEAST_WORK // max(n, 1)))
 
 
-cdef void along(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t before, int64_t n,
-                int64_t count, int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
+cdef void along(Call* call, int kind, double factor, char* x, char* out, int64_t before, int64_t n, int64_t count,
+                int64_t behind, int64_t size, int64_t out_size) noexcept nogil:
     """Transforms x[before, n, behind] to out[before, count, behind]; they may be the same."""
     cdef Lines s
+    cdef Loop loop = loops[RFFT_ODD if kind == RFFT and n & 1 else kind][call.wide]
     cdef int64_t grain = max(1, LEAST_WORK // max(n, count, 1))
+    if kind == RFFT:
+        if n % 2 == 0 and is_done(call, FFT_TO_HALF, False, factor, x, out, before, n // 2, 1, n // 2, count):
+            return
+    elif kind == IRFFT:
+        if count % 2 == 0 and n == count // 2 + 1 and is_done(call, FFT_FROM_HALF, True, factor, x, out, before, n - 1,
+                                                              1, n, n - 1):
+            return
+    elif is_done(call, FFT_COMPLEX, kind == IFFT, factor, x, out, before, n, behind, n, n):
+        return
     if behind > 1:
         grain = (grain + TOGETHER - 1) // TOGETHER * TOGETHER
     s.call, s.data = loop.call, loop.data
-    s.factor, s.single, s.double_precision = factor, <float>factor, double_precision
+    s.factor, s.single, s.double_precision = factor, <float>factor, call.wide
     s.x, s.out, s.n, s.count, s.behind, s.size, s.out_size = x, out, n, count, behind, size, out_size
     on_threads(some_lines, NULL, <int64_t*>&s, before * behind, grain)
 
 
-cdef void along_all(Loop loop, double factor, bint double_precision, char* x, char* out, int64_t stack,
-                    const int64_t* shape, int64_t axes, int64_t behind, int64_t size) noexcept nogil:
+cdef void along_all(Call* call, int kind, double factor, char* x, char* out, int64_t stack, const int64_t* shape,
+                    int64_t axes, int64_t behind, int64_t size) noexcept nogil:
     """Transforms complex numbers x[stack, *shape, behind] along all axes of `shape`, to `out`."""
     cdef int64_t d, before = stack
     for d in range(axes):
         behind *= shape[d]
     for d in range(axes):
         behind //= shape[d]
-        along(loop, factor, double_precision, x, out, before, shape[d], shape[d], behind, size, size)
+        along(call, kind, factor, x, out, before, shape[d], shape[d], behind, size, size)
         before *= shape[d]
         x, factor = out, 1
 
 
 cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) noexcept nogil:
-    cdef int64_t kind = words[0], real = words[2], stack = words[3], axes = words[4], d, rest = stack
-    cdef const int64_t* shape = words + 5
+    cdef int64_t kind = words[0], real = words[2], stack = words[4], axes = words[5], d, rest = stack
+    cdef const int64_t* shape = words + 6
     cdef const int64_t* out_shape = shape + axes
-    cdef bint wide = real == 8
     cdef int64_t last = shape[axes - 1], out_last = out_shape[axes - 1]
     cdef double factor = 1
     cdef char* x = <char*>buffers[0]
     cdef char* out = <char*>buffers[1]
     cdef char* copy = NULL
+    cdef Call call
+    call.wide, call.same, call.failed = real == 8, words[3], False
     for d in range(axes - 1):
         rest *= shape[d]
     if kind == IFFT or kind == IRFFT:
@@ -176,23 +216,25 @@ cdef void run(void** buffers, const int64_t* words, int64_t begin, int64_t end) 
             factor *= <double>out_shape[d]
         factor = 1 / factor
     if kind == RFFT:
-        along(loops[RFFT_ODD if last & 1 else RFFT][wide], 1, wide, x, out, rest, last, out_last, 1, real, 2 * real)
-        along_all(loops[FFT][wide], 1, wide, out, out, stack, out_shape, axes - 1, out_last, 2 * real)
+        along(&call, RFFT, 1, x, out, rest, last, out_last, 1, real, 2 * real)
+        along_all(&call, FFT, 1, out, out, stack, out_shape, axes - 1, out_last, 2 * real)
     elif kind == IRFFT:
         if axes > 1:
             copy = <char*>malloc(rest * last * 2 * real)
             if copy == NULL:
                 (<int32_t*>buffers[2])[0] = 1
                 return
-            along_all(loops[IFFT][wide], factor, wide, x, copy, stack, shape, axes - 1, last, 2 * real)
+            along_all(&call, IFFT, factor, x, copy, stack, shape, axes - 1, last, 2 * real)
             x, factor = copy, 1
-        along(loops[IRFFT][wide], factor, wide, x, out, rest, last, out_last, 1, 2 * real, real)
+        along(&call, IRFFT, factor, x, out, rest, last, out_last, 1, 2 * real, real)
         free(copy)
     elif words[1]:
-        along_reals(kind == IFFT, factor, wide, x, out, rest, last, real)
-        along_all(loops[kind][wide], 1, wide, out, out, stack, shape, axes - 1, last, 2 * real)
+        along_reals(&call, kind == IFFT, factor, x, out, rest, last, real)
+        along_all(&call, kind, 1, out, out, stack, shape, axes - 1, last, 2 * real)
     else:
-        along_all(loops[kind][wide], factor, wide, x, out, stack, shape, axes, 1, 2 * real)
+        along_all(&call, kind, factor, x, out, stack, shape, axes, 1, 2 * real)
+    if call.failed:
+        (<int32_t*>buffers[2])[0] = 1
 
 
 def address():

@@ -1,4 +1,4 @@
-"""Defines fft: discrete Fourier transforms over the last axes, computed by pocketfft."""
+"""Defines fft: discrete Fourier transforms over the last axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lowers Fourier transforms to NumPy's transform loops as machine code, or to SciPy; both are pocketfft."""
+"""Lowers Fourier transforms to native code, which uses the loops of NumPy's pocketfft for sizes with large prime
+factors, or to SciPy."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class FftCode:
         return _address()
 
     def failed(self, *_arrays: np.ndarray) -> NoReturn:
-        raise JaxRuntimeError("RESOURCE_EXHAUSTED: fft: not enough memory for a copy of the operand")
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: fft: not enough memory for a copy of the operand or a workspace")
 
 
 def transform(x: Any, out: ShapedArray, fft_type: int, fft_lengths: tuple[int, ...]) -> Any:
@@ -85,7 +86,8 @@ def _code(
     real = 4 if x.dtype in (np.float32, np.complex64) else 8
     stack = math.prod(x.shape[:-axes])
     is_real = int(x.dtype.kind == "f")
-    return FftCode((fft_type, is_real, real, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
+    same = int(config.values.mpijax_same_bits)
+    return FftCode((fft_type, is_real, real, same, stack, axes, *x.shape[-axes:], *out.shape[-axes:]))
 
 
 def _has_reals_for_complex(params: dict[str, Any]) -> bool:

@@ -8,6 +8,8 @@ import mpijax as jax
 from mpijax.ops import fft_lowering
 
 SHAPES = [((1,), 1), ((2,), 1), ((7,), 1), ((257,), 1), ((3, 8), 1), ((3, 8), 2), ((2, 5, 7, 6), 3), ((4, 1, 3), 2)]
+# Lines together and alone, with rests, of all radices, along axes before others, and beyond the cache.
+SHAPES += [((16,), 1), ((1000,), 1), ((2, 416), 1), ((13, 40), 1), ((19, 22), 2), ((2, 24, 9), 2), ((30, 16), 2), ((6000,), 1), ((5004,), 1)]
 
 
 def numbers(shape, dtype):
@@ -74,6 +76,34 @@ def test_loops_that_transform_call_no_python():
     compiled = jax.jit(lambda u: jax.lax.fori_loop(0, 3, turn, u)).lower(u).compile()
     assert " host " not in compiled.as_text() and "native fft" in compiled.as_text()
     np.testing.assert_allclose(compiled(u), np.fft.irfft(np.fft.rfft(u) * keep), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ("complex64", "complex128"))
+@pytest.mark.parametrize("n", (2, 3, 4, 5, 6, 7, 8, 11, 13, 26, 64, 105, 4096, 8192, 32768))
+def test_a_number_has_the_waves_of_its_place(dtype, n):
+    with jax.enable_x64(True):
+        k = np.arange(n)
+        for place in {0, 1, n // 3, n - 1}:
+            for shape in ((n,), (9, n)):
+                x = np.zeros(shape, dtype)
+                x[..., place] = 1 - 2j
+                wave = (1 - 2j) * np.exp(-2j * np.pi * (place * k % n) / n)
+                assert_close(np.asarray(jax.lax.fft(x, "FFT", (n,))), np.broadcast_to(wave, shape).astype(dtype))
+
+
+def test_a_line_has_the_same_bits_beside_others_if_asked_for():
+    x = numbers((11, 96), "complex64")
+    with jax.enable_x64(False):
+        jax.config.update("mpijax_same_bits", True)
+        try:
+            whole = np.asarray(jax.jit(lambda x: jax.lax.fft(x, "IFFT", (96,)))(x))
+            down = np.asarray(jax.jit(lambda x: jax.numpy.fft.ifft(x, axis=0))(x.T))
+            assert np.array_equal(down.T, whole)
+            for rows in (1, 3, 8):
+                some = jax.jit(lambda x: jax.lax.fft(x, "IFFT", (96,)))(x[2 : 2 + rows])
+                assert np.array_equal(np.asarray(some), whole[2 : 2 + rows])
+        finally:
+            jax.config.update("mpijax_same_bits", False)
 
 
 def test_without_numpys_loops_scipy_is_called(monkeypatch):
