@@ -324,6 +324,11 @@ class Builder(Memory):
         ir = self.emit(f"select {self.vector('i1')} {condition.ir}, {t} {a.ir}, {t} {b.ir}")
         return Scalar(a.dtype, ir, None if a.imag is None else self.select(condition, a.imag, imag_part(b)))
 
+    def select_last(self, count: int, a: Scalar, b: Scalar) -> Scalar:
+        """a in the last `count` lanes, else b."""
+        lanes = ", ".join(f"i1 {'true' if k >= self.lanes - count else 'false'}" for k in range(self.lanes))
+        return self.select(Scalar(np.dtype(bool), f"<{lanes}>"), a, b)
+
     # ---- types
 
     def unpacked(self, bits: str, dtype: np.dtype) -> str:

@@ -13,7 +13,7 @@ from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist
 from mpijax.compiler.loops.schedule import Loop
 from mpijax.compiler.loops.scope import Scope
-from mpijax.compiler.loops.stores import place_of_lanes, store, store_interleaved
+from mpijax.compiler.loops.stores import may_overlap, place_of_lanes, store, store_interleaved
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def _across_part(
     schedule = nest.schedule
     hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], schedule.lanes)
 
-    def iteration(i: str, width: int) -> None:
-        reduce_and_store(nest, kernel, scope.along(loop[-1], i, width))
+    def iteration(i: str, width: int, fresh: int = 0) -> None:
+        reduce_and_store(nest, kernel, scope.along(loop[-1], i, width, fresh))
 
     if not outermost and schedule.whole_vectors():
         for first in range(0, schedule.vector_size, schedule.step):
@@ -49,7 +49,18 @@ def _across_part(
         for k in range(size):
             iteration(lo if k == 0 else nest.function.builder(1).emit(f"add i64 {lo}, {k}"), 1)
     else:
-        nest.function.in_widths(lo, hi, schedule.widths_of(size, row=not outermost), iteration)
+        *vectors, one = schedule.widths_of(size, row=not outermost)
+        # In one long map, the rest takes no time, and the same code serves other sizes.
+        often = not outermost or kernel.reduces
+        last = vectors[-1] if vectors and often and schedule.whole and not schedule.written else size + 1
+        rest = size % last if size >= last else 0
+        if not rest or not may_overlap(nest, kernel, kernel.stores, loop[-1]):
+            nest.function.in_widths(lo, hi, [*vectors, one], iteration)
+            return
+        # Threads take multiples of whole vectors, so `rest` elements are left or none.
+        mid = nest.function.in_widths(lo, hi, vectors, iteration)
+        first = nest.function.builder(1).emit(f"sub i64 {hi}, {last}")
+        nest.function.each(mid, hi, last, lambda _: iteration(first, last, rest))
 
 
 def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:

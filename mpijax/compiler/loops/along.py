@@ -10,7 +10,7 @@ from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_ke
 from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
-from mpijax.compiler.loops.stores import fetch_next_row, store
+from mpijax.compiler.loops.stores import fetch_next_row, may_overlap, store, store_lanes
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
@@ -41,10 +41,13 @@ class _RowPass:
         self.orders = {r.member: order_of_keys(nest, kernel, r) for r in self.reduces}
         loop, schedule = nest.schedule.inner[-1], nest.schedule
         self.along = loop[-1]
-        # In chunks, a last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it
-        # would keep constants in registers that the vectors need.
-        whole = self.lanes > 1 and iterations_of(loop) >= self.lanes
-        self.overlaps = whole and schedule.chunked is not None and not schedule.split and not kernel.inner
+        # A last whole vector that overlaps the previous one does the rest of a row. A scalar loop for it would take
+        # longer, and keep constants in registers that the vectors need.
+        size, stores = iterations_of(loop), [s for s in kernel.inner if s.phase == self.phase]
+        whole = self.lanes > 1 and size >= self.lanes and not schedule.split
+        in_chunks = schedule.chunked is not None
+        self.overlaps = whole and not kernel.inner if in_chunks else False
+        self.rest = size % self.lanes if whole and not in_chunks and may_overlap(nest, kernel, stores, loop[-1]) else 0
 
     def write(self) -> None:
         """Emit the pass; afterwards the scope knows its results."""
@@ -114,6 +117,10 @@ class _RowPass:
 
         until = None if hit is None else lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes))
         vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, iteration, until)
+        if self.rest:
+            last = scope.along(self.along, self.one.emit(f"sub i64 {hi}, {lanes}"), lanes, self.rest)
+            out = self._element(kernel, last, vec)
+            return [self.wide.select_last(self.rest, x, before) for x, before in zip(out, vec, strict=True)] + carried[n:]
         if self.overlaps:
             return function.loop(mid, hi, lanes, vec, [lanes] * n, overlapping) + carried[n:]
         return vec + function.loop(mid, hi, 1, carried[n:], [1] * n, single)
@@ -134,7 +141,8 @@ class _RowPass:
             store(nest, s, scope)
         for member, row in self.rows:
             x = nest.vector(kernel.computed[member.value], scope, scope.lanes)
-            b.store(nest.function.element(row, x.dtype, scope.variable(self.along)), x)
+            ptr = nest.function.element(row, x.dtype, scope.variable(self.along))
+            store_lanes(nest, ptr, x, scope)
         return out
 
     # ------------------------------------------------------------ first positions

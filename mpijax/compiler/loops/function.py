@@ -196,8 +196,11 @@ class Function:
 
         self.loop(lo, hi, step, [], [], iteration)
 
-    def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[[str, int], None]) -> None:
-        """Loops over [lo, hi) one after the other, each with the next width, as far as whole steps of it go."""
+    def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[[str, int], None]) -> str:
+        """Loops over [lo, hi) one after the other, each with the next width, as far as whole steps of it go.
+
+        Returns the first iteration that is left.
+        """
         for width in widths:
             end = hi if width == 1 else self.vectors_end(lo, hi, width)
 
@@ -206,6 +209,7 @@ class Function:
 
             self.each(lo, end, width, iteration)
             lo = end
+        return lo
 
     def in_tiles(self, lo: str, hi: str, size: int, body: Callable[[str, str], None]) -> None:
         """A loop over tiles of [lo, hi) with `size` elements; the last one may be shorter."""

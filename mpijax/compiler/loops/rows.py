@@ -67,9 +67,12 @@ def _of_rows(
         return function.loop(lo, hi, width, [start] * len(numbers), [width] * len(numbers), body)
 
     vectors = part(lo, mid, lanes)
-    if size % lanes and size > lanes and r.op in IDEMPOTENT and schedule.chunked is None:
+    if size % lanes and size > lanes and schedule.chunked is None:
         # The last whole vector of a row overlaps elements that are already reduced.
+        wide, before = function.builder(lanes), vectors
         vectors = element(function.builder(1).emit(f"sub i64 {hi}, {lanes}"), vectors, lanes)
+        if r.op not in IDEMPOTENT:
+            vectors = [wide.select_last(size % lanes, x, y) for x, y in zip(vectors, before, strict=True)]
     elif size % lanes:
         return list(zip(vectors, part(mid, hi, 1), strict=True))
     return [(v, None) for v in vectors]

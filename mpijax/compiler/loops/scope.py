@@ -17,31 +17,33 @@ class Scope:
     """A region of code.
 
     bound: the loop variables bound in it, with their names. vector: the vectorized variable, with `lanes` values at a
-    time. known: values computed in it. available: the loop variables and reduction results that its code can use.
+    time. fresh: how many of the last lanes count, if the others repeat elements that are done; 0: all count. known: values computed in it. available: the loop variables and reduction results that its code can use.
     phase: the current pass over the reduced axes.
     """
 
-    __slots__ = ("parent", "bound", "vector", "lanes", "known", "available", "phase")
+    __slots__ = ("parent", "bound", "vector", "lanes", "fresh", "known", "available", "phase")
 
-    def __init__(self, parent: Scope | None, bound: dict[LoopVar, str], vector: LoopVar | None = None, lanes: int = 1):
+    def __init__(
+        self, parent: Scope | None, bound: dict[LoopVar, str], vector: LoopVar | None = None, lanes: int = 1, fresh: int = 0
+    ):
         self.parent = parent
         self.bound = bound
         self.known: dict[Any, Any] = {}
         self.available: Needs = frozenset(bound)
-        self.vector, self.lanes, self.phase = vector, lanes, 0
+        self.vector, self.lanes, self.fresh, self.phase = vector, lanes, fresh, 0
         if parent is not None:
             self.available |= parent.available
             self.phase = parent.phase
             if vector is None:
-                self.vector, self.lanes = parent.vector, parent.lanes
+                self.vector, self.lanes, self.fresh = parent.vector, parent.lanes, parent.fresh
 
     def at(self, v: LoopVar, i: str) -> Scope:
         """A scope inside this one with a variable bound to `i`."""
         return Scope(self, {v: i})
 
-    def along(self, v: LoopVar, i: str, lanes: int) -> Scope:
+    def along(self, v: LoopVar, i: str, lanes: int, fresh: int = 0) -> Scope:
         """A scope inside this one with a variable bound to `lanes` values, from `i` on."""
-        return Scope(self, {v: i}, v, lanes)
+        return Scope(self, {v: i}, v, lanes, fresh)
 
     def lookup(self, key: Any) -> Any:
         """A value known in this scope or one around it; else None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,9 @@ def store(nest: Nest, s: Store, scope: Scope) -> None:
     if lanes == 1:
         b.store(ptr, x)
         return
+    if scope.fresh:
+        store_lanes(nest, ptr, x, scope)
+        return
     step, parts = vector_step(nest, s.position, scope)
     if parts:
         b.store_scatter(ptr, lane_offsets(nest, scope, step, parts), x)
@@ -53,6 +57,25 @@ def store(nest: Nest, s: Store, scope: Scope) -> None:
         b.store_past_caches(ptr, x)
     else:
         b.store(ptr, x)
+
+
+def store_lanes(nest: Nest, ptr: str, x: Scalar, scope: Scope) -> None:
+    """Store the lanes of a vector that count, to neighbouring elements from `ptr` on."""
+    wide = nest.function.builder(scope.lanes)
+    if not scope.fresh:
+        wide.store(ptr, x)
+        return
+    at = scope.lanes - scope.fresh
+    while at < scope.lanes:
+        width = 1 << (scope.lanes - at).bit_length() - 1
+        nest.function.builder(width).store(nest.function.element(ptr, x.dtype, at), wide.part(x, at, width))
+        at += width
+
+
+def may_overlap(nest: Nest, kernel: Kernel, stores: Iterable[Store], v: LoopVar) -> bool:
+    """Whether a last vector may repeat elements along `v`, because its stores can leave these out."""
+    steps = [vector_step(nest, s.position, Scope(None, {}, v, 2)) for s in stores]
+    return not kernel.ordered and all(step == 1 and not parts for step, parts in steps)
 
 
 def place_of_lanes(nest: Nest, s: Store, scope: Scope) -> tuple[int, int] | None:

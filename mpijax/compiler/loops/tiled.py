@@ -13,9 +13,10 @@ from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.function import Function
-from mpijax.compiler.loops.schedule import Loop
+from mpijax.compiler.loops.schedule import Loop, iterations_of
 from mpijax.compiler.loops.scope import Scope
-from mpijax.compiler.loops.stores import store
+from mpijax.compiler.loops.stores import may_overlap, store, store_lanes
+from mpijax.compiler.loops.streaming import SHARE
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
@@ -39,27 +40,47 @@ def _tiled_part(nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, scope:
     arrays = {r.member: nest.function.array(r.dtype, TILE) for r in kernel.reduces}
     hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], nest.schedule.lanes)
 
+    rest = _rest(nest, kernel, loop)
+
     def tile(start: str, stop: str) -> None:
-        columns = Columns(nest.function, loop, start, stop, nest.schedule.widths)
+        columns = Columns(nest.function, loop, start, stop, nest.schedule.widths, rest)
         _Tile(nest, kernel, columns, arrays, Scope(scope, {})).write()
 
     nest.function.in_tiles(lo, hi, TILE, tile)
 
 
-class Columns:
-    """The columns of one tile: those of a loop from `start` to `stop`."""
+def _rest(nest: Nest, kernel: Kernel, loop: Loop) -> int:
+    """The columns after the last whole vector if a vector that repeats others computes these; else 0.
 
-    def __init__(self, function: Function, loop: Loop, start: str, stop: str, widths: list[int]):
-        self.function, self.v, self.widths = function, loop[-1], widths
+    Threads take multiples of SHARE columns, so the last tile has at least as many as are over.
+    """
+    size, lanes = iterations_of(loop), nest.schedule.lanes
+    over = size % SHARE
+    if lanes == 1 or nest.schedule.split or over < lanes or not may_overlap(nest, kernel, kernel.stores, loop[-1]):
+        return 0
+    return over % lanes
+
+
+class Columns:
+    """The columns of one tile: those of a loop from `start` to `stop`. rest: see `_rest`."""
+
+    def __init__(self, function: Function, loop: Loop, start: str, stop: str, widths: list[int], rest: int = 0):
+        self.function, self.v, self.widths, self.rest = function, loop[-1], widths, rest
         self.start, self.stop = start, stop
 
     def sweep(self, scopes: list[Scope], body: Callable[..., None]) -> None:
         """A loop over the columns; passes the body each scope with a vector of columns bound in it."""
 
-        def iteration(i: str, width: int) -> None:
-            body(*(scope.along(self.v, i, width) for scope in scopes))
+        def iteration(i: str, width: int, fresh: int = 0) -> None:
+            body(*(scope.along(self.v, i, width, fresh) for scope in scopes))
 
-        self.function.in_widths(self.start, self.stop, self.widths, iteration)
+        if not self.rest:
+            self.function.in_widths(self.start, self.stop, self.widths, iteration)
+            return
+        *vectors, _ = self.widths
+        mid = self.function.in_widths(self.start, self.stop, vectors, iteration)
+        first = self.function.builder(1).emit(f"sub i64 {self.stop}, {vectors[-1]}")
+        self.function.each(mid, self.stop, vectors[-1], lambda _: iteration(first, vectors[-1], self.rest))
 
     def pointer(self, array: str, dtype, scope: Scope) -> str:
         """The pointer to the array's elements for the scope's columns."""
@@ -107,8 +128,8 @@ class _Tile:
 
     def _clear(self, scope: Scope) -> None:
         for r in self.kernel.of_phase(scope.phase)[0]:
-            b = self.nest.function.builder(scope.lanes)
-            b.store(self._partial(r.member, scope), b.const(identity(r.op, r.dtype), r.dtype))
+            first = self.nest.function.builder(scope.lanes).const(identity(r.op, r.dtype), r.dtype)
+            store_lanes(self.nest, self._partial(r.member, scope), first, scope)
 
     def _partial(self, member: Member, scope: Scope) -> str:
         """The pointer to partial results of the scope's columns."""
@@ -147,7 +168,7 @@ class _Tile:
             acc = b.load(ptr, r.dtype)
             for scope in scopes:
                 acc = rule_of(r.op)(b, acc, self.nest.vector(r.expr, scope, scope.lanes))
-            b.store(ptr, acc)
+            store_lanes(self.nest, ptr, acc, scopes[0])
         for scope in scopes:
             for s in stores:
                 store(self.nest, s, scope)
@@ -161,7 +182,7 @@ class _Tile:
         def keep(scope: Scope) -> None:
             for e, array in made:
                 ptr = self.columns.pointer(array, e.dtype, scope)
-                self.nest.function.builder(scope.lanes).store(ptr, self.nest.vector(e, scope, scope.lanes))
+                store_lanes(self.nest, ptr, self.nest.vector(e, scope, scope.lanes), scope)
 
         if made:
             self.columns.sweep([self.scope], keep)
