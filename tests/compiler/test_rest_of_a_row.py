@@ -71,7 +71,7 @@ def test_rows_in_place(axis):
     for columns in (9, 13, 20, 39, 100):
         x = np.random.default_rng(2).normal(size=(12, columns)).astype(np.float32)
         expected = x
-        for k in range(3):
+        for _ in range(3):
             expected = expected * np.float32(0.5) + expected.max(axis, keepdims=True)
         close(mpijax.jit(lambda x: lax.fori_loop(0, 3, turn, x))(x), expected, 1e-5)
         donated = mpijax.jit(lambda x: turn(0, x), donate_argnums=0)

@@ -45,9 +45,10 @@ class _RowPass:
         # longer, and keep constants in registers that the vectors need.
         size, stores = iterations_of(loop), [s for s in kernel.inner if s.phase == self.phase]
         whole = self.lanes > 1 and size >= self.lanes and not schedule.split
-        in_chunks = schedule.chunked is not None
-        self.overlaps = whole and not kernel.inner if in_chunks else False
-        self.rest = size % self.lanes if whole and not in_chunks and may_overlap(nest, kernel, stores, loop[-1]) else 0
+        # In chunks, whose ends differ, the number of new elements is a run-time value; elsewhere it is `rest`.
+        self.overlaps = whole and schedule.chunked is not None and not kernel.inner
+        known = whole and schedule.chunked is None and may_overlap(nest, kernel, stores, loop[-1])
+        self.rest = size % self.lanes if known else 0
 
     def write(self) -> None:
         """Emit the pass; afterwards the scope knows its results."""
@@ -120,7 +121,8 @@ class _RowPass:
         if self.rest:
             last = scope.along(self.along, self.one.emit(f"sub i64 {hi}, {lanes}"), lanes, self.rest)
             out = self._element(kernel, last, vec)
-            return [self.wide.select_last(self.rest, x, before) for x, before in zip(out, vec, strict=True)] + carried[n:]
+            pairs = zip(out, vec, strict=True)
+            return [self.wide.select_last(self.rest, x, before) for x, before in pairs] + carried[n:]
         if self.overlaps:
             return function.loop(mid, hi, lanes, vec, [lanes] * n, overlapping) + carried[n:]
         return vec + function.loop(mid, hi, 1, carried[n:], [1] * n, single)

@@ -17,14 +17,20 @@ class Scope:
     """A region of code.
 
     bound: the loop variables bound in it, with their names. vector: the vectorized variable, with `lanes` values at a
-    time. fresh: how many of the last lanes count, if the others repeat elements that are done; 0: all count. known: values computed in it. available: the loop variables and reduction results that its code can use.
-    phase: the current pass over the reduced axes.
+    time. fresh: how many of the last lanes count, if the others repeat elements that are done; 0: all count. known:
+    values computed in it. available: the loop variables and reduction results that its code can use. phase: the current
+    pass over the reduced axes.
     """
 
     __slots__ = ("parent", "bound", "vector", "lanes", "fresh", "known", "available", "phase")
 
     def __init__(
-        self, parent: Scope | None, bound: dict[LoopVar, str], vector: LoopVar | None = None, lanes: int = 1, fresh: int = 0
+        self,
+        parent: Scope | None,
+        bound: dict[LoopVar, str],
+        vector: LoopVar | None = None,
+        lanes: int = 1,
+        fresh: int = 0,
     ):
         self.parent = parent
         self.bound = bound
