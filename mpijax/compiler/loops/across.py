@@ -59,8 +59,8 @@ def _across_part(
             return
         # Threads take multiples of whole vectors, so `rest` elements are left or none.
         mid = nest.function.in_widths(lo, hi, vectors, iteration)
-        first = nest.function.builder(1).emit(f"sub i64 {hi}, {last}")
-        nest.function.each(mid, hi, last, lambda _: iteration(first, last, rest))
+        begin = nest.function.builder(1).emit(f"sub i64 {hi}, {last}")
+        nest.function.each(mid, hi, last, lambda _: iteration(begin, last, rest))
 
 
 def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
