@@ -566,8 +566,8 @@ cdef inline PyObject* visit(object x, list leaves, object is_leaf, bint none_is_
 
 cdef bint asks_for_leaf(object is_leaf, object x) except -1:
     answer = is_leaf(x)
-    if answer is True or answer is False:
-        return answer
+    if answer is True or answer is False or answer is None:
+        return answer is True
     raise ValueError(f"is_leaf predicate returned a non-boolean value {answer!r}; expected a boolean")
 
 

@@ -180,9 +180,9 @@ def flatten_with_path(
 
     def asks_for_leaf(path, x):
         answer = is_leaf(path, x) if is_leaf_takes_path else is_leaf(x)
-        if not isinstance(answer, bool):
+        if answer is not None and not isinstance(answer, bool):
             raise ValueError(f"is_leaf predicate returned a non-boolean value {answer!r}; expected a boolean")
-        return answer
+        return bool(answer)
 
     def visit(path, x):
         parts = None if is_leaf is not None and asks_for_leaf(path, x) else keyed_children(x)

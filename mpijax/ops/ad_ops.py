@@ -71,7 +71,7 @@ stop_gradient_p.sharding = rules.elementwise
 
 copy_p: Primitive = elementwise(
     "copy",
-    (*ANY, dtypes.extended),
+    (*ANY, np.void, dtypes.extended),
     reference=np.copy,
     lower=Elementwise(scalar_rule("copy"), 0, zeros=Zeros.PASSED),
     jvp=LINEAR,

@@ -150,3 +150,11 @@ def test_zeros_of_both_signs_are_ordered(op):
     ):
         wanted, got = (np.signbit(np.asarray(J.jit(make(J))(x, y))) for J in (jax, mpijax))
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_copies_of_float0():
+    given = np.zeros(3, mpijax.dtypes.float0)
+    copied = mpijax.jit(mpijax.numpy.array)(given)
+    assert copied.dtype == mpijax.dtypes.float0 and copied.shape == (3,)
+    _, carried = mpijax.lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, mpijax.numpy.array(c[1])), (0, given))
+    assert carried.dtype == mpijax.dtypes.float0

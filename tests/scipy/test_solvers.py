@@ -11,6 +11,7 @@ from oracle import OURS, THEIRS
 
 import mpijax
 import mpijax.numpy as jnp
+from mpijax.experimental import sparse
 from mpijax.scipy import cluster, integrate, interpolate, optimize
 from mpijax.scipy.sparse.linalg import bicgstab, cg, gmres
 
@@ -60,6 +61,12 @@ def test_solutions(form, solver, A):
         "jit": lambda: mpijax.jit(lambda A, b: solver(A, b)[0])(A, b),
     }
     np.testing.assert_allclose(calls[form](), np.linalg.solve(A, b), rtol=2e-3, atol=2e-4)
+
+
+def test_sparse_operators():
+    diagonal = np.arange(1, len(B) + 1, dtype=np.float32)
+    A, M = (sparse.BCOO.fromdense(jnp.diag(jnp.asarray(d))) for d in (diagonal, 1 / diagonal))
+    np.testing.assert_allclose(cg(A, B.astype(np.float32), M=M)[0], B / diagonal, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("solver", "A"), [SOLVERS[0], SOLVERS[2], SOLVERS[4]], ids=["cg", "bicgstab", "gmres"])

@@ -17,7 +17,6 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import tree
-from mpijax.numpy.util import as_array, is_arraylike
 from mpijax.ops.convert import convert
 from mpijax.scipy.sparse.gmres_cycles import gmres_solve
 
@@ -67,7 +66,7 @@ def _as_function(op: Any) -> Callable:
     shape = getattr(op, "shape", None)
     if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
         raise ValueError(f"linear operator must be a square matrix, but has shape: {shape}")
-    return partial(operator.matmul, as_array(op) if is_arraylike(op) else op)
+    return partial(operator.matmul, jnp.asarray(op) if isinstance(op, np.ndarray) else op)
 
 
 def _start(b: Any, x0: Any) -> tuple[Any, Any]:
