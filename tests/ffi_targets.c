@@ -42,6 +42,16 @@ MPIJAX_FFI_EXPORT void describe(void **buffers, const int64_t *call) {
   y[7] = (double)mpijax_num_args(call) * 10 + (double)mpijax_num_results(call);
 }
 
+/* Attributes that are entries of dicts, beside one that is not. */
+MPIJAX_FFI_EXPORT void describe_entries(void **buffers, const int64_t *call) {
+  double *y = mpijax_result(buffers, call, 0);
+  int64_t count;
+  const double *tiles = mpijax_elements(call, "sizes.of.tiles", &count);
+  y[0] = (double)mpijax_int(call, "sizes.rows", -1);
+  y[1] = count == 2 ? tiles[1] : -1;
+  y[2] = mpijax_double(call, "limit", -1);
+}
+
 /* The axes of the first operand, then -1. */
 MPIJAX_FFI_EXPORT void operand_shape(void **buffers, const int64_t *call) {
   int32_t *y = mpijax_result(buffers, call, 0);

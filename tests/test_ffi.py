@@ -52,6 +52,13 @@ def test_attributes_and_types_as_c_sees_them(dtype, code):
     np.testing.assert_array_equal(out, [2**40, 0.25, 1, 2000 + ord("a"), 2000 - 5, -7, code, 11])
 
 
+def test_entries_of_dicts_have_dotted_names():
+    f = OURS.ffi.ffi_call("describe_entries", OURS.ShapeDtypeStruct((3,), np.float64))
+    with OURS.enable_x64(True):
+        out = OURS.jit(lambda x: f(x, sizes={"rows": 3, "of": {"tiles": np.array([2.0, 5.0])}}, limit=0.5))(X)
+    np.testing.assert_array_equal(out, [3, 5, 0.5])
+
+
 def test_operands_may_be_views_and_results_of_kernels():
     f = OURS.jit(lambda x: scale((3, 2))((x * 2).T, factor=3.0)[::-1])
     np.testing.assert_array_equal(f(XS), (XS * 6).T[::-1])
@@ -288,7 +295,9 @@ def test_what_is_no_target_is_refused(make, error, message):
         (lambda lib: OURS.ffi.register_ffi_target("new", lib.note, api_version=0), ValueError, "api_version=0"),
         (lambda lib: scale(custom_call_api_version=3), ValueError, "XLA's interface"),
         (lambda lib: scale((2, 3), input_layouts=[(1, 0)])(XS), NotImplementedError, "Transpose the array instead"),
-        (lambda lib: scale()(X, limits={"a": 1}), TypeError, "attribute limits"),
+        (lambda lib: scale()(X, limits={"a": 1j}), TypeError, "attribute limits.a"),
+        (lambda lib: scale()(X, limits={1: 2}), TypeError, "keys of attribute limits must be strings, got 1"),
+        (lambda lib: scale()(X, **{"limits": {"a": 1}, "limits.a": 2}), ValueError, "two values for attribute limits.a"),
         (lambda lib: OURS.ffi.ffi_lowering("scale"), NotImplementedError, "ffi.h"),
     ],
 )

@@ -74,6 +74,7 @@ def test_there_is_one_memory():
     for space in spaces:
         np.testing.assert_array_equal(jax.device_put(X, space), X)
         np.testing.assert_array_equal(jax.jit(lambda x, space=space: jax.device_put(x, space))(X), X)
+    assert repr(jax.typeof(X).memory_space) == repr(THEIRS.typeof(X).memory_space)
     laid_out = jax.device_put(X, jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x")))
     assert jax.device_put(laid_out, spaces.Host).sharding == laid_out.sharding.with_memory_kind("pinned_host")
 

@@ -11,6 +11,7 @@ from mpijax.core import dtypes, provided
 from mpijax.core.abstract import AbstractValue
 from mpijax.core.dimensions import dimension
 from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.memory_space import Space
 from mpijax.core.option import values as options
 from mpijax.core.sharding import split as splits
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
@@ -204,6 +205,11 @@ class ShapedArray(AbstractValue):
     def said_sharding(self) -> Any:
         """`sharding`, or None if the type is not split over Explicit axes."""
         return None if self.split is None or self.split.outside.is_trivial else self.sharding
+
+    @property
+    def memory_space(self) -> Space:
+        """The default space. Arrays have a memory kind; types have none."""
+        return Space.Device
 
     @property
     def itemsize(self) -> int:

@@ -151,6 +151,11 @@ def _has_type(x: Any) -> bool:
     return hasattr(x, "dtype") or hasattr(x, "aval")
 
 
+def _is_number(x: Any) -> bool:
+    """Whether x is the tracer of a Python number that is known now. The tracer itself, returned, stays a number."""
+    return isinstance(x, Tracer) and x.concrete() is not None and x.aval.weak_type and not x.aval.shape
+
+
 def _is_read_by_numpy(x: Any) -> bool:
     """Whether x is an array, a sequence such as a range, or a buffer."""
     if hasattr(x, "__array__") or (isinstance(x, Sequence) and not isinstance(x, str)):
@@ -242,6 +247,6 @@ def asarray(
         and order is None
         and _is_array(a)
     ):
-        return a
+        return lax.copy_p.bind(a) if _is_number(a) else a
     dtype = requested_dtype(dtype, "asarray")
     return array(a, dtype=dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)

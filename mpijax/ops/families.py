@@ -31,6 +31,8 @@ ORDERED = (np.integer, np.floating, np.bool_)
 BITS = (np.integer, np.bool_)
 ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 
+_BYTE = 8  # bits
+
 NOT_LINEAR = Unsupported(
     "this operation is not linear, so it has no transpose"
 )
@@ -56,6 +58,15 @@ def check_dtype(name: str, dtype: Any, kinds: Sequence[type], where: str = "") -
         given = dtype.name if isinstance(dtype, np.dtype) else dtypes.short_name(dtype)
         raise TypeError(
             f"{name} does not accept dtype {given}{where}. Accepted dtypes{where} are subtypes of {listed}."
+        )
+
+
+def check_not_narrow(name: str, dtype: Any) -> None:
+    """Raise TypeError for an integer of less than a byte."""
+    if dtypes.issubdtype(dtype, np.integer) and dtypes.itemsize_bits(dtype) < _BYTE:
+        raise TypeError(
+            f"{name} does not accept dtype {dtype.name}. Support for narrow-width integers is platform-dependent and "
+            "limited to a few specific operations, e.g. basic arithmetic and type casting."
         )
 
 
@@ -100,7 +111,12 @@ def broadcast_type(name: str, avals: Sequence[ShapedArray]) -> tuple[int, ...]:
 
 
 def elementwise_type(
-    name: str, accepts: Sequence[Sequence[type]], result: Callable | None, same: bool = True, weak: bool = True
+    name: str,
+    accepts: Sequence[Sequence[type]],
+    result: Callable | None,
+    same: bool = True,
+    weak: bool = True,
+    narrow: bool = True,
 ) -> Callable:
     """The type rule of an elementwise operation, cached by operand types."""
     known: dict[tuple, ShapedArray] = {}
@@ -108,6 +124,8 @@ def elementwise_type(
     def infer(avals):
         for i, (aval, kinds) in enumerate(zip(avals, accepts, strict=True)):
             check_dtype(name, aval.dtype, kinds, f" at position {i}" if len(accepts) > 1 else "")
+            if not narrow:
+                check_not_narrow(name, aval.dtype)
         if same and len(avals) > 1:
             check_same_dtypes(name, avals)
         dtype = avals[0].dtype if result is None else result(avals[0].dtype)
@@ -266,6 +284,7 @@ def elementwise(
     accuracy: bool = False,
     pretty: Callable | None = None,
     weak: bool = True,
+    narrow: bool = True,
     zeros: Zeros = Zeros.SHOWN,
 ) -> Primitive:
     """An elementwise primitive.
@@ -280,11 +299,12 @@ def elementwise(
       lower: replaces the scalar rule of the same name.
       accuracy: whether it has the parameter `accuracy`, printed only if given.
       weak: whether weakly typed operands give a weakly typed result.
+      narrow: whether it accepts integers of less than 8 bits.
       zeros: how the result depends on the sign of a zero, unless `lower` says it.
     """
     primitive = Primitive(
         name,
-        type_rule=elementwise_type(name, accepts, result, same_dtypes, weak),
+        type_rule=elementwise_type(name, accepts, result, same_dtypes, weak, narrow),
         reference=wide(reference, result),
         lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost, zeros=zeros),
         jvp=jvp,

@@ -110,9 +110,10 @@ def ffi_call(
         uses its memory if nothing else reads the argument.
       custom_call_api_version, legacy_backend_config: must have their default values; others belong to XLA's interface.
 
-    The returned function takes the arguments, and as keywords the attributes: numbers, strings and NumPy arrays that
-    are known during tracing. There is no derivative: wrap it in `custom_jvp` or `custom_vjp`. Nothing is communicated:
-    under `shard_map` each rank calls its own function on its own shard.
+    The returned function takes the arguments, and as keywords the attributes: numbers, strings, NumPy arrays and dicts
+    that are known during tracing. C finds the entry "b" of the dict `a` by the name "a.b". There is no derivative: wrap
+    it in `custom_jvp` or `custom_vjp`. Nothing is communicated: under `shard_map` each rank calls its own function on
+    its own shard.
 
     Raises:
       JaxRuntimeError: for a name that is not registered when the program is compiled; when the program runs, if the

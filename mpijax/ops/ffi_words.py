@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,32 @@ class HashableArray:
 
 
 def attributes_of(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Attributes, hashable and sorted by name. Raises TypeError for a value that C cannot receive."""
-    found = []
-    for name, value in sorted(given.items()):
+    """Attributes, hashable and sorted by name. An entry of a dict has the names of both, joined by a dot.
+
+    Raises TypeError for a value that C cannot receive, ValueError for two values of one name.
+    """
+    found: dict[str, Any] = {}
+    for name, value in _entries("", given):
         if isinstance(value, np.ndarray):
             value = HashableArray.of(value)
         elif isinstance(value, (list, set, bytearray)):
             raise TypeError(f"Non-hashable keyword argument to ffi_call {name}: {value}. Pass a NumPy array.")
         _encoded(name, value)
-        found.append((name, value))
-    return tuple(found)
+        if name in found:
+            raise ValueError(f"ffi_call has two values for attribute {name}: {found[name]} and {value}.")
+        found[name] = value
+    return tuple(sorted(found.items()))
+
+
+def _entries(prefix: str, given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values of a dict, and of the dicts in it."""
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise TypeError(f"ffi_call: the keys of attribute {prefix[:-1]} must be strings, got {key!r}.")
+        if isinstance(value, dict):
+            yield from _entries(f"{prefix}{key}.", value)
+        else:
+            yield prefix + key, value
 
 
 def _encoded(name: str, value: Any) -> tuple[int, int, bytes]:
@@ -67,8 +83,8 @@ def _encoded(name: str, value: Any) -> tuple[int, int, bytes]:
     if isinstance(value, (float, np.floating)):
         return _CODES["float64"], 1, np.float64(value).tobytes()
     raise TypeError(
-        f"attribute {name} of ffi_call must be a bool, an integer of 64 bits, a float, a string or a NumPy array of "
-        f"numbers, got {value!r} of type {type(value).__name__}. Pass computed values as arguments."
+        f"attribute {name} of ffi_call must be a bool, an integer of 64 bits, a float, a string, a NumPy array of "
+        f"numbers, or a dict of these, got {value!r} of type {type(value).__name__}. Pass computed values as arguments."
     )
 
 

@@ -67,6 +67,7 @@ abs_p = elementwise(
     reference=np.abs,
     result=to_real,
     jvp=PerOperand(_abs_jvp),
+    narrow=False,
     zeros=Zeros.POSITIVE,
 )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from mpijax.core.checks import checked
 from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
 from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
@@ -151,9 +153,10 @@ def linearize_flat(fun: Callable, primals: Sequence[Any], backward: bool = True)
     builder = JaxprTrace(parent)
     trace = LinearizeTrace(parent, builder, backward)
     in_avals = [typeof(p).to_tangent_aval() for p in primals]
-    # Fix the dtype of numbers now, because `fun` may turn 64-bit types on. Returned numbers stay numbers.
+    # Fix the dtype of numbers now, because `fun` may turn 64-bit types on. Returned Python numbers stay numbers.
     values = list(map(as_array, primals)) if parent.recorder() is None else primals
-    numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p}
+    of_numpy = (np.generic, np.ndarray)
+    numbers = {id(v): p for v, p in zip(values, primals, strict=True) if v is not p and not isinstance(p, of_numpy)}
     args = [
         p if a.has_no_tangent else GradTracer(trace, v, builder.new_arg(a))
         for p, v, a in zip(primals, values, in_avals, strict=True)

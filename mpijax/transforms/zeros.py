@@ -52,10 +52,15 @@ def scalar_of_type(value: int, aval: ShapedArray) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """A Python or NumPy scalar as an array, or as a literal of the program being traced; others unchanged."""
-    if not isinstance(x, (bool, int, float, complex, np.generic)):
+    """A Python or NumPy scalar as an array, or as a literal of the program being traced; others unchanged.
+
+    A NumPy array becomes an array, too, if its dtype is not that of its type here (64 bits without jax_enable_x64).
+    """
+    if not isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
         return x
     aval = typeof(x)
+    if isinstance(x, np.ndarray) and x.dtype == aval.dtype:
+        return x
     return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 

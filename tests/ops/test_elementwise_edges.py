@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, run
@@ -98,6 +99,7 @@ ERRORS = {
     "and of floats": lambda lax: lax.bitwise_and(X, X),
     "neg of bool": lambda lax: lax.neg(B),
     "abs of unsigned": lambda lax: lax.abs(U8),
+    "abs of 4 bits": lambda lax: lax.abs(np.ones(2, ml_dtypes.int4)),
     "real of real": lambda lax: lax.real(X),
     "order of complex": lambda lax: lax.lt(C, C),
     "sin of integer": lambda lax: lax.sin(N),

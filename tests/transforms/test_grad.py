@@ -124,6 +124,22 @@ def test_results_are_arrays():
         assert all(isinstance(g, OURS.Array) for g in (OURS.grad(f)(1.5), OURS.jvp(f, (1.5,), (1.0,))[1]))
 
 
+@pytest.mark.parametrize("number", [2.0, 2j, np.float32(2), np.float64(2), np.ones(3)], ids=lambda x: type(x).__name__)
+def test_arguments_that_are_returned_have_jaxs_dtypes(number):
+    """`asarray` makes an array of a Python number. Without 64-bit types, NumPy's numbers and arrays are 32-bit here."""
+
+    def returned(J):
+        value, pullback = J.vjp(J.numpy.asarray, number)
+        assert isinstance(value, J.Array)
+        same = J.vjp(lambda x: x, number)[0]
+        aux = J.vjp(lambda x: (x * 1, x), number, has_aux=True)[2]
+        return [(np.shape(x), J.typeof(x)) for x in (value, same, aux, *pullback(J.numpy.ones_like(value)))]
+
+    assert str(returned(OURS)) == str(returned(THEIRS))
+    same = OURS.vjp(lambda x: x, number)[0]
+    assert isinstance(same, (float, complex)) or same.dtype == np.float32
+
+
 def test_a_linearized_function_does_not_run_python_again():
     seen = []
     _, derivative = OURS.linearize(lambda x: seen.append(x) or x * x, 3.0)

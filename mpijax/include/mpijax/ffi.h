@@ -53,7 +53,7 @@ static inline int64_t mpijax_ndim(const int64_t *call, int64_t i) { return mpija
 static inline int64_t mpijax_size(const int64_t *call, int64_t i) { return mpijax_array(call, i)[2]; }
 static inline const int64_t *mpijax_shape(const int64_t *call, int64_t i) { return mpijax_array(call, i) + 3; }
 
-/* The words of an attribute, or NULL if the call has none of that name. */
+/* The words of an attribute, or NULL if the call has none of that name. Entry "b" of a dict `a` has the name "a.b". */
 static inline const int64_t *mpijax_attribute(const int64_t *call, const char *name) {
   const int64_t *entry = call + MPIJAX_HEAD + call[1] + call[2];
   for (int64_t k = 0; k < call[3]; k++, entry += 4)
