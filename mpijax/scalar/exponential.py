@@ -65,8 +65,10 @@ def exp(x: Expr) -> Expr:
     """e^x."""
     if not is_single(x):
         return scaled(*exp_parts(x))
-    # NaN takes the rare path.
-    return rarely("exp", ~(abs(x) < 87.0), ordinary_exp(x), lambda v: scaled(*exp_parts(v)), x)
+    # NaN takes the rare path. Masked scores are far below the others: there the result is 0.
+    return rarely(
+        "exp", ~(abs(x) < 87.0), ordinary_exp(x), lambda v: scaled(*exp_parts(v)), x, easy=lambda v: (v < -104.0, 0.0)
+    )
 
 
 def ordinary_exp(x: Expr) -> Expr:

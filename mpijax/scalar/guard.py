@@ -16,8 +16,17 @@ from mpijax.scalar.types import BOOL, Scalar, info
 _RARE = '!prof !{!"branch_weights", i32 1, i32 9999}'
 
 
-def rarely(name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: Expr) -> Expr:
-    """`usual`, but work(*xs) in the lanes where `rare`; `work` is compiled as a separate function."""
+# What a function is where it is easy, although the usual way fails there: a condition, and the value.
+Easy = Callable[[Expr], tuple[Expr, float]]
+
+
+def rarely(
+    name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: Expr, easy: Easy | None = None
+) -> Expr:
+    """`usual`, but work(*xs) in the lanes where `rare`; `work` is compiled as a separate function.
+
+    easy: where it holds for the first operand in all rare lanes, the function is not called.
+    """
     b = usual.b
     label, t, mask = _label(name, *xs), b.type(usual.dtype), b.vector("i1")
     if label not in b.function.helpers:
@@ -27,8 +36,18 @@ def rarely(name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: E
         b.helper(label, "\n".join([
             f"define internal {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)}) noinline cold {{",
             *inner.lines, f"  ret {t} {merged.ir}", "}"]))
-    call = f"  %r = call {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)})"
-    return _branch(label, rare, usual, xs, [call])
+    if easy is None:
+        return _branch(label, rare, usual, xs, [f"  %r = call {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)})"])
+    inner = Builder(b.lanes, b.function)
+    first = Expr(inner, Scalar(xs[0].dtype, "%x0"))
+    here, value = easy(first)
+    most = inner.select(here.s, first.const(value).s, Scalar(usual.dtype, "%usual"))
+    rest = inner.emit(f"xor {mask} {here.s.ir}, {inner.splat('true', BOOL).ir if b.lanes > 1 else 'true'}")
+    rest = inner.emit(f"and {mask} {rest}, %rare")
+    return _branch(label, rare, usual, xs, [
+        *inner.lines, *_any_lane(b.lanes, mask, rest, "hard"), "  br i1 %hard, label %hardly, label %easily",
+        "hardly:", f"  %s = call {t} @{label}({mask} {rest}, {t} {most.ir}, {_formals(xs)})", "  br label %easily",
+        "easily:", f"  %r = phi {t} [{most.ir}, %rarely], [%s, %hardly]"], last="easily")  # fmt: skip
 
 
 def rarely_call(name: str, rare: Expr, usual: Expr, library: str, x: Expr) -> Expr:
@@ -43,7 +62,7 @@ def rarely_call(name: str, rare: Expr, usual: Expr, library: str, x: Expr) -> Ex
         b.function.declares.add("declare i64 @llvm.cttz.i64(i64, i1)")
         work = [
             f"  store {t} %x0, ptr %in, align 4", f"  store {t} %usual, ptr %out, align 4",
-            f"  %lanes = zext i{b.lanes} %bits to i64", f"  call void @{each}(ptr %out, ptr %in, i64 %lanes)",
+            f"  %lanes = zext i{b.lanes} %any.bits to i64", f"  call void @{each}(ptr %out, ptr %in, i64 %lanes)",
             f"  %r = load {t}, ptr %out, align 4"]  # fmt: skip
     return _branch(_label(name, x), rare, usual, (x,), work)
 
@@ -56,18 +75,29 @@ def _formals(xs: tuple[Expr, ...]) -> str:
     return ", ".join(f"{x.b.type(x.dtype)} %x{i}" for i, x in enumerate(xs))
 
 
-def _branch(label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: list[str]) -> Expr:
-    """`usual`, but %r of the lines `work` where `rare`; the branch is taken if any lane is rare."""
+def _any_lane(lanes: int, mask: str, flags: str, name: str) -> list[str]:
+    """Lines that set %`name` to whether any flag is set."""
+    if lanes == 1:
+        return [f"  %{name} = or i1 {flags}, false"]
+    return [f"  %{name}.bits = bitcast {mask} {flags} to i{lanes}", f"  %{name} = icmp ne i{lanes} %{name}.bits, 0"]
+
+
+def _branch(
+    label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: list[str], last: str = "rarely"
+) -> Expr:
+    """`usual`, but %r of the lines `work` where `rare`; the branch is taken if any lane is rare.
+
+    last: the block in which `work` ends.
+    """
     b = usual.b
     t, mask, outer, lanes = b.type(usual.dtype), b.vector("i1"), f"{label}.branch", b.lanes
-    any_lane = ["  %any = or i1 %rare, false"] if lanes == 1 else [
-        f"  %bits = bitcast {mask} %rare to i{lanes}", f"  %any = icmp ne i{lanes} %bits, 0"]
     memory = [f"  %{name} = alloca {t}, align 4" for name in ("in", "out") if any(f"%{name}," in x for x in work)]
     b.helper(outer, "\n".join([
-        f"define internal {t} @{outer}({mask} %rare, {t} %usual, {_formals(xs)}) alwaysinline {{", *memory, *any_lane,
+        f"define internal {t} @{outer}({mask} %rare, {t} %usual, {_formals(xs)}) alwaysinline {{", *memory,
+        *_any_lane(lanes, mask, "%rare", "any"),
         f"  br i1 %any, label %rarely, label %done, {_RARE}",
         "rarely:", *work, "  br label %done",
-        "done:", f"  %z = phi {t} [%usual, %0], [%r, %rarely]", f"  ret {t} %z", "}"]))
+        "done:", f"  %z = phi {t} [%usual, %0], [%r, %{last}]", f"  ret {t} %z", "}"]))
     actual = ", ".join(f"{b.type(x.dtype)} {x.s.ir}" for x in xs)
     ir = b.emit(f"call {t} @{outer}({mask} {rare.s.ir}, {t} {usual.s.ir}, {actual})")
     return Expr(b, Scalar(usual.dtype, ir))

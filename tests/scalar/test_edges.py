@@ -54,6 +54,20 @@ def test_binary(name, dtype, lanes):
         )
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_exponentials_that_vanish_beside_others(lanes):
+    """Rare lanes of one vector: all of them zero, or some."""
+    kinds = np.array([-np.inf, -1e30, -105.0, -100.0, -88.0, -3.0, 1.0, 88.5, 90.0, np.inf, np.nan], np.float32)
+    rng = np.random.default_rng(0)
+    rows = [rng.choice(kinds[[0, 1, 2, 5, 6]], 8 * 40), rng.choice(kinds, 8 * 400)]
+    for x in rows:
+        with np.errstate(all="ignore"):
+            expected = np.exp(x.astype(np.float64)).astype(np.float32)
+        got = run("exp", x, lanes=lanes)
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=2e-45)
+        assert not np.signbit(got[~np.isnan(got)]).any()
+
+
 def test_rounding_methods():
     x = np.array([0.5, 1.5, 2.5, -0.5, -2.5, 0.49999997, 8388609.0, np.inf], np.float32)
     np.testing.assert_array_equal(run("round", x, rounding_method=0), [1, 2, 3, -1, -3, 0, 8388609, np.inf])
