@@ -103,6 +103,7 @@ class Mesh:
 class Value:
     aval: ShapedArray
     scalar: Any = None
+    producer: Any = None
 
     @property
     def element(self) -> np.dtype:

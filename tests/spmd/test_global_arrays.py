@@ -230,6 +230,31 @@ def test_examples_split_over_ranks(name):
     check(f, [real(s, k) for k, s in enumerate(shapes)], [P("i")] * len(shapes), expected={}, rtol=1e-3, atol=1e-4)
 
 
+# ---------------------------------------------------------------- conversions
+
+
+def test_what_a_conversion_widens_is_sent_before_it():
+    whole = NamedSharding(mesh_1d(), P())
+
+    def of_axis(x):
+        return jnp.fft.fft(x, axis=0)
+
+    def gathered(x):
+        return lax.with_sharding_constraint(x.astype(jnp.float32), whole)
+
+    def total(f, x):
+        return sum(step.total for step in sent(jax.jit(f).lower(*placed([x], [P("i")], mesh_1d())).compiler_ir()))
+
+    x = real((4 * SIZE, 8 * SIZE))
+    narrow = x.astype(jnp.bfloat16)
+    check(of_axis, [x], [P("i")], rtol=1e-3, atol=1e-3)
+    check(lambda x: gathered(x > 0), [x], [P("i")])
+    check(lambda x: gathered(x) @ gathered(x).T, [narrow], [P("i")], rtol=1e-3)
+    assert 2 * total(of_axis, x) == total(of_axis, x.astype(np.complex64))
+    assert 4 * total(lambda x: gathered(x > 0), x) == 2 * total(gathered, narrow) == total(gathered, x)
+    assert (total(gathered, x) > 0) == (SIZE > 1)
+
+
 # ---------------------------------------------------------------- convolutions and pooling
 
 

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import Node
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
+from mpijax.core import dtypes
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
+from mpijax.ops.convert import convert_element_type_p
 
 
 class Transfer(NamedTuple):
@@ -162,6 +165,11 @@ class Redistribution:
             cuts = tuple(want[order.index(d)] for d in range(len(order)))
             shape = have.recut(want).local_shape
             return self._pure("transpose", {"permutation": order}, [self.move(source, blocks, cuts)], shape)
+        conversion = self._widening(v, have)
+        if conversion is not None:
+            sent = self.move(conversion.inputs[0], have, want)
+            aval = v.aval.update(shape=sent.aval.shape)
+            return self.p.graph.node(conversion.primitive, conversion.params, [sent], [aval], self.source)[0]
         # One axis at a time, so that values share intermediate steps.
         for dim, (h, w) in enumerate(zip(have.cuts, want, strict=True)):
             if h is not None and w is not None and h != w and h.axes == w.axes:
@@ -190,6 +198,17 @@ class Redistribution:
         first = order.index(0)
         gathers = first > 0 and have.cuts[first] is not None and want[first] is None
         return of if gathers and all(have.cuts[d] == blocks.cuts[at] for d, at in enumerate(order)) else None
+
+    def _widening(self, v: Any, have: Blocks) -> Node | None:
+        """The conversion that made `v` from narrower elements, which are sent in its place: from float32 to complex64,
+        from bool to float32."""
+        node = v.producer
+        if node is None or node.primitive is not convert_element_type_p or node.params.get("sharding") is not None:
+            return None
+        [x] = node.inputs
+        narrower = dtypes.itemsize_bits(x.aval.dtype) < dtypes.itemsize_bits(v.aval.dtype)
+        known = x not in self.p.known.unreduced and v not in self.p.known.unreduced
+        return node if narrower and known and self.p.blocks_of(x) == have else None
 
     # ------------------------------------------------------------ along one axis
 
