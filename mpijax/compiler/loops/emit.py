@@ -1,7 +1,8 @@
 """Emits LLVM IR for a kernel: loops as text around the scalar layer's vector instructions.
 
-One loop is vectorized: W elements at a time, then the rest one by one. The choice of that loop decides the strategy. A
-strategy is a function of the shared context (`Nest`), the current part of the kernel, and the scope to emit into:
+One loop is vectorized: W elements at a time, then the rest in a vector that repeats elements, or one by one. The choice
+of that loop decides the strategy. A strategy is a function of the shared context (`Nest`), the current part of the
+kernel, and the scope to emit into:
 - `across`: a kept axis; each lane runs the reductions serially. A map is the case without reductions.
 - `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
 - `rows`: also a reduced axis, for a block of rows at once.
