@@ -27,6 +27,8 @@ cdef extern from "fft_lines.h" nogil:
         const char* x
         char* out
     int fft_all_lines(fft_lines* lines, int wide, int64_t count, share_function share)
+    void fft_complete_32(float* line, int64_t size, int inverse)
+    void fft_complete_64(double* line, int64_t size, int inverse)
 
 cdef enum:
     FFT, IFFT, RFFT, IRFFT, RFFT_ODD, LOOPS
@@ -106,22 +108,6 @@ cdef void transform(Lines* s, char* x, char* out, int64_t lines, int64_t line, i
     s.call(args, sizes, steps, s.data)
 
 
-ctypedef fused number:
-    float
-    double
-
-
-cdef void complete(number* line, int64_t n, bint inverse) noexcept nogil:
-    """The FFT of n reals, or its conjugate, from its first half, which is in place. A zero gets no minus sign."""
-    cdef int64_t k, half = n // 2 + 1
-    for k in range(half, n):
-        line[2 * k] = line[2 * (n - k)]
-        line[2 * k + 1] = line[2 * (n - k) + 1] if inverse else 0 - line[2 * (n - k) + 1]
-    if inverse:
-        for k in range(half):
-            line[2 * k + 1] = 0 - line[2 * k + 1]
-
-
 cdef void some_real_lines(void** unused, int64_t* params, int64_t begin, int64_t end) noexcept nogil:
     cdef Lines* s = <Lines*>params
     cdef int64_t k
@@ -129,9 +115,9 @@ cdef void some_real_lines(void** unused, int64_t* params, int64_t begin, int64_t
               s.n * s.out_size)
     for k in range(begin, end):
         if s.double_precision:
-            complete(<double*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
+            fft_complete_64(<double*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
         else:
-            complete(<float*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
+            fft_complete_32(<float*>(s.out + k * s.n * s.out_size), s.n, s.inverse)
 
 
 cdef struct Call:

@@ -1,4 +1,4 @@
-/* Fourier transforms with LANES numbers of type T in a vector V; see fft_lines.h. */
+/* Fourier transforms with LANES numbers of type T in a vector V; see fft_lines.h. The end undefines its macros. */
 
 typedef struct {
     V re, im;
@@ -337,8 +337,8 @@ WIDE static void NAMED(alone)(const NAMED(plan) *p, const T *from, T *to, int64_
     }
 }
 
-/* ---- reals: a line of 2 n reals is transformed as n complex numbers z; with e the transform of its even elements, and
-   o that of the odd ones, that of z is e + i o, and that of the line e + w o, w = exp(-pi i k / n) */
+/* ---- reals: a line of 2 n reals is transformed as n complex numbers. e: the transform of the even elements; o: that of
+   the odd elements. The complex transform is e + i o. The transform of the reals is e + w o, with w = exp(-pi i k / n). */
 
 FFT_INLINE CELL NAMED(back)(CELL a) { return (CELL){BACK(a.re), BACK(a.im)}; }
 
@@ -393,19 +393,19 @@ WIDE static void NAMED(tangle)(const T *x, T *z, int64_t n, const T *w) {
     }
 }
 
-/* From the first n + 1 numbers of the transform of 2 n reals to all, or their conjugates. A zero gets no minus sign. */
-WIDE static void NAMED(complete)(T *x, int64_t n, int inverse) {
-    int64_t k = 1;
-    for (; k + LANES <= n; k += LANES) {
+/* From the first half of the transform of `size` reals to all of it, or its conjugate. A zero gets no minus sign. */
+WIDE static void NAMED(complete)(T *x, int64_t size, int inverse) {
+    int64_t k = 1, half = (size + 1) / 2;
+    for (; k + LANES <= half; k += LANES) {
         CELL a = NAMED(load)(x + 2 * k), b = {a.re, 0 - a.im};
         if (inverse) NAMED(store)(x + 2 * k, b);
-        NAMED(store)(x + 2 * (2 * n - k - LANES + 1), NAMED(back)(inverse ? a : b));
+        NAMED(store)(x + 2 * (size - k - LANES + 1), NAMED(back)(inverse ? a : b));
     }
-    for (; k < n; k++) {
+    for (; k < half; k++) {
         T im = x[2 * k + 1], minus = 0 - im;
         if (inverse) x[2 * k + 1] = minus;
-        x[2 * (2 * n - k)] = x[2 * k];
-        x[2 * (2 * n - k) + 1] = inverse ? im : minus;
+        x[2 * (size - k)] = x[2 * k];
+        x[2 * (size - k) + 1] = inverse ? im : minus;
     }
 }
 
@@ -418,7 +418,7 @@ FFT_INLINE void NAMED(before)(const fft_lines *s, const T **from, T *to) {
 FFT_INLINE void NAMED(after)(const fft_lines *s, T *to) {
     if (s->kind != FFT_TO_HALF && s->kind != FFT_TO_WHOLE) return;
     NAMED(untangle)(to, s->n, ((const NAMED(plan) *)s->plan)->halves);
-    if (s->kind == FFT_TO_WHOLE) NAMED(complete)(to, s->n, s->inverse);
+    if (s->kind == FFT_TO_WHOLE) NAMED(complete)(to, 2 * s->n, s->inverse);
 }
 
 /* ---- many lines */
@@ -451,3 +451,13 @@ static void NAMED(some)(fft_lines *s, int64_t begin, int64_t end) {
 }
 
 #undef CELL
+#undef T
+#undef LANES
+#undef V
+#undef NAMED
+#undef TURN
+#undef EVENS
+#undef ODDS
+#undef FIRST
+#undef SECOND
+#undef BACK

@@ -107,16 +107,6 @@ static void fft_leave_room(void) {
 #define SECOND(x, y) TILE_MIX_32(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
 #define BACK(x) TILE_MIX_32(x, x, 7, 6, 5, 4, 3, 2, 1, 0)
 #include "fft_lanes.h"
-#undef T
-#undef LANES
-#undef V
-#undef NAMED
-#undef TURN
-#undef EVENS
-#undef ODDS
-#undef FIRST
-#undef SECOND
-#undef BACK
 
 #define T double
 #define LANES TILE_64
@@ -129,16 +119,6 @@ static void fft_leave_room(void) {
 #define SECOND(x, y) TILE_MIX_64(x, y, 2, 6, 3, 7)
 #define BACK(x) TILE_MIX_64(x, x, 3, 2, 1, 0)
 #include "fft_lanes.h"
-#undef T
-#undef LANES
-#undef V
-#undef NAMED
-#undef TURN
-#undef EVENS
-#undef ODDS
-#undef FIRST
-#undef SECOND
-#undef BACK
 
 static void fft_some_lines(void **wide, int64_t *lines, int64_t begin, int64_t end) {
     (wide != NULL ? fft_some_64 : fft_some_32)((fft_lines *)lines, begin, end);

@@ -1,4 +1,7 @@
-"""What is left of a row after its whole vectors: a last vector that repeats elements, whose stores and sums leave these out."""
+"""The rest of a row after its whole vectors.
+
+A last vector computes the rest. It repeats some elements, and its stores and sums leave these out.
+"""
 
 import numpy as np
 import pytest

@@ -49,18 +49,14 @@ def _across_part(
         for k in range(size):
             iteration(lo if k == 0 else nest.function.builder(1).emit(f"add i64 {lo}, {k}"), 1)
     else:
-        *vectors, one = schedule.widths_of(size, row=not outermost)
+        widths = schedule.widths_of(size, row=not outermost)
         # In one long map, the rest takes no time, and the same code serves other sizes.
-        often = not outermost or kernel.reduces
-        last = vectors[-1] if vectors and often and schedule.whole and not schedule.written else size + 1
-        rest = size % last if size >= last else 0
-        if not rest or not may_overlap(nest, kernel, kernel.stores, loop[-1]):
-            nest.function.in_widths(lo, hi, [*vectors, one], iteration)
-            return
-        # Threads take multiples of whole vectors, so `rest` elements are left or none.
-        mid = nest.function.in_widths(lo, hi, vectors, iteration)
-        begin = nest.function.builder(1).emit(f"sub i64 {hi}, {last}")
-        nest.function.each(mid, hi, last, lambda _: iteration(begin, last, rest))
+        often = len(widths) > 1 and schedule.whole and not schedule.written and (not outermost or kernel.reduces)
+        rest = size % widths[-2] if often and size >= widths[-2] else 0
+        if rest and not may_overlap(nest, kernel, kernel.stores, loop[-1]):
+            rest = 0
+        # Threads take multiples of whole vectors.
+        nest.function.in_widths(lo, hi, widths, iteration, rest)
 
 
 def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:

@@ -196,20 +196,26 @@ class Function:
 
         self.loop(lo, hi, step, [], [], iteration)
 
-    def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[[str, int], None]) -> str:
+    def in_widths(self, lo: str, hi: str, widths: Iterable[int], body: Callable[..., None], rest: int = 0) -> None:
         """Loops over [lo, hi) one after the other, each with the next width, as far as whole steps of it go.
 
-        Returns the first iteration that is left.
+        rest: in place of the last loop, one more vector repeats elements of the one before. `body` receives `rest`, the
+        number of its new elements, as its third argument. `rest` elements are left after whole vectors, or none.
         """
+        last = 1
         for width in widths:
+            if width == 1 and rest:
+                break
             end = hi if width == 1 else self.vectors_end(lo, hi, width)
 
             def iteration(i: str, width: int = width) -> None:
                 body(i, width)
 
             self.each(lo, end, width, iteration)
-            lo = end
-        return lo
+            lo, last = end, width
+        if rest:
+            begin = self.builder(1).emit(f"sub i64 {hi}, {last}")
+            self.each(lo, hi, last, lambda _: body(begin, last, rest))
 
     def in_tiles(self, lo: str, hi: str, size: int, body: Callable[[str, str], None]) -> None:
         """A loop over tiles of [lo, hi) with `size` elements; the last one may be shorter."""

@@ -74,13 +74,7 @@ class Columns:
         def iteration(i: str, width: int, fresh: int = 0) -> None:
             body(*(scope.along(self.v, i, width, fresh) for scope in scopes))
 
-        if not self.rest:
-            self.function.in_widths(self.start, self.stop, self.widths, iteration)
-            return
-        *vectors, _ = self.widths
-        mid = self.function.in_widths(self.start, self.stop, vectors, iteration)
-        first = self.function.builder(1).emit(f"sub i64 {self.stop}, {vectors[-1]}")
-        self.function.each(mid, self.stop, vectors[-1], lambda _: iteration(first, vectors[-1], self.rest))
+        self.function.in_widths(self.start, self.stop, self.widths, iteration, self.rest)
 
     def pointer(self, array: str, dtype, scope: Scope) -> str:
         """The pointer to the array's elements for the scope's columns."""
