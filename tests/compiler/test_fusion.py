@@ -85,6 +85,22 @@ def strategy(fun, *args) -> str:
     return scheduled(nest).strategy
 
 
+def test_expensive_values_are_computed_before_they_are_repeated():
+    x, w = floats(64, 65), floats(64)
+    for fun in (
+        lambda x, w: x * jnp.exp(w)[:, None],
+        lambda x, w: x.T * jnp.exp(w)[None],
+        lambda x, w: jnp.sum(x * jnp.exp(w)[:, None], axis=0),
+        lambda x, w: x.T @ jnp.exp(w),
+    ):
+        text = mpijax.jit(fun).lower(x, w).as_text()
+        first, second = text.split("kernel ")[1:]
+        assert "exp(" in first and "0..65" not in first, text
+        assert "exp(" not in second and "0..65" in second, text
+    # The repetitions of a few elements cost less than another loop.
+    assert count(plan(lambda x, w: x[:8, :8] * jnp.exp(w[:8]), x, w), KernelCall) == 1
+
+
 def test_short_rows_are_joined():
     for fun in (lambda x: x * 2, lambda x: x - jnp.roll(x, 1, 0)):
         [nest] = plan(fun, floats(1000, 3)).nests

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
+from mpijax.compiler.fusion.reductions import frame_of
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.products import View
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
@@ -47,6 +50,9 @@ MAX_PIECES = 24
 # this: 5 x 5 windows of a reflected array (512 x 512) took 1.9 ms with predicates, 0.9 ms from memory, and a fifth of
 # the time to compile.
 MAX_WINDOWS, MAX_PIECES_READ = 5, 24
+# A value is stored before it is repeated this many times (by a broadcast, or as an operand of a product) if one element of
+# it costs this much, and if the repetitions cost this much more than one pass over the value.
+REPEATED, EXPENSIVE, WORTH_A_LOOP = 8, 8, 4096
 # An array must be this many times larger than a part at a fixed place for the part to be stored before it is written.
 PART = 8
 # Exchanges that only read their operand and are not packed with others.
@@ -94,10 +100,17 @@ class Roots:
                 self._count_pieces(node)
                 for v in node.outputs:
                     self.ids.add(id(v))
+                if node.kind == "reduce":
+                    frame, _ = frame_of(node)
+                    for v in node.inputs:
+                        self._store_repeated(v, math.prod(frame))
                 for k in range(len(node.inputs)):
                     if needs_memory(node, k):
                         self._store_base(node, k)
                 continue
+            if isinstance(node.primitive.lower, Elementwise) or view_of(node) is ViewKind.REPEATED:
+                for v in node.inputs:
+                    self._store_repeated(v, node.outputs[0].size)
             if view_of(node) is ViewKind.REGROUPED:
                 if not self._keeps_order(node.inputs[0], node.outputs[0].shape):
                     self._store(node.inputs[0])
@@ -190,6 +203,19 @@ class Roots:
 
     def _store(self, v: Value) -> None:
         if v.producer is not None:
+            self.ids.add(id(v))
+
+    def _store_repeated(self, v: Value, readers: int) -> None:
+        """Store an expensive value that many more elements read than it has.
+
+        In a loop over rows this does not cut the kernel: what is computed once per row stays a member of it.
+        """
+        while v.producer is not None and id(v) not in self.ids and keeps_layout(v.producer):
+            v = v.producer.inputs[0]
+        if v.producer is None or id(v) in self.ids or v.size <= 1 or v.size * REPEATED > readers:
+            return
+        cost, _ = self.inline_cost[id(v)]
+        if cost > EXPENSIVE and cost * (readers - v.size) > WORTH_A_LOOP:
             self.ids.add(id(v))
 
     def _store_base(self, node: Node, k: int) -> None:
