@@ -39,8 +39,8 @@ _HOMES = {
     "mpijax.distributed.spawning": "spawn",
     "mpijax.progress_bars": "progress",
     "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",
-    "mpijax.ops.callbacks": "pure_callback",
-    "mpijax.ops.numba_call": "numba_call",
+    "mpijax.ops.callbacks.host": "pure_callback",
+    "mpijax.ops.callbacks.numba_call": "numba_call",
     "mpijax.runtime.arrays.devices": """Device default_backend device_count devices host_count host_id host_ids
         local_device_count
         local_devices process_count process_index process_indices""",

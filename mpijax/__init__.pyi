@@ -58,8 +58,8 @@ from mpijax.core.typeof import typeof as typeof
 from mpijax.core.user_context import make_user_context as make_user_context
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension
 from mpijax.distributed.spawning import spawn as spawn
-from mpijax.ops.callbacks import pure_callback as pure_callback
-from mpijax.ops.numba_call import numba_call as numba_call
+from mpijax.ops.callbacks.host import pure_callback as pure_callback
+from mpijax.ops.callbacks.numba_call import numba_call as numba_call
 from mpijax.progress_bars import progress as progress
 from mpijax.runtime.arrays.array import Shard as Shard
 from mpijax.runtime.arrays.devices import Device as Device

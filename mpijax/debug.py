@@ -25,7 +25,7 @@ from mpijax import missing as _missing
 from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.source import current_source
 from mpijax.debugger import breakpoint
-from mpijax.ops.debug_callbacks import (
+from mpijax.ops.callbacks.debug import (
     ORDERED,
     UNORDERED,
     SplitCall,

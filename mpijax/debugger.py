@@ -22,8 +22,8 @@ from mpijax.core.effects import DebugEffect, OrderedDebugEffect
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.source import is_internal
 from mpijax.ops.ad_ops import stop_gradient
-from mpijax.ops.callbacks import pure_callback
-from mpijax.ops.debug_callbacks import SplitCall, debug_callback_p, split_arguments
+from mpijax.ops.callbacks.debug import SplitCall, debug_callback_p, split_arguments
+from mpijax.ops.callbacks.host import pure_callback
 
 
 @dataclass(frozen=True)

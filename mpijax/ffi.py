@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mpijax.missing import missing as _missing
-from mpijax.ops.ffi_call import ffi_call
-from mpijax.ops.ffi_call import targets as _targets
+from mpijax.ops.callbacks.ffi_call import ffi_call
+from mpijax.ops.callbacks.ffi_call import targets as _targets
 
 __all__ = ["ffi_call", "include_dir", "pycapsule", "register_ffi_target", "register_ffi_type_id"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import canonical_axis, promote_dtypes_inexact
-from mpijax.ops.moves import canonical_shape
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.transforms.jit import jit
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]

@@ -30,7 +30,7 @@ from mpijax._ext import record
 from mpijax.core import locks
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.tracer import Tracer
-from mpijax.ops.loop_progress import Loop, loop_mark_p, loop_part_p
+from mpijax.ops.callbacks.loop_progress import Loop, loop_mark_p, loop_part_p
 from mpijax.runtime.arrays.devices import process_index
 
 # Parts of a compiled loop; seconds between two states of a bar; between lines if there is no total.

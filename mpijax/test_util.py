@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes, tree
-from mpijax.ops.convert import stage
+from mpijax.ops.elementwise.convert import stage
 from mpijax.transforms.derivatives import jvp, vjp
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]

@@ -70,11 +70,11 @@ def _methods(names, owner: type) -> dict[str, object]:
 def public(module: str) -> dict[str, object]:
     """What a module of the table offers, or what the methods of a class are, and needs an example."""
     if module == "mpijax.Array":
-        from mpijax.numpy.array_methods import METHODS
+        from mpijax.numpy.arrays.methods import METHODS
 
         return _methods(METHODS, mpijax.Array)
     if module in ("mpijax.Array.at", "mpijax.numpy.ufunc"):
-        from mpijax.numpy.at import IndexUpdateRef
+        from mpijax.numpy.indexing.at import IndexUpdateRef
 
         owner = jnp.ufunc if module == "mpijax.numpy.ufunc" else IndexUpdateRef
         return {n: v for n, v in _methods(vars(owner), owner).items() if isinstance(v, types.FunctionType)}

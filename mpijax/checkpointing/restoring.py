@@ -16,7 +16,7 @@ from mpijax.checkpointing.leaves import ArrayLeaf, value_of
 from mpijax.core import dtypes, tree
 from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.extended import PRNGKeyDtype
-from mpijax.ops.random import prngs
+from mpijax.ops.random.keys import prngs
 from mpijax.runtime.arrays.array import from_numpy
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in

@@ -8,7 +8,7 @@ from typing import Any
 from mpijax import missing as _missing
 from mpijax.core import config as _config
 from mpijax.core.primal_tangent import primal_tangent_dtype as primal_tangent_dtype
-from mpijax.ops.callbacks import io_callback as io_callback
+from mpijax.ops.callbacks.host import io_callback as io_callback
 
 _MODULES = frozenset(
     """array_serialization buffer_callback checkify custom_partitioning hijax jet key_reuse layout mesh_utils

@@ -11,8 +11,8 @@ import numpy as np
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.plain import NotSerializable
 from mpijax.core.typeof import typeof
-from mpijax.numpy.constructors import asarray
-from mpijax.ops.random import PRNGImpl, prngs, random_seed, threefry2x32_p, threefry_prng_impl
+from mpijax.numpy.creation.constructors import asarray
+from mpijax.ops.random.keys import PRNGImpl, prngs, random_seed, threefry2x32_p, threefry_prng_impl
 from mpijax.random.generators import Generator, hashes
 from mpijax.random.keys import PRNGSpec
 

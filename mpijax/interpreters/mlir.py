@@ -20,7 +20,7 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
 from mpijax.core.typeof import typeof
 from mpijax.extend.primitive import Primitive, has_open_slots
-from mpijax.ops.callbacks import io_callback, pure_callback
+from mpijax.ops.callbacks.host import io_callback, pure_callback
 
 __all__ = ["LoweringRuleContext", "ModuleContext", "emit_python_callback", "lower_fun", "register_lowering"]
 

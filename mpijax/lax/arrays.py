@@ -10,10 +10,10 @@ import numpy as np
 from mpijax.core import canonical, dtypes
 from mpijax.core.out_sharding import laid_out
 from mpijax.core.typeof import typeof
-from mpijax.ops.convert import convert_element_type, stage
-from mpijax.ops.creation import full
-from mpijax.ops.shapes import broadcast_to
-from mpijax.ops.stacking import stack
+from mpijax.ops.elementwise.convert import convert_element_type, stage
+from mpijax.ops.shapes.creation import full
+from mpijax.ops.shapes.reshape import broadcast_to
+from mpijax.ops.shapes.stacking import stack
 
 
 def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:

@@ -14,14 +14,14 @@ from mpijax.core.refs import has_views, opened
 from mpijax.core.source import callable_location
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
-from mpijax.ops.compare import ne
 from mpijax.ops.control_flow.common import Body, listed, mismatch, pcast_to, remedy, same_type, trace_body
 from mpijax.ops.control_flow.cond import cond_p
 from mpijax.ops.control_flow.platform import platform_index_p
 from mpijax.ops.control_flow.signatures import forwarded, join_consts, with_outputs
 from mpijax.ops.control_flow.varying import vary_jaxpr
-from mpijax.ops.convert import convert_element_type, stage
-from mpijax.ops.select import clamp
+from mpijax.ops.elementwise.compare import ne
+from mpijax.ops.elementwise.convert import convert_element_type, stage
+from mpijax.ops.elementwise.select import clamp
 from mpijax.transforms.flat import argument_types, debug_info
 from mpijax.transforms.ref_state import (
     check_aliases,

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import add
-from mpijax.ops.compare import eq
-from mpijax.ops.conv_shapes import (
+from mpijax.ops.convolutions.general import conv_general_dilated
+from mpijax.ops.convolutions.shapes import (
     ConvGeneralDilatedDimensionNumbers,
     conv_dimension_numbers,
     conv_transpose_padding,
 )
-from mpijax.ops.convert import convert_element_type, stage
-from mpijax.ops.convolution import conv_general_dilated
-from mpijax.ops.creation import broadcasted_iota
-from mpijax.ops.dot import Precision, canonicalize_precision, dot_general
-from mpijax.ops.shapes import broadcast_in_dim, reshape, rev, transpose
-from mpijax.ops.window_shapes import dilated
+from mpijax.ops.elementwise.binary import add
+from mpijax.ops.elementwise.compare import eq
+from mpijax.ops.elementwise.convert import convert_element_type, stage
+from mpijax.ops.products.dot import Precision, canonicalize_precision, dot_general
+from mpijax.ops.shapes.creation import broadcasted_iota
+from mpijax.ops.shapes.reshape import broadcast_in_dim, reshape, rev, transpose
+from mpijax.ops.windows.shapes import dilated
 
 # Default layouts of transposed convolutions, by rank.
 _LAYOUTS = {

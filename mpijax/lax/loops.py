@@ -18,9 +18,9 @@ from mpijax.core.typeof import typeof
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
 from mpijax.ops.control_flow.scan import scan_p, slice_aval
 from mpijax.ops.control_flow.varying import decided_over, vary
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.shapes import expand_dims, reshape
-from mpijax.ops.slicing import concatenate, index_in_dim, slice
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.indexing.slicing import concatenate, index_in_dim, slice
+from mpijax.ops.shapes.reshape import expand_dims, reshape
 from mpijax.transforms.flat import debug_info, standing_for
 from mpijax.transforms.ref_state import (
     check_aliases,

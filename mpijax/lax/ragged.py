@@ -11,14 +11,14 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import sub
-from mpijax.ops.bitwise import bitwise_and
-from mpijax.ops.compare import ge, lt
-from mpijax.ops.creation import broadcasted_iota, full_like
-from mpijax.ops.cumulative import cumsum
-from mpijax.ops.dot import DotDimensionNumbers, dot_general
-from mpijax.ops.select import select
-from mpijax.ops.shapes import broadcast_in_dim, transpose
+from mpijax.ops.elementwise.binary import sub
+from mpijax.ops.elementwise.bitwise import bitwise_and
+from mpijax.ops.elementwise.compare import ge, lt
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.products.dot import DotDimensionNumbers, dot_general
+from mpijax.ops.reductions.cumulative import cumsum
+from mpijax.ops.shapes.creation import broadcasted_iota, full_like
+from mpijax.ops.shapes.reshape import broadcast_in_dim, transpose
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,19 +14,19 @@ from mpijax.core.lowering import Decompose
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.trace import axis_size, named_axes
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import add, max, min, sub
-from mpijax.ops.bitwise import bitwise_and
 from mpijax.ops.collectives import all_gather, axis_index
 from mpijax.ops.collectives.scope import effects, names_of, varying, vma_with
-from mpijax.ops.compare import ge, lt
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.creation import broadcasted_iota
-from mpijax.ops.dynamic import dynamic_index_in_dim
-from mpijax.ops.indexing import index_take
+from mpijax.ops.elementwise.binary import add, max, min, sub
+from mpijax.ops.elementwise.bitwise import bitwise_and
+from mpijax.ops.elementwise.compare import ge, lt
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.indexing.dynamic import dynamic_index_in_dim
+from mpijax.ops.indexing.gather import index_take
+from mpijax.ops.indexing.slicing import index_in_dim
 from mpijax.ops.rules import is_linear
-from mpijax.ops.select import select
-from mpijax.ops.shapes import broadcast_in_dim
-from mpijax.ops.slicing import index_in_dim
+from mpijax.ops.shapes.creation import broadcasted_iota
+from mpijax.ops.shapes.reshape import broadcast_in_dim
 from mpijax.transforms.batching import batch_flat
 from mpijax.transforms.transpose import backward_pass
 from mpijax.transforms.zeros import Zero, instantiate

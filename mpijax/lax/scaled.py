@@ -10,10 +10,10 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import mul
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.dot import DotDimensionNumbers, dot_general
-from mpijax.ops.shapes import broadcast_in_dim, reshape
+from mpijax.ops.elementwise.binary import mul
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.products.dot import DotDimensionNumbers, dot_general
+from mpijax.ops.shapes.reshape import broadcast_in_dim, reshape
 
 
 def scaled_dot(

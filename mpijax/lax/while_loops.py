@@ -15,13 +15,13 @@ from mpijax.core.refs import Ref
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
 from mpijax.lax.loops import scan
-from mpijax.ops.binary import add
-from mpijax.ops.compare import lt
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, trace_body
 from mpijax.ops.control_flow.signatures import forwarded, inputs_first, pruned, with_inputs, with_outputs
 from mpijax.ops.control_flow.varying import vary, vary_jaxpr
 from mpijax.ops.control_flow.while_loop import bind_while
-from mpijax.ops.convert import convert_element_type, stage
+from mpijax.ops.elementwise.binary import add
+from mpijax.ops.elementwise.compare import lt
+from mpijax.ops.elementwise.convert import convert_element_type, stage
 from mpijax.ops.rules import const_like
 from mpijax.transforms.flat import standing_for
 from mpijax.transforms.ref_state import has_refs, made_of, state_passing, values_of, write_all

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.tracer import Tracer
 from mpijax.core.typeof import typeof
-from mpijax.ops.rank_ops import Handle, Identity, checked, communicator_of
+from mpijax.ops.ranks.ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime.mpi import mpi_start
 
 __all__ = [

@@ -8,9 +8,9 @@ from mpijax.core.registry import registry
 from mpijax.core.typeof import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, operation, reducible, root_rank
 from mpijax.mpi.tokens import takes_no_token
-from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_bcast_p, mpi_gather_p, mpi_scatter_p
-from mpijax.ops.rank_ops import Handle, mpi_barrier_p, rank_in, size_of
-from mpijax.ops.rank_reductions import (
+from mpijax.ops.ranks.moves import mpi_allgather_p, mpi_alltoall_p, mpi_bcast_p, mpi_gather_p, mpi_scatter_p
+from mpijax.ops.ranks.ops import Handle, mpi_barrier_p, rank_in, size_of
+from mpijax.ops.ranks.reductions import (
     mpi_allreduce_p,
     mpi_exscan_p,
     mpi_reduce_p,

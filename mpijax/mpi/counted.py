@@ -15,10 +15,10 @@ from mpijax.core import dtypes
 from mpijax.core.typeof import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, root_rank, whole
 from mpijax.mpi.collectives import no_rows
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.rank_moves import mpi_allgather_p, mpi_alltoall_p, mpi_gather_p, mpi_scatter_p
-from mpijax.ops.rank_ops import Handle, rank_in, size_of
-from mpijax.ops.rank_ragged import mpi_allgatherv_p, mpi_alltoallv_p, mpi_gatherv_p, mpi_scatterv_p
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.ranks.moves import mpi_allgather_p, mpi_alltoall_p, mpi_gather_p, mpi_scatter_p
+from mpijax.ops.ranks.ops import Handle, rank_in, size_of
+from mpijax.ops.ranks.ragged import mpi_allgatherv_p, mpi_alltoallv_p, mpi_gatherv_p, mpi_scatterv_p
 
 __all__ = ["allgatherv", "alltoallv", "gatherv", "scatterv"]
 

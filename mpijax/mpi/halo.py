@@ -9,8 +9,8 @@ from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.mpi.arguments import array, communicator, whole
 from mpijax.mpi.messages import send, sendrecv
-from mpijax.ops.rank_messages import HALO_TAG
-from mpijax.ops.rank_ops import communicator_of
+from mpijax.ops.ranks.messages import HALO_TAG
+from mpijax.ops.ranks.ops import communicator_of
 from mpijax.runtime.mpi import mpi_start
 
 __all__ = ["halo_exchange"]

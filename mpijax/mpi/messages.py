@@ -6,7 +6,7 @@ from typing import Any
 
 from mpijax.mpi.arguments import array, communicator, rank_argument, status_of, tag_argument
 from mpijax.mpi.tokens import takes_no_token
-from mpijax.ops.rank_messages import VALUE, mpi_recv_p, mpi_send_p, mpi_sendrecv_p
+from mpijax.ops.ranks.messages import VALUE, mpi_recv_p, mpi_send_p, mpi_sendrecv_p
 from mpijax.runtime.mpi import mpi_start
 
 __all__ = ["recv", "send", "sendrecv", "sendrecv_replace"]

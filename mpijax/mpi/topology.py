@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.mpi.arguments import communicator, whole
-from mpijax.ops.rank_ops import communicator_of
+from mpijax.ops.ranks.ops import communicator_of
 from mpijax.runtime.mpi import mpi_start, objects
 
 __all__ = ["block_sizes", "block_slice", "create_cart", "dims_create", "split"]

@@ -11,8 +11,8 @@ _MODULES = {
     "nn.attention": "dot_product_attention",
     "nn.normalize": "log_softmax logmeanexp logsumexp softmax standardize",
     "nn.scaled": "get_scaled_dot_general_config scaled_dot_general scaled_matmul",
-    "numpy.one_hot": "one_hot",
-    "numpy.elementwise": "tanh",
+    "numpy.creation.one_hot": "one_hot",
+    "numpy.ufuncs.elementwise": "tanh",
 }
 
 _HOME = _faces.homes_of(_MODULES)

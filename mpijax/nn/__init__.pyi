@@ -10,7 +10,7 @@ from mpijax.nn.normalize import softmax as softmax
 from mpijax.nn.scaled import get_scaled_dot_general_config as get_scaled_dot_general_config
 from mpijax.nn.scaled import scaled_dot_general as scaled_dot_general
 from mpijax.nn.scaled import scaled_matmul as scaled_matmul
-from mpijax.numpy.one_hot import one_hot as one_hot
+from mpijax.numpy.creation.one_hot import one_hot as one_hot
 
 def celu(x: Any, alpha: Any = ...) -> Any: ...
 def elu(x: Any, alpha: Any = ...) -> Any: ...

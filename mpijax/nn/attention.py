@@ -10,7 +10,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.nn.normalize import logsumexp, softmax
-from mpijax.numpy.contraction import einsum
+from mpijax.numpy.linear_algebra.contraction import einsum
 from mpijax.transforms.vmap import vmap
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
-from mpijax.ops.fft import FftType
-from mpijax.ops.fft import fft as transform
+from mpijax.ops.fourier.fft import FftType
+from mpijax.ops.fourier.fft import fft as transform
 
 Axes = Sequence[int] | None
 

@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 from mpijax import lax
-from mpijax.numpy import linear, matrices
-from mpijax.numpy.contraction import einsum
-from mpijax.numpy.determinants import det, slogdet
-from mpijax.numpy.factorizations import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
-from mpijax.numpy.norms import matrix_norm, norm, vector_norm
-from mpijax.numpy.products import cross as _cross
-from mpijax.numpy.solutions import (
+from mpijax.numpy.creation import matrices
+from mpijax.numpy.linear_algebra import linear
+from mpijax.numpy.linear_algebra.contraction import einsum
+from mpijax.numpy.linear_algebra.determinants import det, slogdet
+from mpijax.numpy.linear_algebra.factorizations import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
+from mpijax.numpy.linear_algebra.norms import matrix_norm, norm, vector_norm
+from mpijax.numpy.linear_algebra.products import cross as _cross
+from mpijax.numpy.linear_algebra.solutions import (
     cond,
     inv,
     lstsq,

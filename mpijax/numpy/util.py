@@ -21,17 +21,7 @@ from mpijax.numpy.arguments import (
     static_int,
     unwrap,
 )
-from mpijax.numpy.broadcasting import (
-    _where,
-    broadcast_to,
-    broadcast_together,
-    device_sharding,
-    ndim,
-    place,
-    shape,
-    size,
-)
-from mpijax.numpy.casts import (
+from mpijax.numpy.dtypes.casts import (
     constant,
     convert,
     dtype_of,
@@ -46,7 +36,7 @@ from mpijax.numpy.casts import (
     strong_like,
     zero_like,
 )
-from mpijax.numpy.promotion import (
+from mpijax.numpy.dtypes.promotion import (
     promote_args,
     promote_args_complex,
     promote_args_inexact,
@@ -57,4 +47,14 @@ from mpijax.numpy.promotion import (
     promote_dtypes_numeric,
     promote_pair,
     promote_shapes,
+)
+from mpijax.numpy.shapes.broadcasting import (
+    _where,
+    broadcast_to,
+    broadcast_together,
+    device_sharding,
+    ndim,
+    place,
+    shape,
+    size,
 )

@@ -16,4 +16,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
     """The functions of `jax.ops`, from an upper layer: segment sums, products, maxima and minima."""
     if name not in __all__:
         raise AttributeError(f"module 'mpijax.ops' has no attribute {name!r}")
-    return getattr(importlib.import_module("mpijax.numpy.segments"), name)
+    return getattr(importlib.import_module("mpijax.numpy.indexing.segments"), name)

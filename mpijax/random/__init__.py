@@ -6,7 +6,7 @@ x = random.normal(subkey, (3,))
 """
 
 import mpijax.random.generators  # noqa: F401  (makes them known)
-from mpijax.ops.random_gamma import random_gamma_p as random_gamma_p
+from mpijax.ops.random.gamma import random_gamma_p as random_gamma_p
 from mpijax.random.choosing import categorical, choice, permutation
 from mpijax.random.continuous import (
     cauchy,

@@ -22,7 +22,7 @@ from mpijax.numpy.util import (
     shape_of,
     static,
 )
-from mpijax.ops.random import random_bits
+from mpijax.ops.random.keys import random_bits
 from mpijax.random.arguments import check_shape
 from mpijax.random.continuous import gumbel
 from mpijax.random.keys import check_key, split_key

@@ -14,7 +14,7 @@ from mpijax.core.avals import number_of
 from mpijax.core.option import values as options
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, scalar_like, shape_of
-from mpijax.ops.random import random_bits
+from mpijax.ops.random.keys import random_bits
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,

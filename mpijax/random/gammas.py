@@ -11,7 +11,7 @@ from mpijax import lax
 from mpijax.core import dtypes, provided
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
-from mpijax.ops.random_gamma import random_gamma_p
+from mpijax.ops.random.gamma import random_gamma_p
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,

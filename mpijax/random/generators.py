@@ -24,7 +24,7 @@ from mpijax.core.avals import number_of
 from mpijax.core.lowering import Decompose
 from mpijax.core.option import values as options
 from mpijax.core.typeof import typeof
-from mpijax.ops import random as ops
+from mpijax.ops.random import keys as ops
 from mpijax.random.counter_hashes import HASHES
 from mpijax.transforms.vmap import vmap
 

@@ -14,9 +14,9 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.option import values as options
 from mpijax.core.warn import warn_user
-from mpijax.numpy.constructors import asarray
+from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.util import is_arraylike
-from mpijax.ops import random as ops
+from mpijax.ops.random import keys as ops
 
 
 class PRNGSpec:

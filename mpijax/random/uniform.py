@@ -13,7 +13,7 @@ from mpijax.core import dtypes
 from mpijax.core.avals import number_of
 from mpijax.core.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, check_arraylike, dtype_of, scalar_like, shape_of
-from mpijax.ops.random import random_bits
+from mpijax.ops.random.keys import random_bits
 from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.keys import check_key, split_key
 from mpijax.transforms.jit import jit

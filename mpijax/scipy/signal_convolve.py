@@ -10,7 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact
-from mpijax.ops.moves import index_tuple
+from mpijax.ops.shapes.moves import index_tuple
 from mpijax.transforms.vmap import vmap
 
 ModeString = Literal["full", "same", "valid"]

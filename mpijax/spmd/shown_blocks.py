@@ -15,7 +15,7 @@ from mpijax.core.jaxpr import Eqn, Jaxpr, Literal, eval_jaxpr
 from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.trace import outside
-from mpijax.ops.shapes import expand_dims
+from mpijax.ops.shapes.reshape import expand_dims
 
 
 def text_of(mesh: Mesh, run: Callable[[Callable], Any], tracer: JitTracer) -> str | None:

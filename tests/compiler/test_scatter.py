@@ -10,7 +10,7 @@ from mpijax import lax
 from mpijax.compiler.loops.stores import PREFETCH_ABOVE
 from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
-from mpijax.ops.scatter import scatter_max_p
+from mpijax.ops.indexing.scatter import scatter_max_p
 
 RNG = np.random.default_rng(0)
 

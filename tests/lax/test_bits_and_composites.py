@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, clean, sample
 
-from mpijax.ops import bit_generators
+from mpijax.ops.random import bit_generators
 
 X = sample(3, 4)
 

@@ -15,7 +15,7 @@ import mpijax as jax
 from mpijax import mpi
 from mpijax import numpy as jnp
 from mpijax.compiler.steps.instructions import Loop, Place, Switch, While
-from mpijax.ops.rank_messages import COTANGENT, PRIMAL, TANGENT, VALUE
+from mpijax.ops.ranks.messages import COTANGENT, PRIMAL, TANGENT, VALUE
 from mpijax.runtime.machine.executable import Call, Part, Peers, Report
 from mpijax.runtime.matching import pairing
 from mpijax.runtime.reports.recorder import Group

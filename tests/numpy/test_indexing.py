@@ -180,7 +180,7 @@ def test_gradient_of_indexing():
 
 def test_repeated_static_index_is_planned_once():
     import mpijax.numpy as jnp
-    from mpijax.numpy import indexing
+    from mpijax.numpy.indexing import take as indexing
 
     x = jnp.arange(10.0)
     x[3:7]

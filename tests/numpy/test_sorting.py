@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from oracle import OURS, check, sample
 
-from mpijax.ops.searchsorted import searchsorted_p
+from mpijax.ops.sorting.searchsorted import searchsorted_p
 
 X = sample(3, 7)
 ODD = np.array([1.0, np.nan, -0.0, 0.0, np.inf, -np.inf, 1.0, -2.0], np.float32)

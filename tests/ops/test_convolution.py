@@ -9,7 +9,7 @@ from oracle import OURS, THEIRS, check, jaxpr_text, same_text, sample
 import mpijax
 from mpijax import lax
 from mpijax._ext import convolution
-from mpijax.ops.convolution import conv_general_dilated_p
+from mpijax.ops.convolutions.general import conv_general_dilated_p
 from mpijax.test_util import check_grads
 
 DTYPES = "float32 float64 complex64 complex128 int32 uint8 int16 int64 bool bfloat16".split()

@@ -5,7 +5,7 @@ import pytest
 import scipy.fft
 
 import mpijax as jax
-from mpijax.ops import fft_lowering
+from mpijax.ops.fourier import lowering as fft_lowering
 
 SHAPES = [((1,), 1), ((2,), 1), ((7,), 1), ((257,), 1), ((3, 8), 1), ((3, 8), 2), ((2, 5, 7, 6), 3), ((4, 1, 3), 2)]
 # Lines together and alone, with rests, of all radices, along axes before others, and beyond the cache.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpijax import lax
-from mpijax.ops import random as ops
+from mpijax.ops.random import keys as ops
 from mpijax.transforms import api
 from mpijax.transforms.vmap import vmap
 

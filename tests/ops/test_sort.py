@@ -8,7 +8,7 @@ import pytest
 from oracle import OURS, THEIRS, check, sample
 
 import mpijax
-from mpijax.ops.ordering import largest
+from mpijax.ops.callbacks.ordering import largest
 
 DTYPES = ("float32", "bfloat16", "int32", "int8", "uint32", "bool", "complex64")
 SHAPES = [((50,), 0), ((7, 30), 1), ((30, 7), 0), ((0,), 0)]

@@ -9,7 +9,7 @@ from spmd.ranks import SIZE, P, assert_same, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding
 from mpijax import numpy as jnp
-from mpijax.ops import rows_on_request
+from mpijax.ops.indexing import rows_on_request
 from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi

@@ -9,7 +9,7 @@ from spmd.ranks import SIZE, P, assert_same, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.ops import dot_over_ranks
+from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi

@@ -12,7 +12,7 @@ import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.compiler.graph import by_parts
-from mpijax.ops import dot_over_ranks
+from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi

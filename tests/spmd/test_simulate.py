@@ -14,7 +14,7 @@ from bench.partition.program import PROGRAMS, load_programs
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.sharding.cuts import Cut, even_cut
-from mpijax.ops import dot_over_ranks
+from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.sharding import AxisType, Mesh
 from mpijax.sharding import PartitionSpec as P
 

@@ -1,7 +1,7 @@
 """Common dtypes of arguments, and checks of them."""
 
 from mpijax.numpy.arguments import check_arraylike, check_arraylike_or_none
-from mpijax.numpy.promotion import (
+from mpijax.numpy.dtypes.promotion import (
     promote_args,
     promote_args_inexact,
     promote_args_numeric,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.extend.random import threefry_2x32, threefry_prng_impl
-from mpijax.ops.random import random_fold_in_p, random_seed, random_split_p, random_unwrap, random_wrap
+from mpijax.ops.random.keys import random_fold_in_p, random_seed, random_split_p, random_unwrap, random_wrap
 from mpijax.random.uniform import bits
 
 __all__ = [

@@ -24,10 +24,10 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Library
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
-from mpijax.ops.binary import add_p, mul_p
 from mpijax.ops.control_flow.scan import scan_p
-from mpijax.ops.creation import iota_p
-from mpijax.ops.shapes import broadcast_in_dim_p, reshape_p, transpose_p
+from mpijax.ops.elementwise.binary import add_p, mul_p
+from mpijax.ops.shapes.creation import iota_p
+from mpijax.ops.shapes.reshape import broadcast_in_dim_p, reshape_p, transpose_p
 
 # Minimum bytes of a product computed in a loop, and the target bytes of its part in one iteration.
 LARGE = 2**26

@@ -13,7 +13,7 @@ from mpijax.compiler.graph.regions import Body, opened
 from mpijax.core.jaxpr import ClosedJaxpr
 from mpijax.core.lowering import Flow
 from mpijax.core.sharding.cuts import Cuts, uncut
-from mpijax.ops.shapes import reshape_p
+from mpijax.ops.shapes.reshape import reshape_p
 
 
 class Loop:

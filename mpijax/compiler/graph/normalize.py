@@ -19,7 +19,7 @@ from mpijax.core.lowering import Elementwise, Structural, Window, Writes
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.registry import registry
 from mpijax.core.sharding import shape_rules
-from mpijax.ops.convert import convert_element_type_p
+from mpijax.ops.elementwise.convert import convert_element_type_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value

@@ -22,8 +22,8 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Elementwise, Library, Native, Reduction, Structural
 from mpijax.core.primitive import Primitive
 from mpijax.core.source import Source
-from mpijax.ops.convert import convert_element_type_p
-from mpijax.ops.shapes import broadcast_in_dim_p, squeeze_p, transpose_p
+from mpijax.ops.elementwise.convert import convert_element_type_p
+from mpijax.ops.shapes.reshape import broadcast_in_dim_p, squeeze_p, transpose_p
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Library
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.typeof import typeof
-from mpijax.ops import binary, reductions
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.shapes import reshape, transpose, transpose_p
+from mpijax.ops.elementwise import binary
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.reductions import standard as reductions
+from mpijax.ops.shapes.reshape import reshape, transpose, transpose_p
 
 
 @dataclass

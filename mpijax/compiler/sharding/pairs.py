@@ -28,9 +28,9 @@ from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.lowering import Elementwise, Library
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
 from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
-from mpijax.ops import dot_over_ranks
-from mpijax.ops.creation import iota_p
-from mpijax.ops.shapes import broadcast_in_dim_p
+from mpijax.ops.products import over_ranks as dot_over_ranks
+from mpijax.ops.shapes.creation import iota_p
+from mpijax.ops.shapes.reshape import broadcast_in_dim_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.partitioner import Frame

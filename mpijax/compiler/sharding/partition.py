@@ -39,8 +39,8 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.source import UNKNOWN, sources_from
 from mpijax.core.trace import named_axes
 from mpijax.ops.collectives.one_sided import paired
-from mpijax.ops.shapes import transpose_p
-from mpijax.ops.slicing import slice_p
+from mpijax.ops.indexing.slicing import slice_p
+from mpijax.ops.shapes.reshape import transpose_p
 
 
 def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):

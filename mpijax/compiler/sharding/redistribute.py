@@ -20,7 +20,7 @@ from mpijax.core import dtypes
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
-from mpijax.ops.convert import convert_element_type_p
+from mpijax.ops.elementwise.convert import convert_element_type_p
 
 
 class Transfer(NamedTuple):

@@ -26,14 +26,14 @@ from mpijax.core.jaxpr import Eqn, Literal
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts, part_number
 from mpijax.core.sharding.rules import Plan
-from mpijax.ops import binary
 from mpijax.ops.collectives.permutations import ppermute
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.creation import iota_p
-from mpijax.ops.dot_over_ranks import part_at
-from mpijax.ops.reduce import lowest
+from mpijax.ops.elementwise import binary
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.products.over_ranks import part_at
+from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import const_like
-from mpijax.ops.shapes import broadcast_in_dim
+from mpijax.ops.shapes.creation import iota_p
+from mpijax.ops.shapes.reshape import broadcast_in_dim
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value

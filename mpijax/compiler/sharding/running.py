@@ -19,14 +19,14 @@ from mpijax.core.jaxpr import Eqn, Literal
 from mpijax.core.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.typeof import typeof
-from mpijax.ops import binary
-from mpijax.ops.compare import eq
-from mpijax.ops.convert import convert_element_type, convert_element_type_p
-from mpijax.ops.reduce import lowest
+from mpijax.ops.elementwise import binary
+from mpijax.ops.elementwise.compare import eq
+from mpijax.ops.elementwise.convert import convert_element_type, convert_element_type_p
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.elementwise.transcendental import exp, exp_p
+from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import full_like
-from mpijax.ops.select import select
-from mpijax.ops.shapes import broadcast_in_dim, reshape, transpose
-from mpijax.ops.transcendental import exp, exp_p
+from mpijax.ops.shapes.reshape import broadcast_in_dim, reshape, transpose
 
 
 @dataclass

@@ -11,7 +11,7 @@ from mpijax.compiler.sharding.redistribute import recut
 from mpijax.core import effects as fx
 from mpijax.core.sharding.rules import Plan
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.ops.slicing import slice_p
+from mpijax.ops.indexing.slicing import slice_p
 
 
 def device_mesh(layouts: Sequence[Any]) -> Any:

@@ -14,8 +14,8 @@ from mpijax.core.sharding.context import in_body, under
 from mpijax.core.trace import named_axes
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum
+from mpijax.ops.elementwise.select import select
 from mpijax.ops.rules import full_like
-from mpijax.ops.select import select
 
 
 def cross(params: dict[str, Any]) -> bool:

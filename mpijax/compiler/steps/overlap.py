@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from mpijax.compiler.steps.step import CombinedStep, FinishStep, KernelStep, NodeStep, StartStep, Step
 from mpijax.core.lowering import Exchange
-from mpijax.ops.rank_messages import HALO_TAG, is_local
+from mpijax.ops.ranks.messages import HALO_TAG, is_local
 
 Exchanging = NodeStep | CombinedStep
 

@@ -17,8 +17,8 @@ from typing import Any
 from mpijax.compiler.steps.overlap import Rearranger
 from mpijax.compiler.steps.step import NodeStep, Step
 from mpijax.core.lowering import Exchange
-from mpijax.ops.rank_messages import HALO_TAG, is_local
-from mpijax.ops.rank_ops import rank_in
+from mpijax.ops.ranks.messages import HALO_TAG, is_local
+from mpijax.ops.ranks.ops import rank_in
 
 # Bytes of the largest message that is copied rather than waited for.
 POSTED = 1 << 14

@@ -23,7 +23,7 @@ from mpijax.experimental.jet.trace import expand
 from mpijax.ops.control_flow.common import split
 from mpijax.ops.control_flow.scan_rules import interleaved, rearranged
 from mpijax.ops.control_flow.signatures import any_of
-from mpijax.ops.convert import convert
+from mpijax.ops.elementwise.convert import convert
 from mpijax.transforms.zeros import zeros
 
 Flags = tuple[bool, ...]

@@ -17,7 +17,7 @@ from mpijax.core.refs import RefView, get
 from mpijax.core.refs import swap as _swap_whole
 from mpijax.core.slices import Slice
 from mpijax.experimental.pallas.memory import undefined
-from mpijax.ops.ref_parts import is_position
+from mpijax.ops.indexing.ref_parts import is_position
 
 
 def _located(ref: Any, idx: Any) -> tuple[Any, tuple]:

@@ -12,7 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.jaxpr import Jaxpr, nested_jaxprs
 from mpijax.core.lowering import Elementwise
 from mpijax.experimental.roofline.results import RooflineResult, RooflineRuleContext, RooflineShape
-from mpijax.ops.indexing import GatherScatterMode
+from mpijax.ops.indexing.gather import GatherScatterMode
 
 
 def _result(ctx: RooflineRuleContext) -> RooflineShape:

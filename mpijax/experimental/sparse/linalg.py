@@ -14,7 +14,7 @@ from mpijax import missing as _missing
 from mpijax.core import dtypes
 from mpijax.core.avals import ShapedArray
 from mpijax.numpy.util import as_array, is_arraylike
-from mpijax.ops.callbacks import pure_callback
+from mpijax.ops.callbacks.host import pure_callback
 from mpijax.transforms.api import eval_shape
 from mpijax.transforms.jit import jit
 from mpijax.tree_util import Partial

@@ -31,7 +31,7 @@ from mpijax.experimental.sparse.bcsr import (
 from mpijax.experimental.sparse.joining import bcoo_concatenate
 from mpijax.experimental.sparse.primitives import todense_p
 from mpijax.ops.ad_ops import add_any_p
-from mpijax.ops.stacking import stack_p
+from mpijax.ops.shapes.stacking import stack_p
 from mpijax.transforms.api import eval_shape, make_jaxpr
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.custom_jvp import custom_jvp_call_p

@@ -35,7 +35,7 @@ from mpijax.extend.traces import nonempty_axis_env as nonempty_axis_env_DO_NOT_U
 from mpijax.extend.traces import unsafe_am_i_under_a_jit as unsafe_am_i_under_a_jit_DO_NOT_USE
 from mpijax.extend.traces import unsafe_am_i_under_a_vmap as unsafe_am_i_under_a_vmap_DO_NOT_USE
 from mpijax.extend.traces import unsafe_get_axis_names as unsafe_get_axis_names_DO_NOT_USE
-from mpijax.ops.tokens import AbstractToken, Token
+from mpijax.ops.callbacks.tokens import AbstractToken, Token
 
 __all__ = [
     "AbstractToken",

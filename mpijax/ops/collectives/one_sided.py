@@ -18,9 +18,9 @@ from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Inline
 from mpijax.core.primitive import Primitive, Unsupported
 from mpijax.core.typeof import typeof
+from mpijax.ops.callbacks.tokens import AbstractToken, abstract_token, create_token
 from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
 from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with
-from mpijax.ops.tokens import AbstractToken, abstract_token, create_token
 
 _NO_DERIVATIVE = Unsupported("psend and precv have no derivative. Use ppermute")
 _WITHIN = Unsupported("psend and precv need shard_map")

@@ -27,7 +27,7 @@ from mpijax.ops.control_flow.kept import keep_in_cond
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 from mpijax.ops.control_flow.signatures import any_of, pruned, with_inputs
 from mpijax.ops.control_flow.varying import refuse_communication, vary, vary_jaxpr
-from mpijax.ops.select import select, select_n
+from mpijax.ops.elementwise.select import select, select_n
 from mpijax.transforms.batching import batch_at, batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import jit_p
 from mpijax.transforms.jvp import jvp_jaxpr

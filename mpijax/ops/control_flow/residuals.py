@@ -22,8 +22,8 @@ from mpijax.core.primitive import Primitive
 from mpijax.core.registry import registry
 from mpijax.ops.control_flow.signatures import spread
 from mpijax.ops.control_flow.varying import vary
-from mpijax.ops.creation import full
 from mpijax.ops.families import NOT_LINEAR
+from mpijax.ops.shapes.creation import full
 from mpijax.transforms.zeros import zeros
 
 

@@ -16,7 +16,7 @@ from mpijax.core.primitive import Primitive
 from mpijax.ops.control_flow import key_use, scan_over_ranks, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan
-from mpijax.ops.stacking import stack, unstack
+from mpijax.ops.shapes.stacking import stack, unstack
 from mpijax.transforms.batching import batch_at, batch_jaxpr, leading
 
 # Maximal number of equations of an unrolled loop.

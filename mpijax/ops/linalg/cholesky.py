@@ -11,11 +11,12 @@ from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.lowering import Decompose
 from mpijax.core.registry import registry
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import max
-from mpijax.ops.compare import eq
-from mpijax.ops.creation import iota
-from mpijax.ops.dynamic import dynamic_slice
+from mpijax.ops.elementwise.binary import max
+from mpijax.ops.elementwise.compare import eq
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.elementwise.transcendental import sqrt
 from mpijax.ops.families import FLOATING
+from mpijax.ops.indexing.dynamic import dynamic_slice
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine, square
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import (
@@ -28,9 +29,8 @@ from mpijax.ops.linalg.matrices import (
 from mpijax.ops.linalg.over_ranks import cholesky_sharding
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.rules import const_like, full_like
-from mpijax.ops.select import select
-from mpijax.ops.shapes import expand_dims
-from mpijax.ops.transcendental import sqrt
+from mpijax.ops.shapes.creation import iota
+from mpijax.ops.shapes.reshape import expand_dims
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:

@@ -9,17 +9,17 @@ import numpy as np
 
 from mpijax.core import config, dtypes
 from mpijax.core.warn import warn_user
-from mpijax.ops.binary import complex as complex_of
-from mpijax.ops.compare import eq
-from mpijax.ops.creation import broadcasted_iota
+from mpijax.ops.elementwise.binary import complex as complex_of
+from mpijax.ops.elementwise.compare import eq
+from mpijax.ops.elementwise.power import reciprocal
+from mpijax.ops.elementwise.unary import abs as magnitude
 from mpijax.ops.linalg.common import check_square, is_complex, linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, exact_product, eye, transposed
 from mpijax.ops.linalg.solve import solve
-from mpijax.ops.positions import argmax
-from mpijax.ops.power import reciprocal
-from mpijax.ops.shapes import expand_dims
-from mpijax.ops.unary import abs as magnitude
+from mpijax.ops.reductions.arg_extremes import argmax
+from mpijax.ops.shapes.creation import broadcasted_iota
+from mpijax.ops.shapes.reshape import expand_dims
 
 
 class EigImplementation(enum.Enum):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import config
+from mpijax.ops.elementwise.power import integer_pow
 from mpijax.ops.linalg import eigh_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, exact_product, eye, symmetrized
-from mpijax.ops.power import integer_pow
 
 
 class EighImplementation(enum.Enum):

@@ -31,15 +31,15 @@ from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.collectives.permutations import ppermute
 from mpijax.ops.collectives.reductions import pmax, psum
-from mpijax.ops.compare import eq, ge, le
-from mpijax.ops.creation import broadcasted_iota, full_like, iota
+from mpijax.ops.elementwise.compare import eq, ge, le
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.common import real_dtype
 from mpijax.ops.linalg.matrices import adjoint, exact_product, eye
-from mpijax.ops.padding import pad
-from mpijax.ops.reductions import reduce_max, reduce_sum
+from mpijax.ops.reductions.standard import reduce_max, reduce_sum
 from mpijax.ops.rules import const_like
-from mpijax.ops.select import select
-from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.ops.shapes.creation import broadcasted_iota, full_like, iota
+from mpijax.ops.shapes.padding import pad
 
 # Elements of a matrix up to which each rank gathers it.
 GATHERED_UP_TO = 1 << 26

@@ -12,16 +12,16 @@ from mpijax.core.dimensions import min_dim
 from mpijax.core.lowering import Native
 from mpijax.core.primitive import Primitive
 from mpijax.core.typeof import typeof
-from mpijax.ops.creation import iota
 from mpijax.ops.linalg import lu_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import LapackCode, lapack
 from mpijax.ops.linalg.matrices import broadcast_behind, eye, lower_triangle, upper_triangle
 from mpijax.ops.linalg.triangular import triangular_solve
-from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
-from mpijax.ops.shapes import broadcast_shapes, reshape
-from mpijax.ops.sort import sort_key_val
+from mpijax.ops.shapes.creation import iota
+from mpijax.ops.shapes.padding import pad
+from mpijax.ops.shapes.reshape import broadcast_shapes, reshape
+from mpijax.ops.sorting.sort import sort_key_val
 from mpijax.transforms.jit import jit
 from mpijax.transforms.vmap import vmap
 from mpijax.transforms.zeros import Zero

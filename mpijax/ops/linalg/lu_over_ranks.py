@@ -19,9 +19,9 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.ops.collectives.permutations import pbroadcast
-from mpijax.ops.creation import full, iota
+from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.matrices import exact_product
-from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.ops.shapes.creation import full, iota
 
 # Maximal number of blocks of a matrix: the program has a few operations for each.
 MOST_BLOCKS = 64

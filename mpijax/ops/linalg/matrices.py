@@ -12,14 +12,14 @@ import numpy as np
 
 from mpijax.core.dimensions import min_dim
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import add
-from mpijax.ops.compare import eq, ge
-from mpijax.ops.convert import convert_element_type
-from mpijax.ops.creation import broadcasted_iota, full, full_like, iota
-from mpijax.ops.dot import Precision, batch_matmul, dot
-from mpijax.ops.select import select
-from mpijax.ops.shapes import broadcast, broadcast_in_dim, expand_dims
-from mpijax.ops.shapes import transpose as permuted
+from mpijax.ops.elementwise.binary import add
+from mpijax.ops.elementwise.compare import eq, ge
+from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.products.dot import Precision, batch_matmul, dot
+from mpijax.ops.shapes.creation import broadcasted_iota, full, full_like, iota
+from mpijax.ops.shapes.reshape import broadcast, broadcast_in_dim, expand_dims
+from mpijax.ops.shapes.reshape import transpose as permuted
 
 _I32 = np.dtype(np.int32)
 

@@ -23,18 +23,18 @@ from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.collectives.permutations import pbroadcast
-from mpijax.ops.compare import ne
-from mpijax.ops.creation import full, full_like
-from mpijax.ops.dot import batch_matmul
+from mpijax.ops.elementwise.compare import ne
+from mpijax.ops.elementwise.select import select
+from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS
 from mpijax.ops.linalg.matrices import adjoint, exact_product, lower_triangle
 from mpijax.ops.linalg.qr_by_columns import by_block_columns
 from mpijax.ops.linalg.triangular import triangular_solve
-from mpijax.ops.padding import pad
+from mpijax.ops.products.dot import batch_matmul
 from mpijax.ops.rules import const_like
-from mpijax.ops.select import select
-from mpijax.ops.shapes import broadcast_to
-from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.ops.shapes.creation import full, full_like
+from mpijax.ops.shapes.padding import pad
+from mpijax.ops.shapes.reshape import broadcast_to
 
 
 def qr_sharding(s: rules.Operation) -> rules.Plan | None:

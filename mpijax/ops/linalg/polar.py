@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.ops.convert import stage
+from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.linalg.matrices import adjoint, exact_product
 from mpijax.ops.linalg.svd import svd
 

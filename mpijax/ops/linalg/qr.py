@@ -8,14 +8,14 @@ import numpy as np
 
 from mpijax.core import provided
 from mpijax.core.dimensions import min_dim
-from mpijax.ops.creation import full
+from mpijax.ops.indexing.slicing import concatenate
 from mpijax.ops.linalg.common import linalg_primitive, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.lu import lu, lu_solve
 from mpijax.ops.linalg.matrices import adjoint, eye_beside, lower_triangle
 from mpijax.ops.linalg.over_ranks import qr_sharding
 from mpijax.ops.linalg.triangular import triangular_solve
-from mpijax.ops.slicing import concatenate
+from mpijax.ops.shapes.creation import full
 from mpijax.transforms.zeros import Zero
 
 _I32 = np.dtype(np.int32)

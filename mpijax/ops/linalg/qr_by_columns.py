@@ -15,11 +15,11 @@ from mpijax.core.registry import registry
 from mpijax.core.sharding.cuts import Cut, Span
 from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast
-from mpijax.ops.creation import full
+from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.matrices import eye, upper_triangle
-from mpijax.ops.padding import pad
 from mpijax.ops.rules import const_like
-from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.ops.shapes.creation import full
+from mpijax.ops.shapes.padding import pad
 
 
 def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..., Any]:

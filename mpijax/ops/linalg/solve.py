@@ -7,10 +7,10 @@ from typing import Any
 
 from mpijax.core import provided
 from mpijax.ops.ad_ops import stop_gradient
-from mpijax.ops.dot import Precision, dot_general
 from mpijax.ops.linalg.lu import lu, lu_solve
 from mpijax.ops.linalg.matrices import broadcast_behind
-from mpijax.ops.shapes import broadcast_in_dim, broadcast_shapes
+from mpijax.ops.products.dot import Precision, dot_general
+from mpijax.ops.shapes.reshape import broadcast_in_dim, broadcast_shapes
 from mpijax.transforms.vmap import vmap
 
 

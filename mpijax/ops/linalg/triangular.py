@@ -9,13 +9,13 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.sharding import rules
 from mpijax.core.typeof import typeof
-from mpijax.ops.binary import neg
-from mpijax.ops.convert import convert_element_type
+from mpijax.ops.elementwise.binary import neg
+from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.linalg import triangular_over_ranks
 from mpijax.ops.linalg.common import is_complex, linalg_primitive
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import exact_product, lower_triangle, transposed, upper_triangle
-from mpijax.ops.shapes import expand_dims
+from mpijax.ops.shapes.reshape import expand_dims
 from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents
 

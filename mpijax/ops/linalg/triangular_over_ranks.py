@@ -22,10 +22,10 @@ from mpijax.core.sharding import rules
 from mpijax.core.sharding.cuts import Cut, Span, part_number
 from mpijax.core.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast, ppermute
-from mpijax.ops.creation import full
+from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS
 from mpijax.ops.linalg.matrices import exact_product, transposed
-from mpijax.ops.slicing import concatenate, slice_in_dim
+from mpijax.ops.shapes.creation import full
 
 
 def sharding(s: rules.Operation) -> rules.Plan | None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.lowering import Native
-from mpijax.ops.convert import stage
-from mpijax.ops.creation import full_like
+from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.families import FLOATING
+from mpijax.ops.indexing.slicing import concatenate
 from mpijax.ops.linalg.common import check_square, letter, linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import LapackCode, lapack
-from mpijax.ops.shapes import reshape
-from mpijax.ops.slicing import concatenate
+from mpijax.ops.shapes.creation import full_like
+from mpijax.ops.shapes.reshape import reshape
 from mpijax.transforms.batching import batch_at, move_dim
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 

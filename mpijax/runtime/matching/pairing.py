@@ -30,7 +30,7 @@ import numpy as np
 from mpijax.compiler.steps.instructions import Visit, visits
 from mpijax.core.errors import MismatchError
 from mpijax.core.lazy_dataclass import dataclass
-from mpijax.ops.rank_messages import DERIVATIVES, PRIMAL, SHOWN
+from mpijax.ops.ranks.messages import DERIVATIVES, PRIMAL, SHOWN
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, Group, Site, recorder

@@ -29,7 +29,7 @@ from mpijax.core.refs import has_views, opened
 from mpijax.core.source import FirstCall, current_source, sources_from
 from mpijax.core.tracer import Tracer, leaked
 from mpijax.core.typeof import typeof
-from mpijax.ops import debug_nans
+from mpijax.ops.callbacks import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.runtime.arrays.default_layout import default_layout, over_mesh

@@ -9,8 +9,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.util import static_int
+from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import inexact_args, real_args
 
 

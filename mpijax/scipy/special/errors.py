@@ -11,8 +11,8 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex, promote_args_complex
+from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 _SLOPE = float(2 / np.sqrt(np.pi))

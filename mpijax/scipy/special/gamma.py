@@ -10,8 +10,8 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.primitive import Unsupported
 from mpijax.numpy.util import dtype_of, is_complex, static_int
+from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import inexact_args, real_args
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.derivatives import jvp

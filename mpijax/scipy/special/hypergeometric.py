@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.ops.elementwise.hosted import hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import hosted, in_double, scipy_function
 from mpijax.scipy.special.arguments import real_args
 
 _MOST_TERMS = 2000

@@ -10,8 +10,8 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex
+from mpijax.ops.elementwise.hosted import compiled, in_double, scipy_function
 from mpijax.ops.families import PerOperand
-from mpijax.ops.hosted import compiled, in_double, scipy_function
 from mpijax.scipy.special.arguments import check_single_or_double, inexact_args, real_args
 
 

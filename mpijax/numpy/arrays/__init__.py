@@ -1,0 +1,1 @@
+"""Methods and operators of arrays."""

@@ -1,0 +1,1 @@
+"""Makes arrays: from values, of one value, ranges, grids, structured matrices."""

@@ -1,0 +1,1 @@
+"""Dtypes: scalar types, promotion, casts, queries."""

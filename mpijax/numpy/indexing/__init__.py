@@ -1,0 +1,1 @@
+"""Reads and writes parts of arrays: `x[i]`, `x.at[i]`, conditions, positions."""

@@ -1,0 +1,1 @@
+"""Products, factorizations, solutions and norms; `numpy.linalg` is their public face."""

@@ -1,0 +1,1 @@
+"""Changes shapes and puts arrays together."""

@@ -1,0 +1,1 @@
+"""Sorts, partitions, sets."""

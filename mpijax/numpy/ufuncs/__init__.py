@@ -1,0 +1,1 @@
+"""Elementwise functions, ufunc objects, and functions that lift others over axes."""

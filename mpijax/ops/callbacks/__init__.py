@@ -1,0 +1,1 @@
+"""Calls of Python, C and Numba functions, and the order of their effects."""

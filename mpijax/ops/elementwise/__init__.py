@@ -1,0 +1,1 @@
+"""Operations on one element, or on elements at the same position."""

@@ -1,0 +1,1 @@
+"""Reads and writes of slices and of elements by index."""

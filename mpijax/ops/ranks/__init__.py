@@ -1,0 +1,1 @@
+"""Communication between ranks by number, for `mpijax.mpi`."""

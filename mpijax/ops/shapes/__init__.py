@@ -1,0 +1,1 @@
+"""Creation, reshapes, broadcasts and joins."""

@@ -1,0 +1,1 @@
+"""Sorts and searches, on one rank and over ranks."""

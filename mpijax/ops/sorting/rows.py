@@ -1,0 +1,127 @@
+"""Sorts rows of arrays along the last axis with machine code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mpijax.core import dtypes
+from mpijax.core.avals import ShapedArray
+from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.lowering import Native
+from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.ops.callbacks.ordering import ordered, permutation
+
+_INNER = Unsupported("only the compiler makes this primitive, after all transformations")
+
+# Number formats, with the names in `sort.h`.
+_UNSIGNED, _SIGNED, _FLOAT, _TABLE = range(4)
+_FLOAT64 = np.dtype(np.float64).num
+
+
+@dataclass(frozen=True)
+class SortCode:
+    """A call of the kernel in `mpijax._ext`, which is imported at the first call."""
+
+    words: tuple[int, ...]
+    label: str = "sort"
+
+    def address(self) -> int:
+        from mpijax._ext import sort  # deferred: an upper layer, which few programs need
+
+        return sort.address()
+
+    def failed(self, *_arrays: np.ndarray) -> NoReturn:
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: sort: not enough memory for the keys of a row")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A number in an element to sort by. detail: the bits of infinity for a float; the order of a byte's values."""
+
+    operand: int
+    offset: int
+    nbytes: int
+    form: int
+    detail: Any = 0
+
+
+def _parts(operand: int, dtype: Any) -> list[_Part]:
+    """The numbers of an element, most significant first."""
+    if dtype.kind == "c":
+        half = dtype.itemsize // 2
+        [part] = _parts(operand, np.dtype(f"f{half}"))
+        return [part, _Part(operand, half, half, part.form, part.detail)]
+    if dtype.itemsize == 1:
+        return [_Part(operand, 0, 1, _TABLE, _ranks(dtype))]
+    if dtypes.issubdtype(dtype, np.floating):
+        bits = np.array(np.inf, dtype).view(f"u{dtype.itemsize}")
+        return [_Part(operand, 0, dtype.itemsize, _FLOAT, int(bits))]
+    return [_Part(operand, 0, dtype.itemsize, _UNSIGNED if dtype.kind == "u" else _SIGNED)]
+
+
+def _ranks(dtype: Any) -> tuple[int, ...]:
+    """The order of the 256 values of a byte, packed into words."""
+    [keys] = ordered(np.arange(256, dtype=np.uint8).view(dtype))
+    _, ranks = np.unique(keys, return_inverse=True)
+    return tuple(ranks.astype(np.uint8).view(np.int64).tolist())
+
+
+def _grouped(parts: Sequence[_Part]) -> list[list[_Part]]:
+    """Groups consecutive parts of at most 64 bits together."""
+    groups: list[list[_Part]] = []
+    for part in parts:
+        if groups and sum(p.nbytes for p in groups[-1]) + part.nbytes <= 8:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _values_alone(in_types: Sequence[ShapedArray]) -> int:
+    """NumPy's number of the type if equal elements are identical and there is one operand; else -1."""
+    dtype = in_types[0].dtype
+    alone = len(in_types) == 1 and dtype.kind in "biuf" and dtype.num <= _FLOAT64
+    return dtype.num if alone else -1
+
+
+def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *, num_keys: int) -> SortCode:
+    *stack, n = in_types[0].shape
+    sizes = [math.prod(a.shape[len(stack) + 1 :]) * a.dtype.itemsize for a in in_types]
+    groups = _grouped([part for i, a in enumerate(in_types[:num_keys]) for part in _parts(i, a.dtype)])
+    tables: list[int] = []
+    words: list[int] = []
+    for part in (p for group in groups for p in group):
+        detail = part.detail
+        if part.form == _TABLE:
+            detail = len(tables) // 32
+            tables += part.detail
+        words += (part.operand, part.offset, part.nbytes, part.form, detail)
+    shape = [w for group in groups for w in (sum(8 * p.nbytes for p in group), len(group))]
+    head = (math.prod(stack), n, len(in_types), len(groups), _values_alone(in_types))
+    begin = len(head) + 1 + len(sizes) + len(shape) + len(words)
+    return SortCode((*head, begin, *sizes, *shape, *words, *tables))
+
+
+def _reference(*xs, num_keys):
+    order = permutation(xs[:num_keys], xs[0].ndim - 1)
+    behind = [order.reshape(order.shape + (1,) * (x.ndim - order.ndim)) for x in xs]
+    return [np.take_along_axis(x, at, order.ndim - 1) for x, at in zip(xs, behind, strict=True)]
+
+
+sort_rows_p = Primitive(
+    "sort",
+    key="sort_rows",
+    type_rule=lambda *avals, num_keys: list(avals),
+    reference=_reference,
+    lower=Native(_code),  # keeps denormals: with flushing, NumPy's vectorized sorts would write zeros
+    jvp=_INNER,
+    transpose=_INNER,
+    batch=_INNER,
+    inner=True,
+    multiple_results=True,
+)
