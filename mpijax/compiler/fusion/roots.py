@@ -50,8 +50,8 @@ MAX_PIECES = 24
 # this: 5 x 5 windows of a reflected array (512 x 512) took 1.9 ms with predicates, 0.9 ms from memory, and a fifth of
 # the time to compile.
 MAX_WINDOWS, MAX_PIECES_READ = 5, 24
-# A value is stored before it is repeated this many times (by a broadcast, or as an operand of a product) if one element of
-# it costs this much, and if the repetitions cost this much more than one pass over the value.
+# A value is stored before it is repeated this many times (by a broadcast, or as an operand of a product) if one element
+# costs this much, and if the repetitions cost this much more than one pass over the value.
 REPEATED, EXPENSIVE, WORTH_A_LOOP = 8, 8, 4096
 # An array must be this many times larger than a part at a fixed place for the part to be stored before it is written.
 PART = 8
