@@ -18,7 +18,7 @@ import numpy as np
 
 cimport numpy as cnp
 
-from mpijax.core import provided
+from mpijax.core.base import provided
 
 cnp.import_array()
 

@@ -40,7 +40,7 @@ from mpijax._ext.record cimport (
 )
 
 from mpijax._ext.array import from_numpy, rewrap
-from mpijax.core import provided
+from mpijax.core.base import provided
 
 cnp.import_array()
 

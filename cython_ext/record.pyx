@@ -190,7 +190,7 @@ def stop_reminding():
 
 
 cdef void _note_part(void** buffers, const int64_t* words) noexcept nogil:
-    """Native code of a program (`core.lowering.NativeCode`): notes that a loop begins the part in its operand."""
+    """Native code of a program (`core.rules.lowering.NativeCode`): notes that a loop begins the part in its operand."""
     parts_begun[words[0] % LOOPS] = (<int32_t*>buffers[0])[0]
 
 

@@ -17,7 +17,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 
 from mpijax._ext import tree_proto
-from mpijax.core import provided
+from mpijax.core.base import provided
 
 
 cdef extern from "Python.h":

@@ -21,9 +21,9 @@ _MODULES = frozenset(
 
 # Where the public names live.
 _HOMES = {
-    "mpijax.core.array_api": "Array",
-    "mpijax.core.avals": "ShapeDtypeStruct",
-    "mpijax.core.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks
+    "mpijax.core.types.array_api": "Array",
+    "mpijax.core.types.avals": "ShapeDtypeStruct",
+    "mpijax.core.base.config": """allow_f16_reductions array_garbage_collection_guard auto_pcast check_tracer_leaks
     config
         debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl
         enable_checks enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles
@@ -32,13 +32,13 @@ _HOMES = {
         transfer_guard_device_to_host transfer_guard_host_to_device""",
     "mpijax.core.dtypes": "float0",
     "mpijax.core": "ensure_compile_time_eval",
-    "mpijax.core.slices": "ds",
-    "mpijax.core.typeof": "typeof",
-    "mpijax.core.user_context": "make_user_context",
+    "mpijax.core.shapes.slices": "ds",
+    "mpijax.core.types.typeof": "typeof",
+    "mpijax.core.base.user_context": "make_user_context",
     "mpijax.distributed.notebook": "load_ipython_extension",
     "mpijax.distributed.spawning": "spawn",
     "mpijax.progress_bars": "progress",
-    "mpijax.core.refs": "Ref empty_ref free_ref freeze new_ref",
+    "mpijax.core.tracing.refs": "Ref empty_ref free_ref freeze new_ref",
     "mpijax.ops.callbacks.host": "pure_callback",
     "mpijax.ops.callbacks.numba_call": "numba_call",
     "mpijax.runtime.arrays.devices": """Device default_backend device_count devices host_count host_id host_ids

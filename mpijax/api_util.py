@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import abstractify as shaped_abstractify
+from mpijax.core.programs.debug_info import DebugInfo
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import abstractify as shaped_abstractify
 from mpijax.extend.linear_util import Store, WrappedFun, transformation2, transformation_with_aux2
 from mpijax.transforms import flat
 

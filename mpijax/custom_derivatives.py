@@ -3,7 +3,7 @@
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.transforms.custom_gradient import closure_convert, custom_gradient
 from mpijax.transforms.custom_jvp import custom_jvp, custom_jvp_call_p
 from mpijax.transforms.custom_vjp import CustomVJPPrimal, custom_vjp, custom_vjp_call_p, custom_vjp_primal_tree_values

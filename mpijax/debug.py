@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
-from mpijax.core.effects import DebugEffect, OrderedDebugEffect
-from mpijax.core.source import current_source
+from mpijax.core.base.source import current_source
+from mpijax.core.types.effects import DebugEffect, OrderedDebugEffect
 from mpijax.debugger import breakpoint
 from mpijax.ops.callbacks.debug import (
     ORDERED,

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import IO, Any
 
-from mpijax.core import tree
-from mpijax.core.array_api import Array
-from mpijax.core.effects import DebugEffect, OrderedDebugEffect
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import is_internal
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import is_internal
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.effects import DebugEffect, OrderedDebugEffect
 from mpijax.ops.ad_ops import stop_gradient
 from mpijax.ops.callbacks.debug import SplitCall, debug_callback_p, split_arguments
 from mpijax.ops.callbacks.host import pure_callback

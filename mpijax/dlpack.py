@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays.array import from_numpy
 
 __all__ = ["from_dlpack", "is_supported_dtype"]

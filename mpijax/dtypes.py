@@ -1,10 +1,10 @@
 """``mpijax.dtypes``: the names of ``jax.dtypes``."""
 
-from mpijax.core.canonical import canonicalize_dtype, scalar_type_of
-from mpijax.core.dtype_kinds import bfloat16, finfo, float0, iinfo, issubdtype, itemsize_bits
-from mpijax.core.extended import extended, prng_key
-from mpijax.core.promotion import TypePromotionError
-from mpijax.core.result_type import result_type
+from mpijax.core.dtypes.canonical import canonicalize_dtype, scalar_type_of
+from mpijax.core.dtypes.extended import extended, prng_key
+from mpijax.core.dtypes.kinds import bfloat16, finfo, float0, iinfo, issubdtype, itemsize_bits
+from mpijax.core.dtypes.promotion import TypePromotionError
+from mpijax.core.dtypes.result_type import result_type
 
 __all__ = [
     "TypePromotionError",

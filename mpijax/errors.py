@@ -1,6 +1,6 @@
 """``mpijax.errors``: the names of ``jax.errors``."""
 
-from mpijax.core.errors import (
+from mpijax.core.base.errors import (
     ConcretizationTypeError,
     InconclusiveDimensionOperation,
     JAXIndexError,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, tree
-from mpijax.core.array_api import Array
+from mpijax.core import dtypes
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
 
 __all__ = ["ravel_pytree"]
 

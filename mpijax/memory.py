@@ -1,5 +1,5 @@
 """``mpijax.memory``: kinds of memory, by JAX's names."""
 
-from mpijax.core.memory_space import Space
+from mpijax.core.sharding.memory_space import Space
 
 __all__ = ["Space"]

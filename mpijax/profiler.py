@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core import locks
+from mpijax.core.base import locks
 from mpijax.runtime.arrays.devices import process_index
 from mpijax.runtime.reports import step_notes
 from mpijax.runtime.reports.profile_data import ProfileData, ProfileEvent, ProfilePlane

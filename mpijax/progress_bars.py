@@ -27,9 +27,9 @@ import numpy as np
 from mpijax import lax, tree
 from mpijax import numpy as jnp
 from mpijax._ext import record
-from mpijax.core import locks
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.tracer import Tracer
+from mpijax.core.base import locks
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.tracing.tracer import Tracer
 from mpijax.ops.callbacks.loop_progress import Loop, loop_mark_p, loop_part_p
 from mpijax.runtime.arrays.devices import process_index
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import version
-from mpijax.core import config, tree
-from mpijax.core.source import callable_name, in_scope, inherited
+from mpijax.core.base import config
+from mpijax.core.base.source import callable_name, in_scope, inherited
+from mpijax.core.trees import tree
 from mpijax.runtime.arrays import devices
 from mpijax.runtime.mpi import mpi_start
 

@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 import numpy as _np
 
 from mpijax import missing as _missing
-from mpijax.core.avals import ManualAxisType
 from mpijax.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh, AxisType
 from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, set_mesh
 from mpijax.core.sharding.mesh import current_mesh as _current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec, UnreducedKind
+from mpijax.core.types.avals import ManualAxisType
 from mpijax.spmd.axis_modes import auto_axes, explicit_axes
 from mpijax.spmd.reshard import reshard
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes
+from mpijax.core.trees import tree
 from mpijax.ops.elementwise.convert import stage
 from mpijax.transforms.derivatives import jvp, vjp
 

@@ -2,7 +2,7 @@
 
 import dataclasses as _dataclasses
 
-from mpijax.core import tree as _tree
+from mpijax.core.trees import tree as _tree
 
 all = _tree.tree_all
 broadcast = _tree.tree_broadcast

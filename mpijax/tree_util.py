@@ -1,6 +1,6 @@
 """Pytrees: flattening, mapping, key paths, registering types of nodes. Short names are in ``mpijax.tree``."""
 
-from mpijax.core.tree import (
+from mpijax.core.trees.tree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,

@@ -4,7 +4,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from mpijax.core.array_api import Array
+from mpijax.core.types.array_api import Array
 
 
 class SupportsDType(Protocol):

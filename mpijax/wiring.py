@@ -1,24 +1,24 @@
 """Where the names stand that lower layers use of upper ones.
 
-Imports point downwards; `mpijax.core.provided` loads each of these names at its first use.
+Imports point downwards; `mpijax.core.base.provided` loads each of these names at its first use.
 """
 
-from mpijax.core import provided
+from mpijax.core.base import provided
 
 # Module: its names, each by itself or as `name=the name in that module`.
 _HOMES = {
     "mpijax.checkify.check": "check_error",
     "mpijax.compiler.steps.instructions": """Advance Const Copy Fill Finish GemmCall Input KernelCall Loop NativeCall
         Output Point Pointer PythonCall STRIDED Swap Switch Temp While""",
-    "mpijax.core.avals": "ShapedArray",
-    "mpijax.core.checks": "check_jaxpr",
-    "mpijax.core.dimension_bounds": "bounds_of",
-    "mpijax.core.errors": "JaxRuntimeError",
-    "mpijax.core.jaxpr_trace": "trace_to_jaxpr",
-    "mpijax.core.leaks": "check_leaks",
-    "mpijax.core.pretty": "eqn_text jaxpr_text",
-    "mpijax.core.refs": "AbstractRef",
-    "mpijax.core.typeof": "typeof",
+    "mpijax.core.types.avals": "ShapedArray type_of_size",
+    "mpijax.core.tracing.checks": "check_jaxpr",
+    "mpijax.core.shapes.bounds": "bounds_of",
+    "mpijax.core.base.errors": "JaxRuntimeError",
+    "mpijax.core.tracing.jaxpr_trace": "trace_to_jaxpr",
+    "mpijax.core.tracing.leaks": "check_leaks",
+    "mpijax.core.programs.pretty": "eqn_text jaxpr_text",
+    "mpijax.core.tracing.refs": "AbstractRef",
+    "mpijax.core.types.typeof": "typeof",
     "mpijax.dlpack": "from_dlpack",
     "mpijax.experimental.hijax.calls": "lowered_call",
     "mpijax.experimental.hijax.lowering": "lower_jaxpr run_high",

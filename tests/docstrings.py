@@ -21,7 +21,7 @@ import numpy as np
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.primitive import Primitive
 
 # A name that several modules have belongs to the first of them here.
 MODULES = """

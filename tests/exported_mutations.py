@@ -20,11 +20,11 @@ import numpy as np
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import export, lax
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
-from mpijax.core.lowering import Inline
-from mpijax.core.registry import registry
-from mpijax.core.serialize import unpack
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mpijax.core.records.serialize import unpack
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.registry import registry
 from mpijax.export import exported as implementation
 
 X = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS, jaxpr_text, run, sample
 
-from mpijax.core.config import debug_print_rank
+from mpijax.core.base.config import debug_print_rank
 
 X = sample(3)
 

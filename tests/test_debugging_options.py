@@ -11,9 +11,9 @@ from numpy_oracle import rows
 from oracle import OURS, THEIRS, run, sample
 
 from mpijax._ext import record
-from mpijax.core.config import captured_constants_warn_bytes, profile_kernels
-from mpijax.core.errors import JaxprTypeError
-from mpijax.core.jaxpr import Var
+from mpijax.core.base.config import captured_constants_warn_bytes, profile_kernels
+from mpijax.core.base.errors import JaxprTypeError
+from mpijax.core.programs.jaxpr import Var
 
 X = sample(3)
 NEGATIVE = np.array([1.0, -1.0, 4.0], np.float32)

@@ -16,7 +16,7 @@ import mpijax.numpy as jnp
 from mpijax import ffi, lax
 from mpijax.cli import trace
 from mpijax.compiler.backend.disk_cache import DiskCache
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.distributed import handshake
 
 

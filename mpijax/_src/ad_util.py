@@ -1,6 +1,6 @@
 """Operations of differentiation."""
 
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 from mpijax.transforms.zeros import Zero
 
 __all__ = ["Zero", "stop_gradient_p"]

@@ -3,10 +3,10 @@
 from typing import Any
 
 from mpijax.core import *  # noqa: F403
-from mpijax.core.errors import ShardingTypeError
-from mpijax.core.state import state as trace_ctx
-from mpijax.core.trace import trace_state_clean
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import ShardingTypeError
+from mpijax.core.base.state import state as trace_ctx
+from mpijax.core.tracing.trace import trace_state_clean
+from mpijax.core.types.typeof import typeof
 from mpijax.extend.core import *  # noqa: F403
 
 __all__ = ["ShardingTypeError", "full_lower", "get_aval", "trace_ctx", "trace_state_clean", "typeof"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.extended import ExtendedDType, extended
-from mpijax.core.promotion import TypePromotionError
-from mpijax.core.result_type import to_complex_dtype
+from mpijax.core.dtypes.extended import ExtendedDType, extended
+from mpijax.core.dtypes.promotion import TypePromotionError
+from mpijax.core.dtypes.result_type import to_complex_dtype
 from mpijax.dtypes import *  # noqa: F403
 from mpijax.numpy import finfo
 

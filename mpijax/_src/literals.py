@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
+from mpijax.core.types.avals import ShapedArray
 
 
 class _Typed:

@@ -2,8 +2,8 @@
 
 import types
 
-from mpijax.core.source import excluded as _exclude_paths
-from mpijax.core.source import is_internal, register_exclusion
+from mpijax.core.base.source import excluded as _exclude_paths
+from mpijax.core.base.source import is_internal, register_exclusion
 
 __all__ = ["_exclude_paths", "api_boundary", "include_frame", "register_exclusion"]
 

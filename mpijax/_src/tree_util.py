@@ -1,7 +1,7 @@
 """Pytrees."""
 
-from mpijax.core.tree_prefix import prefix_errors
-from mpijax.core.tree_registry import is_tree_node
+from mpijax.core.trees.prefix import prefix_errors
+from mpijax.core.trees.registry import is_tree_node
 from mpijax.tree_util import *  # noqa: F403
 
 __all__ = ["prefix_errors"]

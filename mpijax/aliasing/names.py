@@ -21,7 +21,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.array", "_reconstruct_array", "mpijax._src.array:_reconstruct_array", "pickles written by JAX"),
     ("jax._src.distributed", "global_state", "mpijax._src.distributed:global_state", "Orbax"),
     ("jax._src.dtypes", "to_complex_dtype", "mpijax._src.dtypes:to_complex_dtype", "tinygp"),
-    ("jax._src.hijax", "MappingSpec", "mpijax.core.abstract:MappingSpec", "JAX's examples of types of libraries"),
+    ("jax._src.hijax", "MappingSpec", "mpijax.core.types.abstract:MappingSpec", "JAX's examples of types of libraries"),
     ("jax._src.interpreters", "mlir", "mpijax._src.interpreters:mlir", "JAX's documentation of jax.export"),
     ("jax._src.interpreters.ad", "CustomVJPException", "mpijax.transforms.custom_vjp:CustomVJPException", "Diffrax"),
     ("jax._src.lax.control_flow", "scan", "mpijax._src.lax.control_flow:scan", "PyTensor"),

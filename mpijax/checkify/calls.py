@@ -17,13 +17,13 @@ from mpijax import numpy as jnp
 from mpijax.checkify.checks import rules
 from mpijax.checkify.errors import NO_ERROR, Error
 from mpijax.checkify.interpreter import interpret
-from mpijax.core import tree
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.state import state
-from mpijax.core.trace import axis_size, named_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import axis_size, named_axes
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.custom import Rule
 from mpijax.transforms.zeros import Zero
 

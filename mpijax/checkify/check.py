@@ -8,12 +8,12 @@ import numpy as np
 
 from mpijax import numpy as jnp
 from mpijax.checkify.errors import NO_ERROR, Error, FailedCheckError, JaxRuntimeError
-from mpijax.core import tree
-from mpijax.core.array_api import Array
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.source import current_source
-from mpijax.core.typeof import typeof
+from mpijax.core.base.source import current_source
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.rules import at_front
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from mpijax import numpy as jnp
 from mpijax.checkify.errors import DivisionByZeroError, Error, NaNError, OOBError
-from mpijax.core import dtypes, tree
-from mpijax.core.source import current_source
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base.source import current_source
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 
 Rule = Callable[..., tuple[Error, Any]]
 # By primitive name: `(error, enabled, primitive, args, params) -> (error, results)`.

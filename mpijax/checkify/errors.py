@@ -16,13 +16,14 @@ import numpy as np
 
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.core import provided, tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.effects import Effect
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import Source
-from mpijax.core.tree_registry import register_pytree_node, register_pytree_node_class
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import Source
+from mpijax.core.trees import tree
+from mpijax.core.trees.registry import register_pytree_node, register_pytree_node_class
+from mpijax.core.types.avals import ShapeDtypeStruct
+from mpijax.core.types.effects import Effect
+from mpijax.core.types.typeof import typeof
 
 # ---------------------------------------------------------------- kinds of failures
 

@@ -16,9 +16,9 @@ from mpijax.checkify.errors import (
     NaNError,
     OOBError,
 )
-from mpijax.core import tree
-from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.programs.jaxpr import Jaxpr, eval_jaxpr
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trees import tree
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import values_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # Approximate bytes of a chunk. Reading part of a chunk reads all of it; each file costs an fsync.
 TARGET = 16 << 20

@@ -10,8 +10,8 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.core import dtypes
-from mpijax.core.extended import PRNGKeyDtype
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.dtypes.extended import PRNGKeyDtype
 
 # Zarr's own types; others are stored as unsigned integers of the same size.
 NATIVE = frozenset(

@@ -15,7 +15,7 @@ from typing import Any
 from mpijax.checkpointing import structure
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.leaves import ArrayLeaf, parse
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.version import __version__
 
 FILE = "zarr.json"

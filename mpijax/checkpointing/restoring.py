@@ -13,9 +13,10 @@ from mpijax.checkpointing import folders, metadata, store, structure
 from mpijax.checkpointing.chunks import boxes, file_name
 from mpijax.checkpointing.errors import CheckpointError, agree
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
-from mpijax.core import dtypes, tree
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.extended import PRNGKeyDtype
+from mpijax.core import dtypes
+from mpijax.core.dtypes.extended import PRNGKeyDtype
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.ops.random.keys import prngs
 from mpijax.runtime.arrays.array import from_numpy
 from mpijax.runtime.arrays.default_layout import default_layout

@@ -14,7 +14,7 @@ from mpijax.checkpointing import folders, metadata, store, structure
 from mpijax.checkpointing.chunks import chunk_shape, part_of, to_write
 from mpijax.checkpointing.errors import CheckpointError, agree
 from mpijax.checkpointing.leaves import describe_array, describe_value
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.mpi import mpi_start
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mpijax.checkpointing.errors import CheckpointError
-from mpijax.core import tree_keys
+from mpijax.core.trees import keys as tree_keys
 
 Path = tuple[Any, ...]
 # Maximum nesting of containers, below Python's recursion limit.

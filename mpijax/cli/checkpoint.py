@@ -23,7 +23,7 @@ import numpy as np
 from mpijax.checkpointing import chunks, folders, metadata, restoring, store, structure
 from mpijax.checkpointing.errors import CheckpointError
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
-from mpijax.core.units import amount
+from mpijax.core.base.units import amount
 
 
 def _open(path: Path) -> tuple[Path, metadata.Contents]:

@@ -22,9 +22,9 @@ from mpijax import version
 from mpijax.cli import cores
 from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
-from mpijax.core import config
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.units import amount
+from mpijax.core.base import config
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.units import amount
 from mpijax.distributed.lines import ranges
 from mpijax.runtime.machine import leftovers
 

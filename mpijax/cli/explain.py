@@ -16,8 +16,8 @@ from typing import Any
 from mpijax.cli import observed
 from mpijax.cli.explained import STARTER
 from mpijax.cli.launcher import NoLauncher
-from mpijax.core import pages
-from mpijax.core.units import amount
+from mpijax.core.base import pages
+from mpijax.core.base.units import amount
 from mpijax.runtime.program.explain import text_of
 
 _PAGE = """<title>mpijax explain</title>

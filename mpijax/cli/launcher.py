@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # Variables that a launcher sets for its ranks; a launcher that sees them believes that it is a rank. Those in SETTINGS
 # may also be the user's, outside of a job.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Exchange
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Exchange
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mpijax.cli.loggp import LogGP, Network
 from mpijax.cli.predicted import STARTER
 from mpijax.cli.run import PROGRAM, split_program, without_interpreter
 from mpijax.cli.scratch import scratch
-from mpijax.core.units import amount, duration
+from mpijax.core.base.units import amount, duration
 
 _VALUED = ("-n", "-np", "--np", "--ranks", "--nodes", "--bench", "--network", "--simulate", "--threads")
 # The default between nodes, without --network: a network with remote memory access and 100 Gbit/s.

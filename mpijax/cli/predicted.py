@@ -24,10 +24,10 @@ from mpijax.aliasing import program
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import provided
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Exchange
-from mpijax.core.source import UNKNOWN
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import UNKNOWN
+from mpijax.core.rules.lowering import Exchange
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation

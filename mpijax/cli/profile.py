@@ -19,8 +19,8 @@ from typing import Any
 from mpijax.cli import observed
 from mpijax.cli.launcher import NoLauncher
 from mpijax.cli.profiled import STARTER
-from mpijax.core import pages
-from mpijax.core.units import duration
+from mpijax.core.base import pages
+from mpijax.core.base.units import duration
 
 _ROW = "{:>9} {:>6} {:>9} {:>10} {:>12}  {:14} {}"
 # Minimum share of the time of a row in the table, and maximum number of rows.

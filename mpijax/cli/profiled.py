@@ -19,7 +19,7 @@ from mpijax.aliasing import program
 from mpijax.cli import rank
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.runtime.program import loader
 from mpijax.runtime.reports import step_notes
 

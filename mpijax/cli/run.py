@@ -27,7 +27,7 @@ from typing import Any
 from mpijax.cli import cores, rank
 from mpijax.cli.launcher import Launcher, NoLauncher, clean_environment, find_launcher, find_library
 from mpijax.cli.scratch import scratch
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.distributed.lines import Merger, Screen, ranges
 from mpijax.runtime.machine import leftovers
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mpijax.cli.launcher import NoLauncher, find_library
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 _TIME = re.compile(r"(?:(\d+):)?(\d+):(\d\d)")
 

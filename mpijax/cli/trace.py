@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mpijax.cli.trace_page import page
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # Maximum value of numbers in records, maximum ranks of a job, and maximum ranks for the table of senders and receivers.
 _LARGEST, _MOST_RANKS, _MOST_PAIRED = 2**63, 1 << 24, 256

@@ -6,8 +6,8 @@ import html
 from collections import defaultdict
 from typing import Any
 
-from mpijax.core import pages
-from mpijax.core.units import amount, duration
+from mpijax.core.base import pages
+from mpijax.core.base.units import amount, duration
 
 _PAGE = """<title>mpijax trace</title>
 <style>

@@ -8,16 +8,16 @@ import typing as _typing
 import warnings as _warnings
 
 _HOMES = {
-    "AbstractValue": "mpijax.core.abstract",
-    "Atom": "mpijax.core.jaxpr",
-    "ShapedArray": "mpijax.core.avals",
-    "Trace": "mpijax.core.trace",
-    "Tracer": "mpijax.core.tracer",
-    "ensure_compile_time_eval": "mpijax.core.folding",
-    "eval_context": "mpijax.core.trace",
-    "eval_jaxpr": "mpijax.core.jaxpr",
-    "max_dim": "mpijax.core.dimensions",
-    "min_dim": "mpijax.core.dimensions",
+    "AbstractValue": "mpijax.core.types.abstract",
+    "Atom": "mpijax.core.programs.jaxpr",
+    "ShapedArray": "mpijax.core.types.avals",
+    "Trace": "mpijax.core.tracing.trace",
+    "Tracer": "mpijax.core.tracing.tracer",
+    "ensure_compile_time_eval": "mpijax.core.tracing.folding",
+    "eval_context": "mpijax.core.tracing.trace",
+    "eval_jaxpr": "mpijax.core.programs.jaxpr",
+    "max_dim": "mpijax.core.shapes.dimensions",
+    "min_dim": "mpijax.core.shapes.dimensions",
 }
 
 # Names that moved to `mpijax.extend.core`. Access through this module warns, as in JAX.
@@ -29,9 +29,9 @@ _MOVED = frozenset(
 )
 
 _DEPRECATED = {
-    "is_constant_dim": "mpijax.core.dimensions",
-    "is_constant_shape": "mpijax.core.dimensions",
-    "pytype_aval_mappings": "mpijax.core.foreign",
+    "is_constant_dim": "mpijax.core.shapes.dimensions",
+    "is_constant_shape": "mpijax.core.shapes.dimensions",
+    "pytype_aval_mappings": "mpijax.core.types.foreign",
 }
 
 ParamDict = dict[str, _typing.Any]

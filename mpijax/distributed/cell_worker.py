@@ -65,7 +65,7 @@ def main() -> None:
 def _answer(
     task: dict[str, Any], arrays: list[bytes], namespace: dict[str, Any], interrupts: _Interrupts
 ) -> tuple[dict[str, Any], list[bytes]]:
-    from mpijax.core import tracebacks
+    from mpijax.core.base import tracebacks
 
     answer: dict[str, Any] = {"state": "done", "error": None, "traceback": None, "shown": None, "values": {}}
     out: list[bytes] = []

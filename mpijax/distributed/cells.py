@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.distributed import shared_values, spawning
 from mpijax.distributed.lines import Screen, ranges
 from mpijax.distributed.output import Output

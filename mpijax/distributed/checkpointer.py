@@ -14,7 +14,7 @@ from typing import Any
 
 from mpijax.checkpointing import folders, restoring, saving, store
 from mpijax.checkpointing.errors import CheckpointError, CheckpointWarning, agree, describe, join
-from mpijax.core.warn import warn_user
+from mpijax.core.base.warn import warn_user
 from mpijax.distributed import preemption
 from mpijax.distributed.memory import Memory
 

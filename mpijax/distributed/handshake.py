@@ -19,7 +19,7 @@ import socket
 import time
 from pathlib import Path
 
-from mpijax.core.own_files import make_private_folder, read_private
+from mpijax.core.base.own_files import make_private_folder, read_private
 
 GREETING = "mpijax 1"
 ROLES = ("pmi", "life")
@@ -36,7 +36,7 @@ def job_secret() -> bytes:
     The last file is made at first use, readable only by its owner; hosts that share a home directory share it.
 
     Raises:
-      ValueError: the secret is empty, or others can access its file (see `core.own_files`).
+      ValueError: the secret is empty, or others can access its file (see `core.base.own_files`).
     """
     if "MPIJAX_SECRET" in os.environ:
         secret, source = os.environ["MPIJAX_SECRET"].strip().encode(), "MPIJAX_SECRET"

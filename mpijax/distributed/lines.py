@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import field
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # Seconds that a line waits for equal lines of other ranks; the same for mpijax's reports, which begin with the rank.
 WINDOW = 0.25

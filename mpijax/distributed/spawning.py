@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.distributed import functions, launchers
 from mpijax.distributed.output import Output
 from mpijax.distributed.pmi import Job

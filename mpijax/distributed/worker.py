@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
 
 
 def _failure(error: BaseException) -> bytes:
-    from mpijax.core import tracebacks
+    from mpijax.core.base import tracebacks
 
     text = tracebacks.without_own_frames(error)
     try:

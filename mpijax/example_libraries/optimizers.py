@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.example_libraries.schedules import (
     Schedule,
     constant,

@@ -6,8 +6,8 @@ import importlib as _importlib
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core import config as _config
-from mpijax.core.primal_tangent import primal_tangent_dtype as primal_tangent_dtype
+from mpijax.core.base import config as _config
+from mpijax.core.tracing.primal_tangent import primal_tangent_dtype as primal_tangent_dtype
 from mpijax.ops.callbacks.host import io_callback as io_callback
 
 _MODULES = frozenset(

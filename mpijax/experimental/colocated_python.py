@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapeDtypeStruct
 
 __all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
 

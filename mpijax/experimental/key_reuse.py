@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.key_reuse import signature_of
 

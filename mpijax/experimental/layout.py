@@ -3,10 +3,10 @@
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core import tree
 from mpijax.core.sharding.format import Format, Layout
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import typeof
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
 

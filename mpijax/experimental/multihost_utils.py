@@ -8,10 +8,11 @@ import numpy as np
 
 from mpijax import missing as _missing
 from mpijax._ext.array import ArrayBase
-from mpijax.core import dtypes, tree
+from mpijax.core import dtypes
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import gathered
 from mpijax.runtime.mpi import coordination, mpi_start, objects
 from mpijax.spmd.local_views import to_global, to_local

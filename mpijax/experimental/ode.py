@@ -15,8 +15,9 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax import missing as _missing
-from mpijax.core import dtypes, tree
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.flatten_util import ravel_pytree
 from mpijax.numpy.util import dtype_of
 from mpijax.transforms.custom_gradient import closure_convert

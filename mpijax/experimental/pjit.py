@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import Any
 
-from mpijax.core import tree
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.trees import tree
 from mpijax.spmd.constraints import with_sharding_constraint
 from mpijax.transforms.jit import jit
 

@@ -16,9 +16,9 @@ import numpy as np
 from mpijax import numpy as jnp
 from mpijax import random
 from mpijax.core import dtypes
-from mpijax.core.refs import Ref, new_ref
-from mpijax.core.trace import trace_state_clean
-from mpijax.core.tree import register_dataclass
+from mpijax.core.tracing.refs import Ref, new_ref
+from mpijax.core.tracing.trace import trace_state_clean
+from mpijax.core.trees.tree import register_dataclass
 
 __all__ = ["StatefulPRNG", "stateful_rng"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.trees import tree
 from mpijax.export.exported import deserialize, of_traced
 from mpijax.runtime.arrays import devices
 from mpijax.runtime.program.stages import Compiled, lower

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.ops.shard_alike import shard_alike_p
 
 __all__ = ["shard_alike"]

@@ -11,8 +11,8 @@ Dimensions may be symbolic (`symbolic_shape`): one program then accepts all size
 The bytes contain the traced program and no Python code: loading them runs no code.
 """
 
-from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
-from mpijax.core.dimensions import is_symbolic_dim
+from mpijax.core.shapes.dimensions import is_symbolic_dim
+from mpijax.core.shapes.scope import SymbolicScope, symbolic_shape
 from mpijax.export.checks import DisabledSafetyCheck, default_export_platform
 from mpijax.export.exported import (
     Exported,

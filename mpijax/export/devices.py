@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.any_depth import any_depth
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, subjaxprs
-from mpijax.core.lowering import Layout
-from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.base.any_depth import any_depth
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, subjaxprs
+from mpijax.core.rules.lowering import Layout
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
 
 
 def devices_of(leaves: Sequence[Any]) -> tuple | None:

@@ -11,20 +11,22 @@ import numpy as np
 
 from mpijax.compiler.loops.show import nest_text
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, dtypes, tree
-from mpijax.core.any_depth import any_depth
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import DimExpr, evaluate
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.serialize import JaxprReader, JaxprWriter, pack, unpack
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.any_depth import any_depth
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.source import callable_name
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Jaxpr, jaxpr_as_fun, subjaxprs
+from mpijax.core.records.serialize import JaxprReader, JaxprWriter, pack, unpack
+from mpijax.core.shapes.dimensions import DimExpr, evaluate
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding
-from mpijax.core.source import callable_name
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
 from mpijax.export.devices import LATER, devices_of, layout_over, meshes_of_layouts, over_devices
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.dimension_scope import SymbolicScope, symbolic_shape
-from mpijax.core.dimensions import DimExpr, bounds, evaluate
-from mpijax.core.errors import InconclusiveDimensionOperation
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Inline, Partitioned
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import InconclusiveDimensionOperation
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
+from mpijax.core.rules.lowering import Inline, Partitioned
+from mpijax.core.shapes.dimensions import DimExpr, bounds, evaluate
+from mpijax.core.shapes.scope import SymbolicScope, symbolic_shape
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.types.typeof import typeof
 from mpijax.spmd.shard_map_rules import inside
 from mpijax.transforms.call import call_jaxpr
 

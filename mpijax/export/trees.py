@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mpijax._ext import tree as _ext
-from mpijax.core import tree
+from mpijax.core.trees import tree
 
 _BUILT_IN: dict[type, str] = {tuple: "tuple", list: "list", dict: "dict", type(None): "none"}
 _BY_NAME = {name: kind for kind, name in _BUILT_IN.items()}

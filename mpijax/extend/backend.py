@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from mpijax import missing as _missing
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.runtime.arrays.devices import CLIENT, Client, Device, devices, local_devices
 
 __all__ = ["backends", "get_backend", "get_default_device"]

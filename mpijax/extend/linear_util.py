@@ -19,9 +19,9 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.source import callable_name
+from mpijax.core.base import config
+from mpijax.core.base.source import callable_name
+from mpijax.core.programs.debug_info import DebugInfo
 
 __all__ = [
     "Store",

@@ -5,7 +5,7 @@ A `Structural` moves elements by an index map, which is evaluated where its resu
 """
 
 from mpijax import missing as _missing
-from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native, NativeCode, Structural, ViewKind
+from mpijax.core.rules.lowering import Decompose, Elementwise, HostCall, Native, NativeCode, Structural, ViewKind
 from mpijax.scalar.expr import on_floats
 
 __all__ = ["Decompose", "Elementwise", "HostCall", "Native", "NativeCode", "Structural", "ViewKind", "on_floats"]

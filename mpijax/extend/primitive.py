@@ -11,10 +11,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mpijax.core import primitive as core
-from mpijax.core.array_api import is_whole
-from mpijax.core.lowering import Decompose
-from mpijax.core.trace import evaluate
+from mpijax.core.rules import primitive as core
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.tracing.trace import evaluate
+from mpijax.core.types.array_api import is_whole
 
 # For each slot without a rule: JAX's name of the rule, and the call that sets it.
 _SLOTS = {
@@ -76,9 +76,9 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     Args:
       name: the name in Jaxprs; must differ from mpijax's own names. When programs are read from files, a second
         primitive with the same name replaces the first.
-      rules: those of `core.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch, multiple_results,
-        effects, and so on. All are optional, and can be set later as attributes or with the methods below. Using a rule
-        that was never set raises NotImplementedError.
+      rules: those of `core.rules.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch,
+        multiple_results, effects, and so on. All are optional, and can be set later as attributes or with the methods
+        below. Using a rule that was never set raises NotImplementedError.
 
     As in JAX, a subclass may define rules as methods: `impl`, and `abstract_eval`, which returns type(s) and a set of
     effects; and `multiple_results` as an attribute.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.plain import NotSerializable
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.records.plain import NotSerializable
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.ops.random.keys import PRNGImpl, prngs, random_seed, threefry2x32_p, threefry_prng_impl
 from mpijax.random.generators import Generator, hashes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
-from mpijax.core import primitive as core
+from mpijax.core.rules import primitive as core
 from mpijax.extend.primitive import has_open_slots
 
 

@@ -8,9 +8,9 @@ Over Explicit mesh axes, the same rule gives the types of results. If the types 
 """
 
 from mpijax import missing as _missing
+from mpijax.core.rules.sharding_rules import Operation, Plan, batched, elementwise, finished_over_ranks, whole_along
+from mpijax.core.rules.sharding_types import TypedOperation
 from mpijax.core.sharding.cuts import Cut, even_cut
-from mpijax.core.sharding.rules import Operation, Plan, batched, elementwise, finished_over_ranks, whole_along
-from mpijax.core.sharding.types import TypedOperation
 
 __all__ = [
     "Cut", "Operation", "Plan", "TypedOperation", "batched", "elementwise", "even_cut", "finished_over_ranks",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from mpijax import missing as _missing
-from mpijax.core.source import (
+from mpijax.core.base.source import (
     NO_SCOPES,
     UNKNOWN,
     NameStack,
@@ -14,8 +14,8 @@ from mpijax.core.source import (
     sources_from,
     transforming,
 )
-from mpijax.core.source import Source as SourceInfo
-from mpijax.core.source import current_source as current
+from mpijax.core.base.source import Source as SourceInfo
+from mpijax.core.base.source import current_source as current
 
 __all__ = [
     "NameStack", "SourceInfo", "current", "current_name_stack", "extend_name_stack", "new_name_stack",

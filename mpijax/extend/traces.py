@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mpijax.core.jaxpr_trace import JaxprTrace
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL, Trace, current_trace
+from mpijax.core.base.state import state
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace
+from mpijax.core.tracing.trace import EVAL, Trace, current_trace
 from mpijax.transforms.batching import BatchTrace
 
 

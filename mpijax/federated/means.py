@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mpijax import numpy as jnp
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.mpi.collectives import allreduce
 from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.transforms.jit import jit

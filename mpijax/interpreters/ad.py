@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.primitive import Primitive
 from mpijax.extend.rules import RuleTable
 from mpijax.ops.ad_ops import add_any_p as add_jaxvals_p
 from mpijax.transforms.jvp import JVPTrace, JVPTracer

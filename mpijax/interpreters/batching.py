@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.typeof import typeof
 from mpijax.extend.rules import RuleTable
 from mpijax.ops.rules import at_front as bdim_at_front
 from mpijax.ops.rules import expand_back

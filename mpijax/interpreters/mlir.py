@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, NoReturn
 
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Decompose, Elementwise, HostCall, Native
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Decompose, Elementwise, HostCall, Native
+from mpijax.core.types.avals import ShapeDtypeStruct
+from mpijax.core.types.typeof import typeof
 from mpijax.extend.primitive import Primitive, has_open_slots
 from mpijax.ops.callbacks.host import io_callback, pure_callback
 

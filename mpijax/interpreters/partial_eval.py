@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.avals import ShapedArray
-from mpijax.core.effects import pins
-from mpijax.core.jaxpr import Eqn as JaxprEqn
-from mpijax.core.jaxpr import Jaxpr, dead_code
-from mpijax.core.jaxpr_trace import JitTracer as DynamicJaxprTracer
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.programs.jaxpr import Eqn as JaxprEqn
+from mpijax.core.programs.jaxpr import Jaxpr, dead_code
+from mpijax.core.tracing.jaxpr_trace import JitTracer as DynamicJaxprTracer
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.effects import pins
 from mpijax.extend.linear_util import WrappedFun
 from mpijax.extend.rules import OptionalRules
 from mpijax.transforms.partial_eval import PartialVal, partially_evaluate

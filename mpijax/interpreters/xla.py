@@ -3,9 +3,9 @@
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.foreign import canonicalize_dtype_handlers
-from mpijax.core.primitive import Primitive
-from mpijax.core.trace import evaluate
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.trace import evaluate
+from mpijax.core.types.foreign import canonicalize_dtype_handlers
 
 __all__ = ["apply_primitive", "canonicalize_dtype_handlers"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import canonical, dtypes
-from mpijax.core.out_sharding import laid_out
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.dtypes import canonical
+from mpijax.core.tracing.out_sharding import laid_out
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type, stage
 from mpijax.ops.shapes.creation import full
 from mpijax.ops.shapes.reshape import broadcast_to

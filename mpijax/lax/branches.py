@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, tree
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.refs import has_views, opened
-from mpijax.core.source import callable_location
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.base.source import callable_location
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.common import Body, listed, mismatch, pcast_to, remedy, same_type, trace_body
 from mpijax.ops.control_flow.cond import cond_p
 from mpijax.ops.control_flow.platform import platform_index_p

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.errors import UnexpectedTracerError
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import UnexpectedTracerError
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.convolutions.general import conv_general_dilated
 from mpijax.ops.convolutions.shapes import (
     ConvGeneralDilatedDimensionNumbers,

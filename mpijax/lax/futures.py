@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.ops.collectives import all_gather, all_to_all, ppermute, psum, psum_scatter
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.linear_solve import LinearSolveTuple, linear_solve_p
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.custom_jvp import custom_jvp

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, errors, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.refs import Ref
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config, errors
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.tracing.refs import Ref
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, split, trace_body
 from mpijax.ops.control_flow.scan import scan_p, slice_aval
 from mpijax.ops.control_flow.varying import decided_over, vary

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import sub
 from mpijax.ops.elementwise.bitwise import bitwise_and
 from mpijax.ops.elementwise.compare import ge, lt

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.trace import axis_size, named_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.trace import axis_size, named_axes
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives import all_gather, axis_index
 from mpijax.ops.collectives.scope import effects, names_of, varying, vma_with
 from mpijax.ops.elementwise.binary import add, max, min, sub

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import mul
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.products.dot import DotDimensionNumbers, dot_general

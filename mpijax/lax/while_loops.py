@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes, errors, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import InconclusiveDimensionOperation
-from mpijax.core.refs import Ref
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import config, errors
+from mpijax.core.base.errors import InconclusiveDimensionOperation
+from mpijax.core.tracing.refs import Ref
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.lax.loops import scan
 from mpijax.ops.control_flow.common import Body, check_carry, chosen, merged, promote_weak, trace_body
 from mpijax.ops.control_flow.signatures import forwarded, inputs_first, pruned, with_inputs, with_outputs

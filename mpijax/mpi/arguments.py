@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.ranks.ops import Handle, Identity, checked, communicator_of
 from mpijax.runtime.mpi import mpi_start
 

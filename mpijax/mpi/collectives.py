@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, operation, reducible, root_rank
 from mpijax.mpi.tokens import takes_no_token
 from mpijax.ops.ranks.moves import mpi_allgather_p, mpi_alltoall_p, mpi_bcast_p, mpi_gather_p, mpi_scatter_p

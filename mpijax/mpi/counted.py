@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.mpi.arguments import array, check_rows, communicator, counts_of, root_rank, whole
 from mpijax.mpi.collectives import no_rows
 from mpijax.ops.elementwise.convert import convert_element_type

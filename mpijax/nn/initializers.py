@@ -15,7 +15,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import random
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.tracing.out_sharding import laid_out
 from mpijax.numpy.util import canonical_shape
 
 __all__ = [

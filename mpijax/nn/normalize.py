@@ -10,8 +10,8 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.config import debug_nans
-from mpijax.core.option import values as options
+from mpijax.core.base.config import debug_nans
+from mpijax.core.base.option import values as options
 from mpijax.numpy.util import (
     as_array,
     canonical_axes,

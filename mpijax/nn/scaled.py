@@ -9,8 +9,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.warn import warn_user
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.warn import warn_user
 
 
 def scaled_matmul(

@@ -112,7 +112,7 @@ def _find(name: str) -> Any:
     if name in _NUMPYS:
         return getattr(importlib.import_module("numpy"), name)
     if name == "ndarray":
-        return importlib.import_module("mpijax.core.array_api").Array
+        return importlib.import_module("mpijax.core.types.array_api").Array
     if name == "bool":
         return importlib.import_module("mpijax.numpy.dtypes.scalar_types").bool_
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

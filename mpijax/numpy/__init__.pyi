@@ -90,7 +90,7 @@ from numpy import save as save
 from numpy import savez as savez
 from numpy import signedinteger as signedinteger
 from numpy import unsignedinteger as unsignedinteger
-from mpijax.core.array_api import Array
+from mpijax.core.types.array_api import Array
 
 def argmax(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...
 def argmin(a: Any, axis: Any = ..., out: Any = ..., keepdims: Any = ...) -> Any: ...

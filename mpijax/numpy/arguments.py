@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, errors
-from mpijax.core.array_api import is_whole
-from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.tracer import Tracer
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import errors
+from mpijax.core.base.warn import warn_user
+from mpijax.core.shapes.dimensions import DimExpr, dimension
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.array_api import is_whole
+from mpijax.core.types.axes import canonical_axis
 
 FLOAT0 = dtypes.float0
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes as _dtypes
-from mpijax.core.option import values as options
+from mpijax.core.base.option import values as options
 from mpijax.runtime.arrays import devices
 
 __array_api_version__ = "2024.12"

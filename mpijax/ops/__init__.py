@@ -1,6 +1,6 @@
 """Defines the operations. Each module has primitives with their rules, and functions of `mpijax.lax`.
 
-A rule may refer to primitives of other modules by name: if one is missing, `core.registry` imports all modules.
+A rule may refer to primitives of other modules by name: if one is missing, `core.rules.registry` imports all modules.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Decompose, Elementwise, Zeros
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import rules, sum_types
-from mpijax.core.tree import tree_map
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Decompose, Elementwise, Zeros
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees.tree import tree_map
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import (
     ANY,
     CONSTANT,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import instantiate
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from mpijax import scalar
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Elementwise, Zeros
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.rules import broadcast_shapes, expand_back, expand_front
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero, add_tangents

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mpijax.core.checks import agree
-from mpijax.core.errors import JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base.errors import JaxprTypeError
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.checks import agree
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.transpose import is_undefined_primal

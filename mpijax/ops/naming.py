@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.tree import tree_map
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.trees.tree import tree_map
 from mpijax.transforms import key_reuse
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import scalar_of_type

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 
 WIDE = np.dtype(np.float64)
 MANTISSA = 53

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import rules, types
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, instantiate

@@ -11,8 +11,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     canonical_axis,
     canonical_shape,

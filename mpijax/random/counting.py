@@ -10,7 +10,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, check_arraylike, promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random.keys import threefry_prng_impl
 from mpijax.random.arguments import check_shape, sampler_dtype

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.avals import number_of
+from mpijax.core.types.avals import number_of
 from mpijax.numpy.util import _where, scalar_like
 from mpijax.random.continuous import exponential, normal
 from mpijax.random.keys import split_key

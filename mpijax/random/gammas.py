@@ -8,8 +8,9 @@ from typing import Any
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import dtypes, provided
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
 from mpijax.ops.random.gamma import random_gamma_p
 from mpijax.random.arguments import (

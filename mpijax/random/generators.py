@@ -19,11 +19,12 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import config, dtypes
-from mpijax.core.avals import number_of
-from mpijax.core.lowering import Decompose
-from mpijax.core.option import values as options
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.option import values as options
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.types.avals import number_of
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.random import keys as ops
 from mpijax.random.counter_hashes import HASHES
 from mpijax.transforms.vmap import vmap

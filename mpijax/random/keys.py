@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.option import values as options
-from mpijax.core.warn import warn_user
+from mpijax.core.base.option import values as options
+from mpijax.core.base.warn import warn_user
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.util import is_arraylike
 from mpijax.ops.random import keys as ops

@@ -9,8 +9,8 @@ from typing import Any
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.config import numpy_rank_promotion
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.base.config import numpy_rank_promotion
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, static
 from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.continuous import normal

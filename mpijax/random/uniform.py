@@ -10,8 +10,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.avals import number_of
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.tracing.out_sharding import takes_out_sharding
+from mpijax.core.types.avals import number_of
 from mpijax.numpy.util import canonical_shape, check_arraylike, dtype_of, scalar_like, shape_of
 from mpijax.ops.random.keys import random_bits
 from mpijax.random.arguments import check_shape, sampler_dtype

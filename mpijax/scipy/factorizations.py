@@ -12,8 +12,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.core import config, dtypes
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.warn import warn_user
 from mpijax.lax import linalg
 from mpijax.numpy.util import promote_dtypes_complex, promote_dtypes_inexact
 from mpijax.ops.linalg import orthogonal

@@ -11,7 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.warn import warn_user
+from mpijax.core.base.warn import warn_user
 from mpijax.numpy import fft as jnp_fft
 from mpijax.numpy.util import (
     canonical_axis,

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import UnexpectedTracerError
+from mpijax.core import dtypes
+from mpijax.core.base.errors import UnexpectedTracerError
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.trace import trace_state_clean
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.trace import trace_state_clean
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import broadcast_leaves, flatten_axes
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, index_in_part
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start, objects

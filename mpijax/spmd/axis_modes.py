@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from mpijax.core import tree
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
 from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.trees import tree
 from mpijax.spmd.reshard import cast, reshard
 
 

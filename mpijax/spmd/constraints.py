@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import NO_AXES
-from mpijax.core.lowering import Layout
-from mpijax.core.memory_space import Space
-from mpijax.core.primitive import Primitive
+from mpijax.core.base.state import state
+from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.memory_space import Space
 from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.state import state
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.avals import NO_AXES
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import transfers, tree
-from mpijax.core.array_api import Array
+from mpijax.core.base.state import state
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.tree_prefix import flatten_axes, is_prefix
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing import transfers
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes, is_prefix
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
 from mpijax.spmd.constraints import check_fits, named_sharding, put_on

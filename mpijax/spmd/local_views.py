@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core import provided
-from mpijax.core.lowering import Layout
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base import provided
+from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import rewrap
 from mpijax.runtime.arrays.placement import type_in
 from mpijax.spmd.constraints import check_fits

@@ -6,15 +6,16 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import plain, provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
-from mpijax.core.memory_space import DEVICE, Space
-from mpijax.core.primitive import Primitive
+from mpijax.core.base import provided
+from mpijax.core.records import plain
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.context import of_sharding
+from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.typeof import typeof
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.devices import Device, local_devices
 from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to

@@ -7,7 +7,7 @@ from typing import Any
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
 from mpijax.spmd.constraints import check_explicit, check_memory, fitted, mesh_types, named_sharding, over_devices
 from mpijax.spmd.reshard import lay_out

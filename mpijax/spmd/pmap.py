@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.registry import registry
+from mpijax.core.base.source import callable_name, sources_of_function
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.tree_prefix import broadcast_leaves, flatten_axes, prefix_errors
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import broadcast_leaves, flatten_axes, prefix_errors
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.devices import devices
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.spmd.local_views import to_global, to_local

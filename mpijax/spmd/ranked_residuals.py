@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 
 
 def with_ranked_residuals(

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.lowering import Layout
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import typeof
 from mpijax.spmd.constraints import (
     check_explicit,
     check_not_mapped,

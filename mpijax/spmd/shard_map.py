@@ -11,23 +11,24 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
-from mpijax.core import provided, tree
-from mpijax.core.abstract import AbstractValue
-from mpijax.core.array_api import Array
-from mpijax.core.avals import NO_AXES
-from mpijax.core.errors import ConcretizationTypeError
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import has_views, opened
-from mpijax.core.registry import registry
+from mpijax.core.base import provided
+from mpijax.core.base.errors import ConcretizationTypeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_name
+from mpijax.core.base.state import state
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_body
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.source import callable_name
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import NO_AXES
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import varying
 from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.shard_map_eager import run_eagerly

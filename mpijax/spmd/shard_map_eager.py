@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpijax.core import tree
-from mpijax.core.avals import NO_AXES
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import NO_AXES
+from mpijax.core.types.typeof import typeof
 from mpijax.spmd.reshard import lay_out
 from mpijax.spmd.shard_specs import (
     check_out,

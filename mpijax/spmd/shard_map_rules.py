@@ -8,25 +8,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.avals import NO_AXES, ShapedArray
-from mpijax.core.checks import agree
-from mpijax.core.effects import NamedAxisEffect, communication
-from mpijax.core.errors import JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
-from mpijax.core.jaxpr_trace import refs_refused, trace_to_closed_jaxpr
-from mpijax.core.lowering import Partitioned
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base import provided
+from mpijax.core.base.errors import JaxprTypeError
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
+from mpijax.core.rules.lowering import Partitioned
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import in_body, in_types, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, normal
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL, examples_over, named_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.checks import agree
+from mpijax.core.tracing.jaxpr_trace import refs_refused, trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import EVAL, examples_over, named_axes
+from mpijax.core.types.avals import NO_AXES, ShapedArray
+from mpijax.core.types.effects import NamedAxisEffect, communication
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.kept import Twice, keep_in_body
 from mpijax.runtime.arrays.array import rewrap
 from mpijax.spmd.constraints import mesh_types

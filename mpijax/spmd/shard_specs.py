@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapedArray
+from mpijax.core.base.source import callable_name
+from mpijax.core.base.state import state
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.source import callable_name
-from mpijax.core.state import state
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.devices import devices, simulated_devices
 
 P = PartitionSpec

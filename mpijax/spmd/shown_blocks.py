@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.effects import CommunicationEffect, NamedAxisEffect
-from mpijax.core.jaxpr import Eqn, Jaxpr, Literal, eval_jaxpr
-from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
+from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal, eval_jaxpr
 from mpijax.core.sharding.mesh import Mesh
-from mpijax.core.trace import outside
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
+from mpijax.core.tracing.trace import outside
+from mpijax.core.types.effects import CommunicationEffect, NamedAxisEffect
 from mpijax.ops.shapes.reshape import expand_dims
 
 

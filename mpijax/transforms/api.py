@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.trace import named_axes
-from mpijax.core.typeof import abstractify
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
+from mpijax.core.types.typeof import abstractify
 from mpijax.transforms.autodiff import fwd_and_bwd, grad, value_and_grad
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.custom_vjp import custom_vjp

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
-from mpijax.core.source import callable_name
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base.source import callable_name
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.derivatives import checked_callable, vjp
 from mpijax.transforms.flat import check_arguments, normalize_argnums, transformed
 from mpijax.transforms.jit import jit

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes
-from mpijax.core.abstract import MappingSpec
-from mpijax.core.avals import ShapedArray
-from mpijax.core.effects import NamedAxisEffect, everywhere
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.leaks import check_leaks
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_context
 from mpijax.core.sharding.split import Split
-from mpijax.core.state import state
-from mpijax.core.trace import Trace, named_axes
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.leaks import check_leaks
+from mpijax.core.tracing.trace import Trace, named_axes
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.abstract import MappingSpec
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.effects import NamedAxisEffect, everywhere
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.zeros import zeros
 
 

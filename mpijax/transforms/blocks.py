@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 
 Split = tuple[tuple[Any, ...], ...]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from mpijax.core import provided
-from mpijax.core.abstract import advance
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
-from mpijax.core.lowering import Inline
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import Ref, run_on
-from mpijax.core.state import state
-from mpijax.core.tracer import Tracer
+from mpijax.core.base import provided
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.refs import Ref, run_on
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.abstract import advance
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr_in_place
 from mpijax.transforms.jvp import jvp_jaxpr

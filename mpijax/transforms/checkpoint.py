@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.errors import ConcretizationTypeError
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.refs import has_views, opened
-from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.trace import scope_key
+from mpijax.core.base.errors import ConcretizationTypeError
+from mpijax.core.base.source import callable_name, sources_of_function
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.trace import scope_key
+from mpijax.core.trees import tree
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, argument_types, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.ref_state import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.base.errors import JaxRuntimeError
 
 _NAMES = {
     "exec_time_optimization_effort", "memory_fitting_effort", "memory_fitting_level", "num_partitions", "num_replicas",

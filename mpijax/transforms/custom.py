@@ -13,17 +13,18 @@ from functools import partial, update_wrapper
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from mpijax.core import provided, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive
-from mpijax.core.source import callable_name
-from mpijax.core.state import state
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_name
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers

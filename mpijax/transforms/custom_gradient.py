@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import JitTracer, trace_to_jaxpr
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import Jaxpr, eval_jaxpr
+from mpijax.core.tracing.jaxpr_trace import JitTracer, trace_to_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import BatchTracer
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.flat import FlatFun, debug_info

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided, tree
-from mpijax.core.registry import registry
-from mpijax.core.source import callable_name
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.source import callable_name
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.custom import (
     CustomCall,
     CustomFunction,

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes, errors, provided, tree
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import Ref
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.source import callable_name
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import config, errors, provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_name
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.refs import Ref
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.custom import (
     CustomCall,
     CustomFunction,

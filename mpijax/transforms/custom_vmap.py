@@ -6,13 +6,14 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from mpijax.core import provided, tree
-from mpijax.core.jaxpr import eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.source import callable_name
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.base.source import callable_name
+from mpijax.core.programs.jaxpr import eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_flat, move_dim
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.custom import positional_arguments

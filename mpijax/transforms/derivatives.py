@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
-from mpijax.core.jaxpr import dead_code
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.source import callable_name, transforming
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.typeof import abstractify, typeof
+from mpijax.core import dtypes
+from mpijax.core.base.source import callable_name, transforming
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import dead_code
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import abstractify, typeof
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info
 from mpijax.transforms.jvp import jvp_flat
 from mpijax.transforms.linearize import Linearized, linearize_flat

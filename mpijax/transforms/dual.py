@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.effects import everywhere
-from mpijax.core.state import state
-from mpijax.core.trace import Trace
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.tracing.trace import Trace
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.effects import everywhere
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.zeros import Zero
 
 

@@ -9,11 +9,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mpijax.core import provided, tree
-from mpijax.core.abstract import AbstractValue
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.source import callable_location, callable_name
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.base.source import callable_location, callable_name
+from mpijax.core.programs.debug_info import DebugInfo
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.typeof import typeof
 
 
 def named_like(fun: Callable) -> Callable[[Callable], Callable]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided, tree
-from mpijax.core.registry import registry
-from mpijax.core.result_type import result_type
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.dtypes.result_type import result_type
+from mpijax.core.rules.registry import registry
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
 from mpijax.transforms.batching import same_for_all
 from mpijax.transforms.derivatives import checked_callable, jvp, vjp

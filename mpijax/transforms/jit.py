@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.dispatch import JitBase
-from mpijax.core import config, locks, provided, tree
-from mpijax.core.abstract import AbstractValue
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.collector import rare_collections
-from mpijax.core.jaxpr_trace import JaxprTrace, trace_to_jaxpr
-from mpijax.core.refs import has_views, opened
+from mpijax.core.base import config, locks, provided
+from mpijax.core.base.collector import rare_collections
+from mpijax.core.base.source import callable_name, sources_of_function
+from mpijax.core.base.state import state
+from mpijax.core.base.warn import warn_user
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.source import callable_name, sources_of_function
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL, scope_key
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import abstractify, argument_type, typeof
-from mpijax.core.warn import warn_user
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace, trace_to_jaxpr
+from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.trace import EVAL, scope_key
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.avals import ShapeDtypeStruct
+from mpijax.core.types.typeof import abstractify, argument_type, typeof
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.call import call_jaxpr, hoist_tracers
 from mpijax.transforms.compiler_options import check_compiler_options

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.state import state
-from mpijax.core.trace import Trace
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import Trace
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, as_array, instantiate

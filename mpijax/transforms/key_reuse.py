@@ -16,10 +16,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.errors import KeyReuseError
-from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.base.errors import KeyReuseError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 Mask = bool | np.ndarray
 # The folder of mpijax.random, as it appears in locations of functions.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info

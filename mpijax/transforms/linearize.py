@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.checks import checked
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
-from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import inherited, transforming
-from mpijax.core.state import state
-from mpijax.core.trace import Trace, current_trace
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import inherited, transforming
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.tracing.checks import checked
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
+from mpijax.core.tracing.trace import Trace, current_trace
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.dual import DualTrace, DualTracer
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.zeros import Zero, as_array, instantiate

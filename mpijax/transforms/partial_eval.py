@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, eval_jaxpr, without_dead_code
-from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
-from mpijax.core.lowering import Inline
-from mpijax.core.state import state
-from mpijax.core.trace import Trace, current_trace
+from mpijax.core.base.state import state
+from mpijax.core.programs.debug_info import DebugInfo
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, eval_jaxpr, without_dead_code
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
+from mpijax.core.tracing.trace import Trace, current_trace
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 
 
 class PartialVal(tuple):

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import Ref, addupdate
-from mpijax.core.source import callable_location, callable_name
-from mpijax.core.tree_prefix import equality_errors_pytreedef
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_location, callable_name
+from mpijax.core.tracing.refs import Ref, addupdate
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import equality_errors_pytreedef
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.linearize import Linearized
 from mpijax.transforms.transpose import transposed
 from mpijax.transforms.zeros import Zero, as_array, instantiate

@@ -1,8 +1,8 @@
 """Passes mutable array references through traced functions: values go in, written values come out.
 
 A traced program takes the values of the references that it reads as arguments, and returns the values that it wrote
-(see `core.jaxpr_trace.trace_to_jaxpr`). `jit` calls such programs. Loops, branches and so on trace a function again
-with the values as additional arguments and results, so they need no rules for references.
+(see `core.tracing.jaxpr_trace.trace_to_jaxpr`). `jit` calls such programs. Loops, branches and so on trace a function
+again with the values as additional arguments and results, so they need no rules for references.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.jaxpr import Jaxpr, subjaxprs
-from mpijax.core.refs import Ref, read, write
-from mpijax.core.registry import registry
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.tracer import Tracer
+from mpijax.core.base.state import state
+from mpijax.core.programs.debug_info import DebugInfo
+from mpijax.core.programs.jaxpr import Jaxpr, subjaxprs
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.refs import Ref, read, write
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
 from mpijax.transforms.flat import named_like
 
 

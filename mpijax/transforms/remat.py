@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.abstract import advance
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import run_on
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.refs import run_on
+from mpijax.core.types.abstract import advance
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_jaxpr, leading, move_dim
 from mpijax.transforms.call import pruned_call

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive
-from mpijax.core.state import state
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import batch_at, batch_jaxpr
 from mpijax.transforms.call import call_jaxpr, hoist_tracers, jit_p, plain_call

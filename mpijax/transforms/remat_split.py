@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.checks import checked
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import NO_SCOPES, sources_of
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import NO_SCOPES, sources_of
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.tracing.checks import checked
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types import effects as fx
 from mpijax.transforms.linearize import LinearizedJaxpr, linearize_jaxpr
 from mpijax.transforms.policies import keeps, nothing_saveable
 

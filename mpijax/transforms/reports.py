@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from operator import ne
 from typing import Any
 
-from mpijax.core import config, option
-from mpijax.core.source import callable_location, callable_name, current_source
-from mpijax.core.warn import warn_user
+from mpijax.core.base import config, option
+from mpijax.core.base.source import callable_location, callable_name, current_source
+from mpijax.core.base.warn import warn_user
 from mpijax.transforms.flat import parameter_names
 
 logger = logging.getLogger("mpijax.jit")

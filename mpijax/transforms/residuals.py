@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpijax.core import config, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.flat import FlatFun, debug_info, parameter_names
 from mpijax.transforms.linearize import linearize_flat
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import provided, tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr, jaxpr_as_fun
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from mpijax.core.sharding.context import of_sharding
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.transforms import ref_state
 
 

@@ -7,15 +7,15 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
-from mpijax.core.jaxpr_trace import trace_passing_refs
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.source import sources_of, transforming
-from mpijax.core.state import splitting_freely
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import sources_of, transforming
+from mpijax.core.base.state import splitting_freely
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_passing_refs
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.zeros import Zero, add_tangents, instantiate
 
 

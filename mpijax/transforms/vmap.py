@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.abstract import MappingSpec
-from mpijax.core.avals import ShapedArray
-from mpijax.core.refs import Ref, read, write
+from mpijax.core.base.source import callable_name, transforming
 from mpijax.core.sharding.context import in_types
 from mpijax.core.sharding.split import Split, entry
-from mpijax.core.source import callable_name, transforming
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.refs import Ref, read, write
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.abstract import MappingSpec
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref

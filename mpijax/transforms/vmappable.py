@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import typeof
 
 
 class _Handlers(NamedTuple):

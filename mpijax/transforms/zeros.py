@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray, number_of
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray, number_of
+from mpijax.core.types.typeof import typeof
 
 
 class Zero:

@@ -289,7 +289,7 @@ def test_ranks_get_it_from_the_launcher(folder):
 
 def test_the_hook_for_exceptions_is_installed_once(folder):
     code = """
-        import importlib, sys, mpijax.numpy as jnp, mpijax.core.tracebacks as tracebacks
+        import importlib, sys, mpijax.numpy as jnp, mpijax.core.base.tracebacks as tracebacks
         import mpijax.runtime.program.engine as engine
         jnp.ones(2) + 1
         for module in (jnp, tracebacks, engine):

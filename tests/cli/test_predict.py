@@ -17,7 +17,7 @@ from mpijax import numpy as jnp
 from mpijax.cli import launcher, measure, predict
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.cli.predicted import Clock, _Exchange, _Program
-from mpijax.core.lowering import Exchange
+from mpijax.core.rules.lowering import Exchange
 from mpijax.sharding import Mesh, NamedSharding
 from mpijax.sharding import PartitionSpec as P
 

@@ -14,7 +14,7 @@ import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax.cli import launcher, profile
 from mpijax.cli.profiled import traffic
-from mpijax.core.config import optimization_level, profile_kernels
+from mpijax.core.base.config import optimization_level, profile_kernels
 from mpijax.runtime.reports import step_notes
 
 ROOT = Path(__file__).parents[2]

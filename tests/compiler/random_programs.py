@@ -16,8 +16,8 @@ import numpy as np
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.jaxpr import Literal
-from mpijax.core.lowering import Inline
+from mpijax.core.programs.jaxpr import Literal
+from mpijax.core.rules.lowering import Inline
 
 SHAPES = [
     (), (1,), (7,), (33,), (65,), (0,), (1, 7), (7, 1), (7, 33), (33, 7), (65, 33), (3, 0), (2, 7, 3),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpijax import jit, lax
-from mpijax.core.index import Lin, LoopVar, Quotient
+from mpijax.core.shapes.index import Lin, LoopVar, Quotient
 
 X = np.random.default_rng(0).uniform(-1, 1, (3, 5, 7)).astype(np.float32)
 

@@ -9,7 +9,7 @@ import mpijax as jax
 from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.compiler.graph import by_parts
-from mpijax.core.config import same_bits
+from mpijax.core.base.config import same_bits
 
 BYTES = 2**16
 

@@ -13,7 +13,7 @@ import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax.compiler.backend import disk_cache
 from mpijax.compiler.backend.disk_cache import DiskCache
-from mpijax.core import config
+from mpijax.core.base import config
 
 BLOCK = 4096
 DAY = 86400

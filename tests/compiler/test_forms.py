@@ -18,8 +18,8 @@ from mpijax.compiler.steps.control import control_step
 from mpijax.compiler.steps.instructions import Advance, Copy, KernelCall, Output, Place, Point, Pointer, Temp
 from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config
-from mpijax.core.errors import BrokenForm
+from mpijax.core.base import config
+from mpijax.core.base.errors import BrokenForm
 from mpijax.sharding import AxisType
 from mpijax.sharding import PartitionSpec as P
 

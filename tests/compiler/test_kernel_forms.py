@@ -16,8 +16,8 @@ from mpijax.compiler.loops import schedule as schedules
 from mpijax.compiler.loops import scheduling
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core.errors import BrokenForm
-from mpijax.core.index import LoopVar, var
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.shapes.index import LoopVar, var
 
 
 def f32(*shape):

@@ -15,10 +15,10 @@ from mpijax.compiler.sharding import messages
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import Redistribution, View, transfers
-from mpijax.core.avals import ShapedArray
-from mpijax.core.registry import registry
+from mpijax.core.base.source import UNKNOWN
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number
-from mpijax.core.source import UNKNOWN
+from mpijax.core.types.avals import ShapedArray
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}, {"i": 2, "j": 2, "k": 2}]
 

@@ -8,8 +8,8 @@ import pytest
 import mpijax
 from mpijax import lax
 from mpijax.compiler.loops.stores import PREFETCH_ABOVE
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.ops.indexing.scatter import scatter_max_p
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from mpijax import numpy as jnp
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.loops import strided
 from mpijax.compiler.steps.instructions import STRIDED, KernelCall, walk
-from mpijax.core.config import enable_x64
+from mpijax.core.base.config import enable_x64
 
 RNG = np.random.default_rng(3)
 DTYPES = [np.bool_, np.int8, np.float16, jnp.bfloat16, np.int32, np.float32, np.float64, np.complex64, np.complex128]

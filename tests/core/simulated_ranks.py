@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number
-from mpijax.core.sharding.rules import Operation, Plan
 
 Place = dict[str, int]
 COMBINE = {

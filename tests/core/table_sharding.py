@@ -11,7 +11,7 @@ import numpy as np
 
 import mpijax as jax
 from mpijax import lax
-from mpijax.core.extended import ExtendedDType, extended
+from mpijax.core.dtypes.extended import ExtendedDType, extended
 from mpijax.ops.random.keys import threefry_prng_impl
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 12)

@@ -14,9 +14,9 @@ import pytest
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import export, lax
-from mpijax.core import config
-from mpijax.core.any_depth import any_depth
-from mpijax.core.source import current_source
+from mpijax.core.base import config
+from mpijax.core.base.any_depth import any_depth
+from mpijax.core.base.source import current_source
 from mpijax.experimental import checkify
 from mpijax.extend.core import jaxpr_as_fun
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import mpijax as jax
-from mpijax.core.collector import rare_collections
+from mpijax.core.base.collector import rare_collections
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import pytest
 import quickly
 
 import mpijax
-from mpijax.core import config, option
-from mpijax.core.config import config as options
+from mpijax.core.base import config, option
+from mpijax.core.base.config import config as options
 
 
 @pytest.fixture(autouse=True)
@@ -218,7 +218,7 @@ def test_an_option_with_a_variable_of_its_own(environment, expected):
 
 def test_unusable_environment_names_the_variable():
     done = subprocess.run(
-        [sys.executable, "-c", "import mpijax.core.config"],
+        [sys.executable, "-c", "import mpijax.core.base.config"],
         env=os.environ | {"JAX_ENABLE_X64": "perhaps"},
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ import pytest
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import export, lax
-from mpijax.core.serialize import pack, unpack
+from mpijax.core.records.serialize import pack, unpack
 from mpijax.export import exported as implementation
 
 

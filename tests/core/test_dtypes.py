@@ -13,7 +13,9 @@ import pytest
 from jax._src import dtypes as oracle
 
 from mpijax import dtypes as public
-from mpijax.core import config, dtypes, promotion
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.dtypes import promotion
 
 STRONG = promotion.STRONG
 # Operands in the four ways that an operation meets them.

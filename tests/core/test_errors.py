@@ -8,7 +8,7 @@ import pytest
 
 import mpijax
 from mpijax import errors as public
-from mpijax.core import errors
+from mpijax.core.base import errors
 
 NAMES = sorted(name for name in dir(jax.errors) if not name.startswith("_"))
 

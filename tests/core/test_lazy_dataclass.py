@@ -12,7 +12,7 @@ from dataclasses import field
 
 import pytest
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 
 def classes(make, **options):

@@ -14,8 +14,8 @@ import mpijax.numpy as jnp
 
 jax.jit(lambda x: jnp.sin(x))(1.0)
 NAMES = {
-    "mpijax.compiler.backend.library": "_loading", "mpijax.core.collector": "_lock", "mpijax.core.lazy_dataclass": "_lock",
-    "mpijax.core.option": "_lock", "mpijax.runtime.program.code": "_lock", "mpijax.transforms.jit": "_jitted_lock",
+    "mpijax.compiler.backend.library": "_loading", "mpijax.core.base.collector": "_lock", "mpijax.core.base.lazy_dataclass": "_lock",
+    "mpijax.core.base.option": "_lock", "mpijax.runtime.program.code": "_lock", "mpijax.transforms.jit": "_jitted_lock",
 }
 held = threading.Event()
 

@@ -13,10 +13,10 @@ from ops.table_linalg import ROWS
 
 import mpijax as jax
 from mpijax.compiler.graph.normalize import static_update_p
-from mpijax.core import provided
-from mpijax.core.registry import registry
+from mpijax.core.base import provided
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation, balanced, rule_of
 from mpijax.core.sharding.cuts import Cut, even_cut, middle
-from mpijax.core.sharding.rules import Operation, balanced, rule_of
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}]
 DRAWS = 40

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import mpijax
-from mpijax.core import config, tracebacks
+from mpijax.core.base import config, tracebacks
 
 PACKAGE = Path(mpijax.__file__).parent
 

@@ -14,7 +14,7 @@ from jax import tree_util as oracle
 
 from mpijax import tree as short
 from mpijax import tree_util as ours
-from mpijax.core import tree
+from mpijax.core.trees import tree
 
 Point = collections.namedtuple("Point", "x y")
 Other = collections.namedtuple("Other", "x y")

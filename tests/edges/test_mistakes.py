@@ -104,7 +104,7 @@ def test_the_texts_are_those_of_the_table():
 @pytest.mark.parametrize("name", mistakes.MISTAKES)
 def test_mistake(name):
     import mpijax
-    from mpijax.core import tracebacks
+    from mpijax.core.base import tracebacks
 
     fun = mistakes.MISTAKES[name]
     error = raised(mpijax, fun)

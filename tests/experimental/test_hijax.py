@@ -22,7 +22,7 @@ def world(name):
     jnp, hijax = import_module(f"{name}.numpy"), import_module(f"{name}.experimental.hijax")
     made = (library.scaled_type, library.wrapped_type, library.operations)
     scaled, wrapped, ops = (make(module, jnp, hijax) for make in made)
-    spec = import_module("jax._src.hijax" if name == "jax" else "mpijax.core.abstract").MappingSpec
+    spec = import_module("jax._src.hijax" if name == "jax" else "mpijax.core.types.abstract").MappingSpec
     pair = library.pair_type(module, jnp, hijax, spec)
     return SimpleNamespace(jax=module, jnp=jnp, hijax=hijax, scaled=scaled, wrapped=wrapped, pair=pair, ops=ops)
 

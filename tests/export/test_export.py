@@ -14,7 +14,7 @@ from jax import export as their_export
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import export, lax
-from mpijax.core.serialize import unpack
+from mpijax.core.records.serialize import unpack
 from mpijax.export import exported as implementation
 
 X = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)
@@ -342,7 +342,7 @@ def test_a_file_cannot_name_classes_or_functions_to_call(monkeypatch):
     """Records are mpijax's own; a name of anything else is refused before it is looked up."""
     called = []
     monkeypatch.setattr(os, "system", called.append)
-    for name in ("os:system", "subprocess:Popen", "mpijax.runtime.machine.blas:load", "mpijax.core.jaxpr:Jaxpr"):
+    for name in ("os:system", "subprocess:Popen", "mpijax.runtime.machine.blas:load", "mpijax.core.programs.jaxpr:Jaxpr"):
         data = rewritten(lambda content, tables, name=name: tables["records"].append(name))
         with pytest.raises(ValueError, match="not a record"):
             export.deserialize(data)

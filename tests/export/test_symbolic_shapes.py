@@ -15,8 +15,8 @@ from scipy.optimize import linprog
 import mpijax as jax
 import mpijax.numpy as jnp
 from mpijax import export, lax
-from mpijax.core import dimensions
-from mpijax.core.linear_programs import INFEASIBLE, UNBOUNDED, minimum
+from mpijax.core.shapes import dimensions
+from mpijax.core.shapes.linear_programs import INFEASIBLE, UNBOUNDED, minimum
 from mpijax.sharding import PartitionSpec as P
 
 F32 = np.float32

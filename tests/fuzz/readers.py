@@ -34,7 +34,7 @@ from mpijax.checkpoint import CheckpointError, save
 from mpijax.checkpointing import metadata
 from mpijax.cli import trace
 from mpijax.cli.scratch import scratch
-from mpijax.core.serialize import pack, unpack
+from mpijax.core.records.serialize import pack, unpack
 from mpijax.distributed import handshake
 from mpijax.distributed.pmi import Job
 from mpijax.distributed.server import Coordinator

@@ -15,7 +15,7 @@ from mpijax import lax, mpi
 from mpijax import numpy as jnp
 from mpijax.compiler.steps.instructions import Communicate, Finish, Input, KernelCall, PythonCall, Temp, walk
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config
+from mpijax.core.base import config
 
 X = np.ones((64, 64), np.float32)
 
@@ -146,7 +146,7 @@ def test_what_an_exchange_uses_stays_as_it_is(seed):
 COMPARE = (
     """
 from mpi.test_overlap import random_program
-from mpijax.core import config
+from mpijax.core.base import config
 def runs(fun, *args, **options):
     return [np.asarray(y).tobytes() for y in jax.tree.leaves(jax.jit(fun, **options)(*args))]
 fun = random_program(np.random.default_rng(0))
@@ -205,7 +205,7 @@ for perm in ([(k, (k + 1) % size) for k in range(size)], [(0, size - 1)], [(k, k
 print('as they should be')
 """
 HALOS = """
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.runtime.mpi import mpi_start
 shims = mpi_start.start().ext
 def same(fun, *args):

@@ -11,7 +11,7 @@ from mpijax import numpy as jnp
 from mpijax.compiler.steps.instructions import Communicate, walk
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.compiler.steps.posting import POSTED
-from mpijax.core import config
+from mpijax.core.base import config
 
 pytestmark = pytest.mark.mpi
 

@@ -83,7 +83,7 @@ def test_softmax_rule_of_its_own():
     import jax
 
     import mpijax
-    from mpijax.core import config
+    from mpijax.core.base import config
 
     before = jax.config.jax_softmax_custom_jvp, config.config.jax_softmax_custom_jvp
     try:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from oracle import OURS, THEIRS
 
-from mpijax.core import dtypes, promotion
+from mpijax.core import dtypes
+from mpijax.core.dtypes import promotion
 
 jnp, lax = OURS.numpy, OURS.lax
 INTEGERS = promotion.NARROW_INT

@@ -8,7 +8,7 @@ import pytest
 from jaxprs import DTYPES, array, check_all
 from oracle import OURS, THEIRS, assert_same_outcome, check, run
 
-from mpijax.core.config import keep_denormals
+from mpijax.core.base.config import keep_denormals
 
 UNARY = """
     exp exp2 expm1 log log1p sqrt cbrt sin cos tan arcsin arccos arctan asin acos atan sinh cosh tanh arcsinh

@@ -12,8 +12,8 @@ from ops.table_elementwise import ROWS, Row
 
 import mpijax
 from mpijax import lax
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.typeof import typeof
 
 MODULES = """
     ad_ops binary bitwise compare convert positions power reduce reductions select special

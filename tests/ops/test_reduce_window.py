@@ -8,7 +8,7 @@ from oracle import OURS, THEIRS, check, sample
 
 import mpijax
 from mpijax import lax
-from mpijax.core import provided
+from mpijax.core.base import provided
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 X = sample(2, 9, 8, 3) / 2 + np.linspace(0, 0.05, 2 * 9 * 8 * 3, dtype=np.float32).reshape(2, 9, 8, 3)

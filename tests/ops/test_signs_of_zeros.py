@@ -9,8 +9,8 @@ import pytest
 import mpijax as jax
 from mpijax import lax, nn, wiring
 from mpijax import numpy as jnp
-from mpijax.core.lowering import Elementwise, Zeros
-from mpijax.core.registry import registry
+from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.registry import registry
 from mpijax.extend import core
 from mpijax.runtime.program.plan_cache import _is_own
 

@@ -12,8 +12,8 @@ from ops.table_structural import MISTAKES, ROWS
 import mpijax
 import mpijax.ops
 from mpijax import lax
-from mpijax.core import primitive as prims
-from mpijax.core import provided
+from mpijax.core.base import provided
+from mpijax.core.rules import primitive as prims
 from mpijax.transforms import api
 from mpijax.transforms.vmap import vmap
 

@@ -7,7 +7,7 @@ import pytest
 from jaxprs import check_all
 from oracle import OURS, THEIRS, assert_same_outcome, assert_same_values, check, leaves_of, run, sample
 
-from mpijax.core.jaxpr import eval_jaxpr
+from mpijax.core.programs.jaxpr import eval_jaxpr
 
 X = sample(3) / 2 + np.float32(1.5)
 K = np.arange(3, dtype=np.float32)

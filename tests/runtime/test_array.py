@@ -13,11 +13,12 @@ import pytest
 
 import mpijax
 from mpijax._ext import array as ext
-from mpijax.core import config, dtypes
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.extended import PRNGKeyDtype
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.dtypes.extended import PRNGKeyDtype
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays.array import ArrayImpl, from_numpy, rewrap
 
 DTYPES = [

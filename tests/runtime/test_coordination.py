@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.runtime.mpi import coordination
 
 SIZE, SECRET = 3, b"s" * 32

@@ -14,7 +14,7 @@ from thread_counts import threads
 import mpijax
 import mpijax.numpy as jnp
 from mpijax._ext import executor
-from mpijax.core.config import keep_denormals
+from mpijax.core.base.config import keep_denormals
 
 SMALL, TINY = np.float32(1e-40), np.float32(1.5e-38)  # a denormal, and a normal number that a product makes one
 WIDE = np.float64(1e-310)

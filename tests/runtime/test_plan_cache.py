@@ -18,9 +18,9 @@ from mpijax.compiler.backend.disk_cache import DiskCache
 from mpijax.compiler.backend.llvm import LLVMError
 from mpijax.compiler.steps.plan import KernelCode
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config
-from mpijax.core.registry import registry
-from mpijax.core.serialize import JaxprWriter, fingerprint
+from mpijax.core.base import config
+from mpijax.core.records.serialize import JaxprWriter, fingerprint
+from mpijax.core.rules.registry import registry
 from mpijax.runtime.program import code, plan_cache
 from mpijax.runtime.program.loader import load_plan
 

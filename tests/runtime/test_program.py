@@ -36,9 +36,9 @@ from mpijax.compiler.steps.instructions import (
     While,
 )
 from mpijax.compiler.steps.plan import Result
-from mpijax.core import config
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.base import config
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays.array import ArrayImpl, from_numpy
 from mpijax.runtime.machine.executable import Call, Carrier, Part, ProgramSpec, Report, load
 

@@ -18,10 +18,10 @@ from launching import marked, mpirun
 import mpijax
 from mpijax import numpy as jnp
 from mpijax.compiler.steps.plan import Placed
-from mpijax.core import units
-from mpijax.core.avals import ShapedArray
+from mpijax.core.base import units
+from mpijax.core.base.source import UNKNOWN
 from mpijax.core.sharding.cuts import Cut, even_cut
-from mpijax.core.source import UNKNOWN
+from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.program.program_page import grid
 
 EVIL = "<script>alert(1)</script>"

@@ -15,7 +15,7 @@ from mpijax import lax
 from mpijax._ext.loading import rebind
 from mpijax.compiler.backend.baseline import is_baseline
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.runtime.program import code, tiers
 from mpijax.runtime.program.loader import load_plan
 

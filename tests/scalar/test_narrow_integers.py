@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scalar.harness import run
 
-from mpijax.core import dtypes, promotion
+from mpijax.core import dtypes
+from mpijax.core.dtypes import promotion
 
 NARROW = promotion.NARROW_INT
 WIDE = np.dtype(np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mpijax as ours
-from mpijax.core.errors import ShardingTypeError
+from mpijax.core.base.errors import ShardingTypeError
 
 X = np.random.default_rng(3).normal(size=(8, 2)).astype(np.float32)
 W = np.random.default_rng(4).normal(size=(2, 4)).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from spmd.local_explicit import OURS, REAL, X
 
-from mpijax.core.errors import ShardingTypeError
+from mpijax.core.base.errors import ShardingTypeError
 
 W = np.random.default_rng(5).normal(size=(2,)).astype(np.float32)
 T = np.random.default_rng(6).normal(size=(4, 4)).astype(np.float32)

@@ -22,7 +22,7 @@ from spmd.random_steps import LARGEST, OPERATIONS, Known, draw_spec
 
 import mpijax as jax
 from mpijax import NamedSharding
-from mpijax.core.config import same_bits
+from mpijax.core.base.config import same_bits
 from mpijax.sharding import Mesh
 from mpijax.sharding import PartitionSpec as P
 

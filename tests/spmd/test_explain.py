@@ -6,7 +6,7 @@ from spmd.ranks import SIZE, P, mesh_1d
 
 import mpijax as jax
 import mpijax.numpy as jnp
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.runtime.machine import limits
 from mpijax.runtime.program.explain import explanation
 from mpijax.sharding import NamedSharding

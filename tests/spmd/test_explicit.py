@@ -10,7 +10,7 @@ from spmd.ranks import SIZE, real, whole
 import mpijax as jax
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.core.errors import ShardingTypeError
+from mpijax.core.base.errors import ShardingTypeError
 from mpijax.sharding import AxisType, auto_axes
 
 P = jax.P

@@ -11,7 +11,7 @@ from spmd.ranks import GRIDS, SIZE, P, assert_same, draw, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.core.sharding.shape_rules import factors
+from mpijax.core.rules.shape_rules import factors
 from mpijax.experimental.multihost_utils import process_allgather
 from mpijax.sharding import Mesh
 

@@ -16,7 +16,7 @@ from spmd.ranks import SIZE, P, mesh_1d, whole
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.core.config import enable_x64, same_bits
+from mpijax.core.base.config import enable_x64, same_bits
 from mpijax.ops.same_bits import of_sum
 
 many = pytest.mark.skipif(SIZE == 1, reason="compares with the program of one rank")

@@ -1,9 +1,9 @@
-"""Dataclasses are those of `core/lazy_dataclass.py`: the standard library's take 0.6 ms each when they are imported."""
+"""Dataclasses are those of `core/base/lazy_dataclass.py`: the standard library's take 0.6 ms each when they are imported."""
 
 from structure.sources import MODULES, imports
 
 # `scalar` lies below `core`.
-_BELOW = ("mpijax.scalar.", "mpijax.core.lazy_dataclass")
+_BELOW = ("mpijax.scalar.", "mpijax.core.base.lazy_dataclass")
 
 
 def test_dataclasses_are_made_at_their_first_use():

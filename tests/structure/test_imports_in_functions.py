@@ -16,9 +16,9 @@ START_UP = ("mpijax.cli", "mpijax.distributed")
 
 # Loads modules by name: names of upper layers, and the classes named in a record.
 BY_NAME = {
-    "mpijax.core.provided",
+    "mpijax.core.base.provided",
     "mpijax.faces",
-    "mpijax.core.plain",
+    "mpijax.core.records.plain",
     # JAX's modules are found by their names.
     "mpijax.aliasing.finders",
     "mpijax.aliasing.names",
@@ -65,10 +65,10 @@ def test_modules_are_named_in_strings_only_by_faces_of_packages():
 
 
 def test_extension_modules_name_no_upper_package():
-    """They reach up through `mpijax.core.provided` alone."""
+    """They reach up through `mpijax.core.base.provided` alone."""
     upper = "|".join(sorted({name for names in LAYERS for name in names} - {"_ext"}))
     named = re.compile(rf"(?:^\s*(?:from|import|cimport)\s+|[\"'])mpijax\.(?:{upper})\b")
-    allowed = "from mpijax.core import provided"
+    allowed = "from mpijax.core.base import provided"
     wrong = [
         f"{path.name}:{number} {line.strip()}"
         for path in sorted((Path(__file__).parents[2] / "cython_ext").glob("*.p[yx][xd]"))

@@ -23,6 +23,7 @@ LAYERS = (
 
 # Folders inside of packages, from the bottom up. A folder imports only what lies below it.
 FOLDERS = {
+    "core": ("base", "dtypes", "shapes", "trees", "sharding", "types", "rules", "programs", "tracing", "records"),
     "compiler": ("backend", "graph", "sharding", "fusion", "loops", "steps"),
     "runtime": ("machine", "reports", "mpi", "matching", "arrays", "program"),
 }

@@ -22,11 +22,11 @@ LEFT = {
     "compiler/loops/rows.py": 4,
     "compiler/loops/schedule.py": 2,
     "compiler/sharding/unreduced.py": 1,
-    "core/dimension_bounds.py": 8,
-    "core/dimensions.py": 2,
-    "core/refs.py": 1,
-    "core/serialize.py": 1,
-    "core/sharding/rules.py": 7,
+    "core/shapes/bounds.py": 8,
+    "core/shapes/dimensions.py": 2,
+    "core/tracing/refs.py": 1,
+    "core/records/serialize.py": 1,
+    "core/rules/sharding_rules.py": 7,
     "transforms/batching.py": 4,
     "transforms/custom.py": 1,
     "transforms/custom_jvp.py": 1,
@@ -43,7 +43,7 @@ LEFT = {
 NAMES = """
 from importlib import import_module
 from mpijax import wiring
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 for module in wiring._PRIMITIVES:
     import_module(module)
 print(*{name for p in registry.values() for name in (p.name, p.key)}, sep="\\n")
@@ -111,4 +111,4 @@ def test_a_table_by_name_is_found():
 
 def test_no_primitive_is_named():
     more = {path: n for path, n in counts().items() if n > LEFT.get(path, 0)}
-    assert not more, f"give the primitive a slot in place of its name (core/primitive.py): {more}, known are {LEFT}"
+    assert not more, f"give the primitive a slot in place of its name (core/rules/primitive.py): {more}, known are {LEFT}"

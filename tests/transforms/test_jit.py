@@ -278,7 +278,7 @@ def test_disable_jit_runs_python_each_time():
 
 
 def _tracer():
-    from mpijax.core.tracer import Tracer
+    from mpijax.core.tracing.tracer import Tracer
 
     return Tracer
 

@@ -53,7 +53,7 @@ def names_in_registry(lookup: str = "") -> set[str]:
     """Of a process of its own: other tests define primitives."""
     code = f"""
 import importlib, pkgutil
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 for name in {lookup!r}.split():
     registry[name]
 if not {lookup!r}:

@@ -1,6 +1,6 @@
 """Types of mutable array references."""
 
-from mpijax.core.refs import AbstractRef
-from mpijax.core.refs import RefView as TransformedRef
+from mpijax.core.tracing.refs import AbstractRef
+from mpijax.core.tracing.refs import RefView as TransformedRef
 
 __all__ = ["AbstractRef", "TransformedRef"]

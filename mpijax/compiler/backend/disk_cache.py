@@ -23,9 +23,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from mpijax.core import config
-from mpijax.core.new_file import new_file
-from mpijax.core.own_files import make_private_folder
+from mpijax.core.base import config
+from mpijax.core.base.new_file import new_file
+from mpijax.core.base.own_files import make_private_folder
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-object-1\n"

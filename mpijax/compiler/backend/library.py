@@ -15,7 +15,7 @@ from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache, partial
 from pathlib import Path
 
-from mpijax.core import locks
+from mpijax.core.base import locks
 
 _FUNCTIONS = {
     "LLVMPY_InitializeNativeTarget": (None,),

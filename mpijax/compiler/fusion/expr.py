@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core.index import Dynamic, Lin, LoopVar
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
 
 INT64 = np.dtype(np.int64)
 

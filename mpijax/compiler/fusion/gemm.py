@@ -9,9 +9,9 @@ from mpijax.compiler.fusion.reader import Reader
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.compiler.graph.products import Matrix, View, dims_of, matrix_operand
 from mpijax.compiler.graph.views import is_view, view_of
-from mpijax.core.index import Lin, LoopVar, linearized, var
-from mpijax.core.lowering import ViewKind
-from mpijax.core.registry import registry
+from mpijax.core.rules.lowering import ViewKind
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
 
 
 def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -17,8 +17,8 @@ from mpijax.compiler.fusion.reader import CannotFuse, Reader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
 from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
-from mpijax.core.index import Lin, LoopVar, linearized, var
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
 
 MAX_MEMBERS = 24
 _NOTHING: frozenset[int] = frozenset()

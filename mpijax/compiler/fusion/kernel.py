@@ -21,11 +21,11 @@ from mpijax.compiler.fusion.expr import (
     reachable,
 )
 from mpijax.compiler.graph.nodes import Value
-from mpijax.core import config
-from mpijax.core.errors import require
-from mpijax.core.index import Lin, LoopVar
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.base import config
+from mpijax.core.base.errors import require
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.shapes.index import Lin, LoopVar
 
 
 @dataclass(frozen=True, eq=False)

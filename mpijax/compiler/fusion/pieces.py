@@ -16,9 +16,9 @@ import numpy as np
 
 from mpijax.compiler.fusion.depth import Rewriter
 from mpijax.compiler.fusion.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
-from mpijax.core.index import Dynamic, Lin, LoopVar
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
 
 if TYPE_CHECKING:
     from mpijax.compiler.fusion.kernel import Kernel

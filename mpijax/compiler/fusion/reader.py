@@ -11,9 +11,9 @@ from mpijax.compiler.fusion.depth import Shallow
 from mpijax.compiler.fusion.expr import Expr, ExprTable
 from mpijax.compiler.fusion.pieces import choice
 from mpijax.compiler.graph.nodes import Node, Value, operation_of
-from mpijax.core.index import Dynamic, Lin, linearized
-from mpijax.core.lowering import Elementwise
-from mpijax.core.registry import registry
+from mpijax.core.rules.lowering import Elementwise
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.index import Dynamic, Lin, linearized
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)

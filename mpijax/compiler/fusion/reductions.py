@@ -12,9 +12,9 @@ from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import Reader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
-from mpijax.core.index import Lin, LoopVar
-from mpijax.core.lowering import Library, Zeros
-from mpijax.core.registry import registry
+from mpijax.core.rules.lowering import Library, Zeros
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.registry import RULES
 from mpijax.scalar.types import Scalar

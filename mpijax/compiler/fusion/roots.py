@@ -9,7 +9,7 @@ from mpijax.compiler.fusion.reductions import frame_of
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.products import View
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
-from mpijax.core.lowering import (
+from mpijax.core.rules.lowering import (
     Communication,
     Cumulative,
     Elementwise,

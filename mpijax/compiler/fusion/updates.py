@@ -15,9 +15,9 @@ from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Member, Reduce, Store, checked
 from mpijax.compiler.fusion.reader import NodeReader, Reader, is_extended
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
-from mpijax.core.index import Lin, LoopVar, linearized, var
-from mpijax.core.index_maps import clamped
-from mpijax.core.lowering import Cumulative, Writes
+from mpijax.core.rules.index_maps import clamped
+from mpijax.core.rules.lowering import Cumulative, Writes
+from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
 
 FLOAT32 = np.dtype(np.float32)
 INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)

@@ -18,12 +18,12 @@ from mpijax.compiler.graph.inline import Program, inlined
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
 from mpijax.compiler.graph.views import is_view, reads_by_index
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import STATUS_BYTES, ControlFlow, Decompose, Native
-from mpijax.core.source import UNKNOWN, Source, sources_from
+from mpijax.core.base.source import UNKNOWN, Source, sources_from
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Literal
+from mpijax.core.rules.lowering import STATUS_BYTES, ControlFlow, Decompose, Native
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 
 
 class Builder:

@@ -17,13 +17,13 @@ import numpy as np
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of
 from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
-from mpijax.core import config
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Library
+from mpijax.core.base import config
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Library
+from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
-from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.control_flow.scan import scan_p
 from mpijax.ops.elementwise.binary import add_p, mul_p
 from mpijax.ops.shapes.creation import iota_p

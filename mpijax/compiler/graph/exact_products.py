@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.compiler.graph.products import dims_of, sizes_of
 from mpijax.core import dtypes
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Node, Value

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.compiler.graph.regions import Body, opened
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.lowering import Flow
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.rules.lowering import Flow
 from mpijax.core.sharding.cuts import Cuts, uncut
 from mpijax.ops.shapes.reshape import reshape_p
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.errors import BrokenForm
-from mpijax.core.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Inline
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.base import config
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.programs.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from mpijax.core.rules.lowering import Inline
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.graph.normalize import known
-from mpijax.core.lowering import Native
+from mpijax.core.rules.lowering import Native
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value

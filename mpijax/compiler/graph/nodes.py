@@ -10,11 +10,11 @@ import numpy as np
 
 from mpijax.compiler.graph.products import use_blas
 from mpijax.core import dtypes
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import BrokenForm
-from mpijax.core.lowering import Cumulative, Elementwise, Library, Reduction, Structural
-from mpijax.core.source import Source
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.source import Source
+from mpijax.core.rules.lowering import Cumulative, Elementwise, Library, Reduction, Structural
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 
 
 class Value:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.index_maps import Elements, Index, boxed
-from mpijax.core.lowering import Elementwise, Structural, Window, Writes
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.index_maps import Elements, Index, boxed
+from mpijax.core.rules.lowering import Elementwise, Structural, Window, Writes
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.elementwise.convert import convert_element_type_p
 
 if TYPE_CHECKING:

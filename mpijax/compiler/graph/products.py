@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.index import row_major
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import row_major
 
 # Products with fewer multiplications than this are loop nests, which fuse with their surroundings.
 SMALL = 20_000

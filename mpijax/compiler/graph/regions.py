@@ -12,12 +12,12 @@ from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.graph.views import is_view
-from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, without_dead_code
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.source import Source
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import Source
+from mpijax.core.programs.jaxpr import ClosedJaxpr, without_dead_code
+from mpijax.core.rules.lowering import Communication, ControlFlow, Elementwise, Partitioned, Structural
+from mpijax.core.types import effects as fx
 from mpijax.ops.ad_ops import copy_p
 
 # Elementwise results of at most this many elements are hoisted: the saved work is worth the memory.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.avals import NO_AXES, ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, Var, map_jaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Decompose, Partitioned
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.trace import named_axes
+from mpijax.core.base import config
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Literal, Var, map_jaxprs
+from mpijax.core.rules.lowering import Decompose, Partitioned
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.types.avals import NO_AXES, ShapedArray
 
 # Names and sizes of the mesh axes in scope.
 Axes = tuple[tuple[Any, int], ...]

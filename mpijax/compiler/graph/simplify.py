@@ -16,12 +16,12 @@ import numpy as np
 from mpijax.compiler.graph import exact_products, matrices, normalize
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Elementwise, Library, Native, Reduction, Structural
-from mpijax.core.primitive import Primitive
-from mpijax.core.source import Source
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import Source
+from mpijax.core.rules.lowering import Elementwise, Library, Native, Reduction, Structural
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.elementwise.convert import convert_element_type_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim_p, squeeze_p, transpose_p
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpijax.core.lowering import Structural, ViewKind
+from mpijax.core.rules.lowering import Structural, ViewKind
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Node
-    from mpijax.core.primitive import Primitive
+    from mpijax.core.rules.primitive import Primitive
 
 
 def view_of(node: Node) -> ViewKind | None:

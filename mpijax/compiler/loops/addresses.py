@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.scope import Needs, Scope
-from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, atom_key
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from mpijax.compiler.fusion.expr import Expr, dynamic_parts
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.repeated import repeated
-from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
 
 # Programs with fewer kernels are not searched for equal ones.
 FEW = 4

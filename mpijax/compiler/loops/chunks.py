@@ -22,8 +22,8 @@ from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.schedule import Schedule, iterations_of
 from mpijax.compiler.loops.scheduling import CHUNK_UNIT, divided_loop, scheduled
 from mpijax.compiler.loops.streaming import SHARE
-from mpijax.core.avals import ShapedArray
-from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient, Remainder, linearized, var
+from mpijax.core.types.avals import ShapedArray
 
 # Elements of work that make it worthwhile to wake another thread.
 GRAIN = 32768

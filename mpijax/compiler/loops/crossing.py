@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr
-from mpijax.core.index import Lin, LoopVar
+from mpijax.core.shapes.index import Lin, LoopVar
 
 if TYPE_CHECKING:
     from mpijax.compiler.fusion.kernel import Kernel

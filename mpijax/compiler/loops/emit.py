@@ -27,7 +27,7 @@ from mpijax.compiler.loops.nest import Nest
 from mpijax.compiler.loops.rows import rows
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.tiled import tiled
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.primitive import Primitive
 
 _STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "blocked": blocked}
 _RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}

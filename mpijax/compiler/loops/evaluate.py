@@ -15,7 +15,7 @@ from mpijax.compiler.loops.addresses import hoist_pointer, int_value, lane_offse
 from mpijax.compiler.loops.schedule import NEAR
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.turned import turned_load
-from mpijax.core.index import Lin, LoopVar, linearized
+from mpijax.core.shapes.index import Lin, LoopVar, linearized
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 

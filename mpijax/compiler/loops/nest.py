@@ -15,7 +15,7 @@ from mpijax.compiler.loops.repeated import Calls
 from mpijax.compiler.loops.schedule import Loop, Schedule, iterations_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.compiler.loops.scope import Dependencies, Needs, Scope
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.primitive import Primitive
 from mpijax.scalar.types import Scalar
 
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, compute_bytes
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.primitive import Primitive
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
-# Minimum cost of a long operation (see `core.lowering.Elementwise`); its minimum instructions, since some costly ones
-# only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
+# Minimum cost of a long operation (see `core.rules.lowering.Elementwise`); its minimum instructions, since some costly
+# ones only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
 LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
 _NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 

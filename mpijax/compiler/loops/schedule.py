@@ -13,9 +13,9 @@ import numpy as np
 from mpijax.compiler.fusion.expr import Applied, Expr, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
-from mpijax.core.errors import require
-from mpijax.core.index import LoopVar
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.errors import require
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
 STRATEGIES = ("across", "along", "rows", "tiled", "blocked")

@@ -24,8 +24,8 @@ from mpijax.compiler.loops.schedule import (
     native_lanes,
     verify,
 )
-from mpijax.core import config
-from mpijax.core.index import Lin, LoopVar
+from mpijax.core.base import config
+from mpijax.core.shapes.index import Lin, LoopVar
 
 # Rows of at most so many elements are reduced several at once.
 SHORT_ROW = 512

@@ -7,7 +7,7 @@ from typing import Any
 from mpijax.compiler.fusion.expr import Expr, ordered
 from mpijax.compiler.fusion.kernel import Member
 from mpijax.compiler.loops.schedule import Loop, Schedule
-from mpijax.core.index import Dynamic, Lin, LoopVar
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
 from mpijax.scalar.types import Scalar
 
 # Loops, each identified by its innermost variable, and reductions.

@@ -8,7 +8,7 @@ from mpijax.compiler.fusion.expr import Expr, ordered
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.scheduling import scheduled
-from mpijax.core.index import Dynamic, Lin, LoopVar, Quotient
+from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
 
 
 def nest_text(kernel: Kernel) -> str:

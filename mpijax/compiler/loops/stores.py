@@ -14,7 +14,7 @@ from mpijax.compiler.loops.addresses import lane_offsets, pointer, vector_step
 from mpijax.compiler.loops.schedule import VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.streaming import streams
-from mpijax.core.index import LoopVar
+from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 

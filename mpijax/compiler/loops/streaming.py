@@ -14,7 +14,7 @@ from functools import cache
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.loops.caches import cache_size
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, iterations_of
-from mpijax.core.index import LoopVar
+from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
 # The least size from which stores bypass the caches.

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from mpijax.compiler.fusion.kernel import Kernel, Store
 from mpijax.compiler.fusion.pieces import breaks, choices, split
 from mpijax.compiler.graph.nodes import Value
-from mpijax.core.index import Lin, LoopVar
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import Lin, LoopVar
 
 # Maximum moves of a kernel, and axes of a move.
 MOST_MOVES, MOST_AXES = 32, 8

@@ -15,7 +15,7 @@ from mpijax.compiler.loops.crossing import LANES, transpose_registers
 from mpijax.compiler.loops.function import Function
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
-from mpijax.core.index import Lin, LoopVar
+from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.types import Scalar, info
 
 if TYPE_CHECKING:

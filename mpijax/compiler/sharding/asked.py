@@ -14,11 +14,11 @@ from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.sharding.blocks import place_in, split_of
-from mpijax.core.jaxpr import Jaxpr, Literal
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import ControlFlow, Flow, Layout
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Jaxpr, Literal
+from mpijax.core.rules.lowering import ControlFlow, Flow, Layout
+from mpijax.core.rules.sharding_rules import Operation, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
-from mpijax.core.sharding.rules import Operation, operands_for, rule_of
 
 
 @dataclass

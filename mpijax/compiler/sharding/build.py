@@ -18,13 +18,13 @@ from mpijax.compiler.sharding import asked, constraints, messages, partition
 from mpijax.compiler.sharding.carries import CutLoop
 from mpijax.compiler.sharding.partitioner import Frame, Partitioner, verify
 from mpijax.compiler.sharding.redistribute import gathered, recut
-from mpijax.core import config
-from mpijax.core import effects as fx
-from mpijax.core.array_api import is_whole
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from mpijax.core.lowering import Communication, ControlFlow, Decompose, Layout, Partitioned, Structural
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.base import config
+from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from mpijax.core.rules.lowering import Communication, ControlFlow, Decompose, Layout, Partitioned, Structural
+from mpijax.core.types import effects as fx
+from mpijax.core.types.array_api import is_whole
+from mpijax.core.types.avals import ShapedArray
 
 
 class ShardBuilder(Builder):

@@ -16,7 +16,7 @@ from mpijax.compiler.graph.regions import Body
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
-from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr
 from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
 
 # A carry whose cut still changes after this many attempts becomes whole.

@@ -8,8 +8,8 @@ from mpijax.compiler.sharding import explicit
 from mpijax.compiler.sharding.blocks import sharding_over, split_of
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import gathered, relaid
-from mpijax.core import provided
-from mpijax.core.memory_space import DEVICE, Space
+from mpijax.core.base import provided
+from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 
 

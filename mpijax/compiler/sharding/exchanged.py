@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mpijax.compiler.sharding.pairs import Pairs
-from mpijax.core.jaxpr import Eqn, Literal
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Library
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Eqn, Literal
+from mpijax.core.rules.lowering import Library
 from mpijax.core.sharding.cuts import Cuts
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.reductions import standard as reductions

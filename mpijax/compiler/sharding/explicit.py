@@ -10,7 +10,7 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import relaid
-from mpijax.core.lowering import Layout, Partitioned
+from mpijax.core.rules.lowering import Layout, Partitioned
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec

@@ -15,14 +15,14 @@ from typing import Any
 
 from mpijax.compiler.graph.build import Builder
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.core.avals import NO_AXES
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_body, under
-from mpijax.core.trace import named_axes
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.types.avals import NO_AXES
 from mpijax.ops.collectives.position import axis_index, axis_index_p
 from mpijax.ops.collectives.scope import names_of
 from mpijax.transforms.batching import AxisData, batch_jaxpr

@@ -12,14 +12,14 @@ import numpy as np
 
 from mpijax.compiler.graph.build import Builder
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.core import effects as fx
-from mpijax.core.index import Lin
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Communication, Exchange, Layout, Structural
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.source import UNKNOWN, sources_from
-from mpijax.core.trace import named_axes
+from mpijax.core.base.source import UNKNOWN, sources_from
+from mpijax.core.rules.lowering import Communication, Exchange, Layout, Structural
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.index import Lin
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.types import effects as fx
 
 # The reason for a message that the compiler adds, by the kind of message.
 _WHY = {

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.sharding.blocks import Blocks, place_in
-from mpijax.core import effects as fx
-from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Elementwise, Library
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.rules.lowering import Elementwise, Library
+from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
-from mpijax.core.sharding.rules import Operation, Plan, operands_for, rule_of
+from mpijax.core.types import effects as fx
 from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.ops.shapes.creation import iota_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim_p

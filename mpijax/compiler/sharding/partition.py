@@ -29,15 +29,15 @@ from mpijax.compiler.sharding.redistribute import (
     relaid,
     rotation,
 )
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Communication, Structural, Writes
+from mpijax.core.base.source import UNKNOWN, sources_from
+from mpijax.core.rules.lowering import Communication, Structural, Writes
+from mpijax.core.rules.sharding_rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
-from mpijax.core.sharding.rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.shardings import NamedSharding
-from mpijax.core.source import UNKNOWN, sources_from
-from mpijax.core.trace import named_axes
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.collectives.one_sided import paired
 from mpijax.ops.indexing.slicing import slice_p
 from mpijax.ops.shapes.reshape import transpose_p

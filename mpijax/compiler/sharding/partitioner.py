@@ -14,21 +14,21 @@ import numpy as np
 
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, whole_shape
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import BrokenForm
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.ad_ops import copy_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.asked import Asked
     from mpijax.compiler.sharding.build import ShardBuilder
     from mpijax.compiler.sharding.pairs import Pairs, Uses
-    from mpijax.core.jaxpr import Eqn, Jaxpr
+    from mpijax.core.programs.jaxpr import Eqn, Jaxpr
 
 
 @dataclass

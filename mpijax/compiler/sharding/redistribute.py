@@ -17,8 +17,8 @@ from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import dtypes
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
 from mpijax.ops.elementwise.convert import convert_element_type_p
 

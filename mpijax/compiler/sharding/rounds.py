@@ -20,12 +20,13 @@ from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
 from mpijax.compiler.sharding.running import Running
-from mpijax.core import dtypes, provided
-from mpijax.core.any_depth import any_depth
-from mpijax.core.jaxpr import Eqn, Literal
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.any_depth import any_depth
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Eqn, Literal
+from mpijax.core.rules.sharding_rules import Plan
 from mpijax.core.sharding.cuts import Cuts, part_number
-from mpijax.core.sharding.rules import Plan
 from mpijax.ops.collectives.permutations import ppermute
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type

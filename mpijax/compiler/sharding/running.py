@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.sharding.pairs import Pairs
-from mpijax.core.jaxpr import Eqn, Literal
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Eqn, Literal
 from mpijax.core.sharding.cuts import Cuts
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.compare import eq
 from mpijax.ops.elementwise.convert import convert_element_type, convert_element_type_p

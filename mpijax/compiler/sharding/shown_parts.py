@@ -8,9 +8,9 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
-from mpijax.core import effects as fx
-from mpijax.core.sharding.rules import Plan
+from mpijax.core.rules.sharding_rules import Plan
 from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.types import effects as fx
 from mpijax.ops.indexing.slicing import slice_p
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.sharding.context import in_body, under
-from mpijax.core.trace import named_axes
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import named_axes
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.elementwise.select import select

@@ -17,11 +17,11 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.messages import combined, communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.core.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Elementwise, Layout, Reduction, Structural
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.rules.lowering import Elementwise, Layout, Reduction, Structural
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.compiler.steps.step import CombinedStep, NodeStep, Step
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Exchange
+from mpijax.core.rules.lowering import Exchange
+from mpijax.core.types.avals import ShapedArray
 
 # Messages of more bytes than this are worth sending on their own, without a copy.
 SMALL = 1 << 16

@@ -24,9 +24,9 @@ from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.step import ControlStep, Step
 from mpijax.compiler.steps.time_tiles import in_time_tiles
 from mpijax.compiler.steps.write import Writer
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Flow
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Flow
+from mpijax.core.types.avals import ShapedArray
 
 if TYPE_CHECKING:
     from mpijax.compiler.steps.plan import Plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 
 
 @dataclass(frozen=True)

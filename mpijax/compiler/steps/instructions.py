@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Communication
-from mpijax.core.source import UNKNOWN, Source
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.rules.lowering import Communication
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,8 @@ class PythonCall:
 class NativeCall:
     """Call machine code, the user's (`foreign`) or our own, on operands, results and the status bytes.
 
-    `code` is a `core.lowering.NativeCode`; if it leaves an int32 at `status` that is not 0, its `failed` is called.
+    `code` is a `core.rules.lowering.NativeCode`; if it leaves an int32 at `status` that is not 0, its `failed` is
+    called.
     """
 
     code: Any

@@ -16,10 +16,10 @@ from mpijax.compiler.steps.combine import combine
 from mpijax.compiler.steps.overlap import Overlap
 from mpijax.compiler.steps.posting import Posting
 from mpijax.compiler.steps.step import BeginStep, ControlStep, KernelStep, NodeStep, Step
-from mpijax.core import config
-from mpijax.core.errors import BrokenForm
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Library
+from mpijax.core.base import config
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Library
 
 
 @dataclass(frozen=True)

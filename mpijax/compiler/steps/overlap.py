@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from mpijax.compiler.steps.step import CombinedStep, FinishStep, KernelStep, NodeStep, StartStep, Step
-from mpijax.core.lowering import Exchange
+from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.messages import HALO_TAG, is_local
 
 Exchanging = NodeStep | CombinedStep

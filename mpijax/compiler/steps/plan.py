@@ -25,11 +25,11 @@ from mpijax.compiler.steps.instructions import (
     text_of,
     walk,
 )
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import BrokenForm
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import Source
 from mpijax.core.sharding.cuts import Cuts
-from mpijax.core.source import Source
+from mpijax.core.types.avals import ShapedArray
 
 ALIGN = 64
 

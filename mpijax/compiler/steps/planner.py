@@ -20,10 +20,11 @@ from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.memory import Memory
 from mpijax.compiler.steps.plan import Gathered, Placed, Plan, Result
 from mpijax.compiler.steps.write import Writer
-from mpijax.core import config, dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.jaxpr import ClosedJaxpr
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.types.avals import ShapedArray
 
 
 class Program:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mpijax.compiler.steps.overlap import Rearranger
 from mpijax.compiler.steps.step import NodeStep, Step
-from mpijax.core.lowering import Exchange
+from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.messages import HALO_TAG, is_local
 from mpijax.ops.ranks.ops import rank_in
 

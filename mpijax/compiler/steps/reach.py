@@ -14,8 +14,8 @@ from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.schedule import Loop, iterations_of
 from mpijax.compiler.loops.scheduling import scheduled
-from mpijax.core.index import Lin, LoopVar
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.shapes.index import Lin, LoopVar
 
 # The bounds of a window of an array that is not read row by row.
 ANY = 1 << 40

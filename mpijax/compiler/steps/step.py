@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mpijax.compiler.fusion.kernel import Begin, Kernel
 from mpijax.compiler.graph.nodes import Node, Value
-from mpijax.core import effects as fx
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Communication, Exchange, Library, Native
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Communication, Exchange, Library, Native
+from mpijax.core.types import effects as fx
 
 if TYPE_CHECKING:
     from mpijax.compiler.steps.control import Body

@@ -45,8 +45,8 @@ from mpijax.compiler.steps.instructions import (
 )
 from mpijax.compiler.steps.plan import Plan
 from mpijax.compiler.steps.reach import Reach, Window, reach_of
-from mpijax.core import config
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base import config
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # Iterations of a group, and kernels of an iteration, at most.
 DEPTH = 16

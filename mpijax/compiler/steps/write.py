@@ -40,8 +40,8 @@ from mpijax.compiler.steps.step import (
     StartStep,
     Step,
 )
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication, Library, Native
+from mpijax.core.rules.lowering import Communication, Library, Native
+from mpijax.core.types.avals import ShapedArray
 
 
 class Places(Protocol):

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 
 class AxisType(enum.Enum):

@@ -7,13 +7,13 @@ from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any
 
-from mpijax.core import config
+from mpijax.core.base import config
+from mpijax.core.base.state import state
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, entry, normal
-from mpijax.core.state import state
 
 
 @cache

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, provided
+from mpijax.core.base import config, provided
+from mpijax.core.base.simulation import simulation_of
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType, types_of_axes
-from mpijax.core.simulation import simulation_of
 
 
 class Mesh(ContextDecorator):

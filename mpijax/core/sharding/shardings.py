@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.memory_space import DEVICE, KINDS
+from mpijax.core.base import provided
 from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType
 from mpijax.core.sharding.cuts import count, part_number
+from mpijax.core.sharding.memory_space import DEVICE, KINDS
 from mpijax.core.sharding.spec import PartitionSpec
 
 if TYPE_CHECKING:

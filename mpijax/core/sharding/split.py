@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 # The mesh axes that split each array axis.
 Axes = tuple[tuple[Any, ...], ...]

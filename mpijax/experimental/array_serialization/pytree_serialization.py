@@ -11,8 +11,8 @@ from mpijax import missing as _missing
 from mpijax.checkpointing import folders, restoring, saving, structure
 from mpijax.checkpointing.errors import CheckpointError, agree, describe
 from mpijax.checkpointing.leaves import ArrayLeaf, value_of
-from mpijax.core import tree
-from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.runtime.mpi import mpi_start
 
 __all__ = ["load", "load_pytreedef", "nonblocking_load", "nonblocking_save", "save"]

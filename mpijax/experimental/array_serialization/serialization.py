@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from mpijax import missing as _missing
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.experimental.array_serialization import tensorstore_impl
 from mpijax.experimental.array_serialization.tensorstore_impl import _LimitInFlightBytes as _LimitInFlightBytes
 from mpijax.experimental.array_serialization.tensorstore_impl import async_deserialize, async_serialize

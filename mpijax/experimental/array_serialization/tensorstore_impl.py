@@ -19,9 +19,9 @@ from mpijax._ext.array import ArrayBase
 from mpijax.checkpointing.chunks import chunk_shape
 from mpijax.checkpointing.store import tensorstore
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.shardings import Sharding
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.runtime.arrays.array import from_numpy
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start

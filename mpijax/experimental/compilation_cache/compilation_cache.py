@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.transforms.jit import clear_caches
 
 __all__ = ["reset_cache", "set_cache_dir"]

@@ -7,10 +7,10 @@ values as a whole, by rules of the library; the compiler gets what they consist 
 from __future__ import annotations
 
 from mpijax import missing as _missing
-from mpijax.core.abstract import AbstractValue, aval_method, aval_property
-from mpijax.core.avals import ShapedArray
-from mpijax.core.refs import AbstractRef
-from mpijax.core.refs import RefView as TransformedRef
+from mpijax.core.tracing.refs import AbstractRef
+from mpijax.core.tracing.refs import RefView as TransformedRef
+from mpijax.core.types.abstract import AbstractValue, aval_method, aval_property
+from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.hijax.effect_types import control_flow_allowed_effects
 from mpijax.experimental.hijax.mutable import AvalMutableQDD, AvalQDD, MutableHiType
 from mpijax.experimental.hijax.primitives import HiPrimitive

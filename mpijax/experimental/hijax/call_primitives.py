@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core import tree
-from mpijax.core.jaxpr import Eqn
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.programs.jaxpr import Eqn
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
+from mpijax.core.types import effects as fx
 from mpijax.experimental.hijax.accumulators import NullAccum, ValAccum
 from mpijax.transforms.transpose import is_undefined_primal
 from mpijax.transforms.zeros import Zero

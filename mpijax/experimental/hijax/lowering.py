@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from mpijax.core import provided
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.state import state
-from mpijax.core.trace import Trace, current_trace
-from mpijax.core.typeof import typeof
+from mpijax.core.base import provided
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import Trace, current_trace
+from mpijax.core.types.typeof import typeof
 
 
 class LowerTrace(Trace):

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mpijax.core import tree
-from mpijax.core.abstract import AbstractValue, aval_method
-from mpijax.core.avals import NO_AXES
-from mpijax.core.jaxpr import Var
-from mpijax.core.jaxpr_trace import JaxprTrace, JitTracer
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.state import state
-from mpijax.core.trace import current_trace
-from mpijax.core.tracer import Tracer
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.state import state
+from mpijax.core.programs.jaxpr import Var
+from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
+from mpijax.core.tracing.trace import current_trace
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue, aval_method
+from mpijax.core.types.avals import NO_AXES
 from mpijax.experimental.hijax.lowering import LowerTrace
 from mpijax.experimental.hijax.types import UserType, to_override
 from mpijax.transforms.batching import BatchTracer

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import provided
-from mpijax.core.abstract import AbstractValue, lent
-from mpijax.core.array_api import OPERATORS, Array
-from mpijax.core.tracer import Tracer
+from mpijax.core.base import provided
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.abstract import AbstractValue, lent
+from mpijax.core.types.array_api import OPERATORS, Array
 
 
 def follow_types() -> None:

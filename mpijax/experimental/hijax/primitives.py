@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.checks import agree
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.state import state
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.checks import agree
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types import effects as fx
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.hijax.mutable import made
 from mpijax.experimental.hijax.operators import follow_types
 from mpijax.experimental.hijax.types import HiType, to_override

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.source import callable_name
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.base.source import callable_name
+from mpijax.core.programs.jaxpr import eval_jaxpr
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.hijax.primitives import parts_of, raised
 from mpijax.experimental.hijax.types import HiPspec
 from mpijax.transforms.linearize import LinearizedJaxpr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.typeof import typeof
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.hijax.lowering import Change, Lowered, Parts, lowered, repeated
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mpijax.core.abstract import AbstractValue
-from mpijax.core.avals import NO_AXES
-from mpijax.core.foreign import pytype_aval_mappings
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.avals import NO_AXES
+from mpijax.core.types.foreign import pytype_aval_mappings
 from mpijax.experimental.hijax.operators import follow_types
 
 # What interpreters ask of any type, and these types need not say. Not attributes of the class: dataclasses take those

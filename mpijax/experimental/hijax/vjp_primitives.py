@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.experimental.hijax.accumulators import GradAccum, ValAccum
 from mpijax.experimental.hijax.call_primitives import call_hi_primitive_p
 from mpijax.experimental.hijax.operators import follow_types

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.experimental.jet.trace import expand
 from mpijax.ops.control_flow.common import split

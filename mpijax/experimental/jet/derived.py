@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr, without_dead_code
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr, without_dead_code
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.transforms.zeros import Zero
 

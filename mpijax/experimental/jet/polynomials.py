@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from mpijax import lax
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.rules import const_like
 
 Polynomial = list[Any]

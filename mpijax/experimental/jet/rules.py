@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mpijax import lax
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 from mpijax.experimental.jet import polynomials as poly
 from mpijax.experimental.jet.calls import CALLS
 from mpijax.experimental.jet.polynomials import Polynomial

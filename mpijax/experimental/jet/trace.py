@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
-from mpijax.core.state import state
-from mpijax.core.trace import Trace, current_trace
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base.state import state
+from mpijax.core.tracing.trace import Trace, current_trace
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.jet.derived import derive
 from mpijax.experimental.jet.polynomials import Polynomial
 from mpijax.experimental.jet.user_rules import apply_user_rule, jet_rules

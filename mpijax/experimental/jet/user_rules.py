@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.jet.polynomials import Polynomial, degree
 from mpijax.transforms.zeros import zeros
 

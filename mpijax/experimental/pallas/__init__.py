@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator
 
 from mpijax import missing as _missing
-from mpijax.core import config as _config
-from mpijax.core.slices import Slice, ds
+from mpijax.core.base import config as _config
+from mpijax.core.shapes.slices import Slice, ds
 from mpijax.experimental.pallas.access import (
     atomic_add,
     atomic_and,

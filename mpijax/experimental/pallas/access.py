@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core.ref_index import checked_index, indexed_shape
-from mpijax.core.refs import RefView, get
-from mpijax.core.refs import swap as _swap_whole
-from mpijax.core.slices import Slice
+from mpijax.core.shapes.slices import Slice
+from mpijax.core.tracing.ref_index import checked_index, indexed_shape
+from mpijax.core.tracing.refs import RefView, get
+from mpijax.core.tracing.refs import swap as _swap_whole
 from mpijax.experimental.pallas.memory import undefined
 from mpijax.ops.indexing.ref_parts import is_position
 

@@ -9,14 +9,14 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import tree
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import Ref
-from mpijax.core.source import callable_location
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_location
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.refs import Ref
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.pallas.memory import uninitialized
 from mpijax.experimental.pallas.specs import BlockDim, Blocked, BlockSpec, Element, NoBlockSpec, Squeezed, squeezed
 from mpijax.transforms.flat import debug_info

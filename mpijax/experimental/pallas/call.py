@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, tree
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.experimental.pallas import grid_loop, grid_map, kernels
 from mpijax.experimental.pallas.blocks import Blocks, Scalars, blocks_of
 from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.jaxpr import Jaxpr, subjaxprs
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Inline
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import Jaxpr, subjaxprs
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.trees import tree
 from mpijax.transforms.api import make_jaxpr
 
 _ELEMENTWISE = frozenset("add mul sub div min max or and xor neg floor ceil round not".split())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.array_api import Array
+from mpijax.core.types.array_api import Array
 from mpijax.experimental.pallas.kernels import Kernel
 from mpijax.experimental.pallas.memory import uninitialized
 

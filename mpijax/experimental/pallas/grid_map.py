@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.array_api import Array
-from mpijax.core.jaxpr import Jaxpr, Literal, subjaxprs
-from mpijax.core.lowering import Elementwise, Inline, Reduction, Structural
+from mpijax.core.programs.jaxpr import Jaxpr, Literal, subjaxprs
+from mpijax.core.rules.lowering import Elementwise, Inline, Reduction, Structural
+from mpijax.core.types.array_api import Array
 from mpijax.experimental.pallas.blocks import Blocks
 from mpijax.experimental.pallas.kernels import Kernel
 from mpijax.experimental.pallas.specs import Element

@@ -11,9 +11,10 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import checkify, debug, lax
-from mpijax.core import config, tree
-from mpijax.core.array_api import Array
-from mpijax.core.refs import Ref, new_ref, read
+from mpijax.core.base import config
+from mpijax.core.tracing.refs import Ref, new_ref, read
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
 from mpijax.experimental.pallas.memory import MemoryRef, new_buffer, uninitialized
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import Ref, read
-from mpijax.core.source import callable_location
-from mpijax.core.trace import named_axes
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_location
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.refs import Ref, read
+from mpijax.core.tracing.trace import named_axes
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.pallas import programs
 from mpijax.experimental.pallas.blocks import INDEX, Blocks, Scalars, closed_without_arrays
 from mpijax.transforms.flat import debug_info

@@ -9,9 +9,9 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import AbstractRef, Ref
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.tracing.refs import AbstractRef, Ref
+from mpijax.core.types.avals import ShapedArray
 
 
 class semaphore_dtype:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
-from mpijax.core.refs import addupdate, get, swap
+from mpijax.core.tracing.refs import addupdate, get, swap
+from mpijax.core.trees import tree
 
 
 class DeviceIdType(enum.Enum):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.array_api import Array
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.types.array_api import Array
 
 
 class RevisitMode(enum.Enum):

@@ -14,8 +14,8 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax import missing as _missing
 from mpijax.core import dtypes as _dtypes
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.refs import get as _get
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.tracing.refs import get as _get
 from mpijax.experimental.pallas import access as _access
 from mpijax.experimental.pallas import specs as _specs
 from mpijax.experimental.pallas.memory import MemorySpace as _AnyMemorySpace

@@ -9,7 +9,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax import missing as _missing
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.experimental.pallas import access as _access
 from mpijax.experimental.pallas import specs as _specs
 from mpijax.experimental.pallas.access import (

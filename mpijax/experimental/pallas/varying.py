@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.index_maps import identity
-from mpijax.core.lowering import Structural, ViewKind
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import shape_rules
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Structural, ViewKind
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import linear_jvp, same_type
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero

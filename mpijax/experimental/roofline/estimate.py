@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
-from mpijax.core.any_depth import any_depth
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, last_uses
+from mpijax.core.base.any_depth import any_depth
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal, dead_code, last_uses
 from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.experimental.roofline.results import RooflineResult, RooflineRuleContext, RooflineShape
 from mpijax.experimental.roofline.rules import rule_of
 from mpijax.spmd.shard_map import shard_map

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
+from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.roofline.results import RooflineResult, RooflineRuleContext, RooflineShape
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.jaxpr import Jaxpr, nested_jaxprs
-from mpijax.core.lowering import Elementwise
+from mpijax.core.programs.jaxpr import Jaxpr, nested_jaxprs
+from mpijax.core.rules.lowering import Elementwise
 from mpijax.experimental.roofline.results import RooflineResult, RooflineRuleContext, RooflineShape
 from mpijax.ops.indexing.gather import GatherScatterMode
 

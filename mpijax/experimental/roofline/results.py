@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.primitive import Primitive
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
 
 
 @dataclass(frozen=True, kw_only=True)

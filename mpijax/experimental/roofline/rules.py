@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.lowering import Elementwise
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Elementwise
+from mpijax.core.rules.primitive import Primitive
 from mpijax.experimental.roofline import messages, operations
 from mpijax.experimental.roofline.results import RooflineResult
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.transforms import autodiff, jacobians
 from mpijax.transforms.vmap import vmap

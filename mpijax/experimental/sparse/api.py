@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
 from mpijax.experimental.sparse.base import JAXSparse
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.bcsr import BCSR

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
 
 
 class JAXSparse(abc.ABC):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.experimental.sparse import layouts, products
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse

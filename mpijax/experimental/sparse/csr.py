@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.bcoo import BCOO
 from mpijax.experimental.sparse.matrices import Matrix, rows_of, starts_of

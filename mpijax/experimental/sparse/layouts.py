@@ -13,7 +13,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.util import (
     SparseEfficiencyError,

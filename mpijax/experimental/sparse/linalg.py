@@ -12,7 +12,7 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax import missing as _missing
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
+from mpijax.core.types.avals import ShapedArray
 from mpijax.numpy.util import as_array, is_arraylike
 from mpijax.ops.callbacks.host import pure_callback
 from mpijax.transforms.api import eval_shape

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.lowering import Decompose
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse import products
 from mpijax.experimental.sparse.base import JAXSparse

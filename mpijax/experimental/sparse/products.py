@@ -12,7 +12,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.avals import ShapeDtypeStruct
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.experimental.sparse import layouts
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.util import (

@@ -14,9 +14,9 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.jaxpr import Eqn, bound, eval_jaxpr
+from mpijax.core.programs.jaxpr import Eqn, bound, eval_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.experimental.sparse import layouts, products
 from mpijax.experimental.sparse import operations as ops
 from mpijax.experimental.sparse.base import JAXSparse

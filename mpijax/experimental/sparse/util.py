@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 import mpijax.numpy as jnp
-from mpijax.core import config, dtypes, provided
+from mpijax.core import dtypes
+from mpijax.core.base import config, provided
 from mpijax.transforms.vmap import vmap
 
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from mpijax import missing as _missing
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.checks import check_jaxpr
-from mpijax.core.debug_info import DebugInfo
-from mpijax.core.effects import Effect, no_effects
-from mpijax.core.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun
-from mpijax.core.jaxpr import Eqn as JaxprEqn
-from mpijax.core.jaxpr import subjaxprs as _in_parameters
-from mpijax.core.primitive import Unsupported
-from mpijax.core.source import current_source
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import ConcretizationTypeError, InconclusiveDimensionOperation, JaxprTypeError
+from mpijax.core.base.source import current_source
+from mpijax.core.programs.debug_info import DebugInfo
+from mpijax.core.programs.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, jaxpr_as_fun
+from mpijax.core.programs.jaxpr import Eqn as JaxprEqn
+from mpijax.core.programs.jaxpr import subjaxprs as _in_parameters
+from mpijax.core.rules.primitive import Unsupported
+from mpijax.core.tracing.checks import check_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.effects import Effect, no_effects
+from mpijax.core.types.typeof import typeof
 from mpijax.extend.core import primitives
 from mpijax.extend.core.primitives import CallPrimitive, call_impl
 from mpijax.extend.primitive import Primitive

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.registry import registry
 from mpijax.extend.linear_util import WrappedFun
 from mpijax.extend.primitive import Primitive
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
 
 __all__ = ["enforce_types"]
 

@@ -10,12 +10,13 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import dtypes, errors, provided
-from mpijax.core.array_api import Array, install_array_methods
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.out_sharding import takes_out_sharding
-from mpijax.core.typeof import typeof
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import errors, provided
+from mpijax.core.base.warn import warn_user
+from mpijax.core.shapes.dimensions import DimExpr, dimension
+from mpijax.core.tracing.out_sharding import takes_out_sharding
+from mpijax.core.types.array_api import Array, install_array_methods
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.arrays.forwarded_methods import FORWARDED
 from mpijax.numpy.arrays.operators import OPERATORS
 from mpijax.numpy.indexing.at import IndexUpdateHelper

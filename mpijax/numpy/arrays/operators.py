@@ -9,8 +9,8 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.array_api import Array
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.array_api import Array
 from mpijax.numpy.indexing.take import getitem
 from mpijax.numpy.linear_algebra.linear import matmul
 from mpijax.numpy.ufuncs import arithmetic, logic

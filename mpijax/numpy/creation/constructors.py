@@ -9,12 +9,12 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.array_api import is_whole
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.tracer import Tracer
-from mpijax.core.warn import warn_user
+from mpijax.core.base.state import state
+from mpijax.core.base.warn import warn_user
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.array_api import is_whole
 from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
 
 # The number of arrays that are concatenated at once.

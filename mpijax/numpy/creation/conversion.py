@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, provided
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.warn import warn_user
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place, scalar_like
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapeDtypeStruct
 from mpijax.core.sharding.shardings import Sharding
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.util import (
     broadcast_to,

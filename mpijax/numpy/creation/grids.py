@@ -10,7 +10,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.config import numpy_dtype_promotion
+from mpijax.core.base.config import numpy_dtype_promotion
 from mpijax.numpy.util import ensure_arraylike_tuple, promote_dtypes, static
 
 s_ = np.s_

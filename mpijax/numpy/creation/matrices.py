@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import is_longer, max_dim, min_dim
+from mpijax.core.shapes.dimensions import is_longer, max_dim, min_dim
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.fills import ones, zeros
 from mpijax.numpy.creation.ranges import arange

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.warn import warn_user
+from mpijax.core.base.warn import warn_user
 from mpijax.numpy import util
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.transforms.jit import jit

@@ -10,8 +10,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr, steps_between
-from mpijax.core.errors import InconclusiveDimensionOperation
+from mpijax.core.base.errors import InconclusiveDimensionOperation
+from mpijax.core.shapes.dimensions import DimExpr, steps_between
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.creation.fills import empty, full
 from mpijax.numpy.ufuncs.arithmetic import add, divide, multiply, power, sign, subtract

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray, number_of
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.typeof import typeof
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.warn import warn_user
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.types.avals import ShapedArray, number_of
+from mpijax.core.types.typeof import typeof
 
 
 def dtype_of(x: Any) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.option import values as options
-from mpijax.core.warn import warn_user
+from mpijax.core.base.option import values as options
+from mpijax.core.base.warn import warn_user
 from mpijax.numpy.arguments import (
     FLOAT0,
     as_array,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.dtype_kinds import finfo, iinfo, isdtype  # noqa: F401
 from mpijax.core.dtypes import can_cast  # noqa: F401
-from mpijax.core.result_type import promote_types  # noqa: F401
+from mpijax.core.dtypes.kinds import finfo, iinfo, isdtype  # noqa: F401
+from mpijax.core.dtypes.result_type import promote_types  # noqa: F401
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.util import unwrap
 

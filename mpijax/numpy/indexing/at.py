@@ -10,9 +10,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.option import values as options
-from mpijax.core.out_sharding import F, takes_out_sharding
-from mpijax.core.warn import warn_user
+from mpijax.core.base.option import values as options
+from mpijax.core.base.warn import warn_user
+from mpijax.core.tracing.out_sharding import F, takes_out_sharding
 from mpijax.numpy import util
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.fills import ones_like
@@ -70,7 +70,7 @@ class IndexUpdateHelper:
 
 
 def _takes_out_sharding(method: F) -> F:
-    """A method whose result has the sharding `out_sharding`; see `core.out_sharding`."""
+    """A method whose result has the sharding `out_sharding`; see `core.tracing.out_sharding`."""
 
     @wraps(method)
     def call(self, *args, out_sharding=None, **how):

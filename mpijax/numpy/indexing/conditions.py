@@ -10,8 +10,8 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.array_api import is_whole
-from mpijax.core.dimensions import is_symbolic_dim
+from mpijax.core.shapes.dimensions import is_symbolic_dim
+from mpijax.core.types.array_api import is_whole
 from mpijax.numpy import util
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.fills import zeros

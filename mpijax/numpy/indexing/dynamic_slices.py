@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.slices import Slice
-from mpijax.core.typeof import typeof
+from mpijax.core.shapes.slices import Slice
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.indexing.parse import parse
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import slice_bounds, steps_between
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.shapes.dimensions import slice_bounds, steps_between
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.arguments import host_value
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.indexing.parse import (

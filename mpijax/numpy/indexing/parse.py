@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, errors
-from mpijax.core.array_api import Array
-from mpijax.core.dimensions import is_longer
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import errors
+from mpijax.core.base.state import state
+from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.util import scalar_like
 

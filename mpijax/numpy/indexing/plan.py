@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.config import enable_x64
-from mpijax.core.dimensions import DimExpr, is_longer, max_dim, min_dim, slice_bounds
-from mpijax.core.errors import InconclusiveDimensionOperation
+from mpijax.core.base.config import enable_x64
+from mpijax.core.base.errors import InconclusiveDimensionOperation
+from mpijax.core.shapes.dimensions import DimExpr, is_longer, max_dim, min_dim, slice_bounds
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.indexing.parse import (
     ARRAY,

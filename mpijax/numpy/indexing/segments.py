@@ -9,10 +9,10 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax.core import dtypes
-from mpijax.core.dimensions import dimension
-from mpijax.core.errors import ConcretizationTypeError
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.tracer import Tracer
+from mpijax.core.base.errors import ConcretizationTypeError
+from mpijax.core.shapes.dimensions import dimension
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.tracer import Tracer
 from mpijax.numpy.util import check_arraylike, host_value
 from mpijax.ops.indexing.gather import GatherScatterMode
 

@@ -11,11 +11,11 @@ import numpy as np
 from mpijax import lax
 from mpijax._ext.array import ArrayBase, from_numpy
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.config import values as options
-from mpijax.core.dimensions import DimExpr, min_dim
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
+from mpijax.core.base.config import values as options
+from mpijax.core.base.state import state
+from mpijax.core.shapes.dimensions import DimExpr, min_dim
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.types.avals import ShapedArray
 from mpijax.numpy import util
 from mpijax.numpy.creation.one_hot import one_hot
 from mpijax.numpy.indexing.dynamic_slices import has_slices, read_slices

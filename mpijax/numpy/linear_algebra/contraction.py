@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import dtypes, provided
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.out_sharding import explicit_layout, laid_out
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
 from mpijax.numpy.linear_algebra.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit

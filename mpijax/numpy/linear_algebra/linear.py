@@ -8,9 +8,9 @@ from typing import Any
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.sharding.types import axes_of
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.sharding_types import axes_of
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.ufuncs.complexes import conj
 from mpijax.numpy.util import (
     canonical_axis,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import config, dtypes
+from mpijax.core import dtypes
+from mpijax.core.base import config
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.creation.fills import empty, zeros
 from mpijax.numpy.creation.matrices import eye

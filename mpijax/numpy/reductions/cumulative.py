@@ -8,8 +8,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.errors import ShardingTypeError
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import ShardingTypeError
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.reductions.reduce import promoted_integer
 from mpijax.numpy.util import _where, canonical_axis, convert, ensure_arraylike, requested_dtype, scalar_like
 from mpijax.transforms.jit import jit

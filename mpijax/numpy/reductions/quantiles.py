@@ -11,7 +11,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     _where,
     canonical_axes,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.option import values as options
+from mpijax.core.base.option import values as options
 from mpijax.numpy.reductions.reduce import Reduction, reduce, to_bool, to_numeric
 from mpijax.numpy.util import ensure_arraylike, optional_axes
 from mpijax.transforms.jit import jit

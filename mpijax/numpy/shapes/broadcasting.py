@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import provided
-from mpijax.core.axes import canonical_axis
-from mpijax.core.out_sharding import laid_out
+from mpijax.core.base import provided
+from mpijax.core.tracing.out_sharding import laid_out
+from mpijax.core.types.axes import canonical_axis
 from mpijax.numpy.arguments import (
     as_array,
     canonical_axes,

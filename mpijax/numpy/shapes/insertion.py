@@ -9,7 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.array_api import Array
+from mpijax.core.types.array_api import Array
 from mpijax.numpy.util import (
     canonical_axis,
     check_arraylike,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import DimExpr
+from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.shapes.reshape import atleast_1d, atleast_2d, atleast_3d, transpose
 from mpijax.numpy.util import (

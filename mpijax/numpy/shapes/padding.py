@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core import tree
-from mpijax.core.dimensions import dimension
+from mpijax.core.shapes.dimensions import dimension
+from mpijax.core.trees import tree
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.ranges import linspace
 from mpijax.numpy.reductions import standard as reductions

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.out_sharding import takes_out_sharding
+from mpijax.core.shapes.dimensions import DimExpr, dimension
+from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.fills import zeros
 from mpijax.numpy.indexing.take import take

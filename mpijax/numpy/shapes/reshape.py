@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.out_sharding import explicit_layout, laid_out, takes_out_sharding
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, takes_out_sharding
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (

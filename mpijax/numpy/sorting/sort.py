@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.numpy.creation.fills import zeros_like
 from mpijax.numpy.indexing.conditions import where
 from mpijax.numpy.indexing.plan import index_dtype

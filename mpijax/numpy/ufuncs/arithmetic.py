@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer
 from mpijax.numpy.ufuncs.logic import equal, logical_and, not_equal
 from mpijax.numpy.util import (
     _where,

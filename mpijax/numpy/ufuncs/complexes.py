@@ -9,7 +9,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr
+from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.numpy.util import convert, ensure_arraylike, is_complex, is_float, is_inexact, scalar_like
 from mpijax.transforms.jit import jit
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.promotion import COMPLEX, FLOAT
+from mpijax.core.dtypes.promotion import COMPLEX, FLOAT
 from mpijax.numpy.util import (
     _where,
     convert,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core.warn import warn_user
+from mpijax.core.base import config
+from mpijax.core.base.warn import warn_user
 from mpijax.lax import broadcast_shapes
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.shapes.reshape import expand_dims, squeeze

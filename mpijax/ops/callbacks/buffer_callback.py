@@ -9,14 +9,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.effects import CallbackEffect
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.jaxpr import Eqn
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import types
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.programs.jaxpr import Eqn
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
+from mpijax.core.types.effects import CallbackEffect
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.ffi_call import alias_pairs
 from mpijax.ops.callbacks.host import as_arrays, batch_call, called_by_program, declared_results, location, run_directly
 

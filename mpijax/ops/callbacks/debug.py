@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, provided, tree
-from mpijax.core.array_api import Array
-from mpijax.core.effects import DebugEffect, OrderedDebugEffect
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import HostCall, Layout
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import Ref, RefView
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.sharding.rules import Operation, Plan
+from mpijax.core.base import config, provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import HostCall, Layout
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.refs import Ref, RefView
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.effects import DebugEffect, OrderedDebugEffect
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.host import call_python, called_by_program, example, location, run_directly
 from mpijax.transforms import key_reuse
 

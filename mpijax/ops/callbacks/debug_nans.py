@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes
-from mpijax.core.effects import CallbackEffect, communication
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.sharding import types
-from mpijax.core.source import current_source
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.source import current_source
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Literal, eval_jaxpr
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.effects import CallbackEffect, communication
 from mpijax.ops.callbacks.host import call_python
 
 _EFFECTS = frozenset({CallbackEffect("Debug")})

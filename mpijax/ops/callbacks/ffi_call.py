@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.effects import FfiEffect
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.effects import FfiEffect
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.ffi_words import attributes_of, words
 from mpijax.ops.callbacks.host import VMAP_METHODS, batch_call, declared_results
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 
 VERSION = 1
 _CODES = {

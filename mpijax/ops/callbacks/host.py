@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided, tree
-from mpijax.core.array_api import is_whole
-from mpijax.core.avals import ShapedArray
-from mpijax.core.effects import CallbackEffect
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import types
-from mpijax.core.source import callable_location, is_internal
-from mpijax.core.trace import EVAL, current_trace, evaluate
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_location, is_internal
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing.trace import EVAL, current_trace, evaluate
+from mpijax.core.trees import tree
+from mpijax.core.types.array_api import is_whole
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.effects import CallbackEffect
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.indexing.slicing import index_in_dim
 from mpijax.transforms.batching import AxisData, batch_at, move_dim

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
-from mpijax.core.effects import DebugEffect
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import HostCall, Native
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import HostCall, Native
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.effects import DebugEffect
 from mpijax.ops.callbacks.host import example, run_directly
 
 _EFFECTS = frozenset({DebugEffect()})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapeDtypeStruct
-from mpijax.core.effects import FfiEffect
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapeDtypeStruct
+from mpijax.core.types.effects import FfiEffect
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.host import VMAP_METHODS, batch_call, canonical_results
 from mpijax.ops.callbacks.numba_kernels import NumbaCode, compiled, kinds, make_kernel
 

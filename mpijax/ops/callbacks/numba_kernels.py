@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import callable_location, callable_name
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import callable_location, callable_name
+from mpijax.core.types.avals import ShapedArray
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core import tree
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.trees import tree
+from mpijax.core.types import effects as fx
 from mpijax.transforms.zeros import Zero
 
 

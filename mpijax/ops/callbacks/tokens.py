@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.zeros import Zero
 
 abstract_token = ShapedArray((), dtypes.TokenDType())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.lowering import Communication, Exchange
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.ops.collectives.scope import effects
 
 _INNER = Unsupported("only the compiler makes this primitive, after all transformations")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.lowering import Communication, Exchange
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.sharding.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
-from mpijax.core.state import state
-from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
+from mpijax.core.tracing.trace import axis_size as named_axis_size
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.collectives import mixed_groups
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups

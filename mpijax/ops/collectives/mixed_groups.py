@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.registry import registry
-from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.trace import axis_size as named_axis_size
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import Groups, merge_axes, reshape, row
 from mpijax.transforms.batching import batch_flat, move_dim
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core import tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, map_jaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Inline
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, map_jaxprs
+from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.trees import tree
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.tokens import AbstractToken, abstract_token, create_token
 from mpijax.ops.collectives.permutations import check_pairs, ppermute_p
 from mpijax.ops.collectives.scope import check_bound, names_of, varying, vma_with

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.index_maps import identity
-from mpijax.core.lowering import Communication, Exchange, Structural, ViewKind
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, types
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Communication, Exchange, Structural, ViewKind
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.collectives.reductions import invariant_batch, of_same_bits
 from mpijax.ops.collectives.scope import converted, effects, linear_jvp, vma_of
 from mpijax.transforms import key_reuse

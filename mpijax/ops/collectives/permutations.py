@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.lowering import Communication, Exchange
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.trace import axis_size as named_axis_size
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.reductions import psum_p
 from mpijax.ops.collectives.scope import (

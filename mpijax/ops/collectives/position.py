@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication, Exchange
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.trace import axis_size as named_axis_size
+from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.trace import axis_size as named_axis_size
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.collectives.scope import check_bound, names_of, vma_with
 
 

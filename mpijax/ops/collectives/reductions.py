@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from mpijax.core import tree
-from mpijax.core.lowering import Communication, Exchange
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding.sum_types import kind_over, unreduced_axes
-from mpijax.core.state import state
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sum_types import kind_over, unreduced_axes
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.collectives.mixed_groups import over_mixed_groups, reduced
 from mpijax.ops.collectives.scope import (

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core import effects as fx
-from mpijax.core.avals import NO_AXES, ShapedArray
-from mpijax.core.registry import registry
-from mpijax.core.sharding.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
-from mpijax.core.state import state
-from mpijax.core.trace import axis_size as named_axis_size
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.base.state import state
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
+from mpijax.core.tracing.trace import axis_size as named_axis_size
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import NO_AXES, ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero
 

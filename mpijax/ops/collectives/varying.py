@@ -7,15 +7,15 @@ of the global program.
 
 from __future__ import annotations
 
-from mpijax.core import tree
-from mpijax.core.index_maps import identity
-from mpijax.core.lowering import Structural, ViewKind
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, sum_types
-from mpijax.core.sharding.sum_types import kind_over
-from mpijax.core.state import state
-from mpijax.core.typeof import typeof
+from mpijax.core.base.state import state
+from mpijax.core.rules import shape_rules, sum_types
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Structural, ViewKind
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sum_types import kind_over
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero

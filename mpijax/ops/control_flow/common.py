@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mpijax.core import tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.registry import registry
-from mpijax.core.result_type import result_type
-from mpijax.core.source import sources_of_function
-from mpijax.core.trace import scope_key
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import sources_of_function
+from mpijax.core.dtypes.result_type import result_type
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.tracing.trace import scope_key
+from mpijax.core.trees import tree
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import is_ref, may_be_kept, values_of

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import effects as fx
-from mpijax.core import errors, provided
-from mpijax.core.abstract import advance
-from mpijax.core.array_api import is_whole
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
-from mpijax.core.lowering import ControlFlow, Flow
-from mpijax.core.memo import memo_on_jaxprs
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import run_on
-from mpijax.core.registry import registry
-from mpijax.core.trace import EVAL
-from mpijax.core.typeof import typeof
+from mpijax.core.base import errors, provided
+from mpijax.core.base.memo import memo_on_jaxprs
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
+from mpijax.core.rules.lowering import ControlFlow, Flow
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.refs import run_on
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.types import effects as fx
+from mpijax.core.types.abstract import advance
+from mpijax.core.types.array_api import is_whole
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import ad_ops
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, same_type

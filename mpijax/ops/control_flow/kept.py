@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from mpijax.core.types import effects as fx
 from mpijax.ops.control_flow.residuals import merge, return_all, take_all
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from mpijax.core.errors import KeyReuseError
-from mpijax.core.jaxpr import Eqn
+from mpijax.core.base.errors import KeyReuseError
+from mpijax.core.programs.jaxpr import Eqn
 from mpijax.transforms.key_reuse import Signature, signature_of, union
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mpijax.core import effects as fx
-from mpijax.core.checks import checked
-from mpijax.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
-from mpijax.core.memo import memo_on_jaxpr
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from mpijax.core.tracing.checks import checked
+from mpijax.core.types import effects as fx
 from mpijax.ops.control_flow.opening import with_open_calls
 
 

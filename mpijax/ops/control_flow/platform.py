@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.families import NOT_LINEAR
 
 PLATFORM = "cpu"

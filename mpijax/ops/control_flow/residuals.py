@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.control_flow.signatures import spread
 from mpijax.ops.control_flow.varying import vary
 from mpijax.ops.families import NOT_LINEAR

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.abstract import advance
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxprTypeError
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
-from mpijax.core.lowering import ControlFlow, Flow
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import Primitive
+from mpijax.core.base.errors import JaxprTypeError
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
+from mpijax.core.rules.lowering import ControlFlow, Flow
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.abstract import advance
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.control_flow import key_use, scan_over_ranks, scan_rules, scan_transpose
 from mpijax.ops.control_flow.common import chosen, same_type, split
 from mpijax.ops.control_flow.kept import keep_in_scan

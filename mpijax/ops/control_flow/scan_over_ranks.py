@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, nested_jaxprs
-from mpijax.core.lowering import Layout, Partitioned
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, nested_jaxprs
+from mpijax.core.rules.lowering import Layout, Partitioned
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut, part_number, uncut
-from mpijax.core.sharding.rules import Operation, Plan
 from mpijax.ops.collectives.permutations import pbroadcast, ppermute
 from mpijax.ops.control_flow.common import split
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.trace import current_trace
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.trace import current_trace
 from mpijax.ops.control_flow.common import chosen, merged, nonzero_flags, split
 from mpijax.ops.control_flow.partial import split_known
 from mpijax.transforms.jvp import jvp_jaxpr

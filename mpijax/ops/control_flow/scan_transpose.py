@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var
-from mpijax.core.jaxpr_trace import trace_passing_refs
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.refs import run_on
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Literal, Var
+from mpijax.core.tracing.jaxpr_trace import trace_passing_refs
+from mpijax.core.tracing.refs import run_on
+from mpijax.core.types import effects as fx
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.common import chosen, nonzero_flags, split
 from mpijax.ops.control_flow.scan_rules import bind, either, rearranged
 from mpijax.transforms.transpose import UndefPrimal, backward_pass, is_undefined_primal

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Literal, Var, without_dead_code
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Literal, Var, without_dead_code
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.common import chosen
 
 

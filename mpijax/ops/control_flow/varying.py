@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mpijax.core import effects as fx
-from mpijax.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, nested_jaxprs, subjaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, nested_jaxprs, subjaxprs
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types import effects as fx
+from mpijax.core.types.typeof import typeof
 
 
 def vary(x: Any, axes: frozenset) -> Any:

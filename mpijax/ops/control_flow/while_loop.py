@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import effects as fx
-from mpijax.core import errors
-from mpijax.core.abstract import advance
-from mpijax.core.avals import ShapedArray
-from mpijax.core.checks import agree
-from mpijax.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import ControlFlow, Decompose, Flow
-from mpijax.core.memo import memo_on_jaxpr, memo_on_jaxprs
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.trace import EVAL
-from mpijax.core.typeof import typeof
+from mpijax.core.base import errors
+from mpijax.core.base.memo import memo_on_jaxpr, memo_on_jaxprs
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from mpijax.core.rules.lowering import ControlFlow, Decompose, Flow
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.checks import agree
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.types import effects as fx
+from mpijax.core.types.abstract import advance
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow import key_use
 from mpijax.ops.control_flow.common import merged, nonzero_flags, split
 from mpijax.ops.control_flow.varying import refuse_communication

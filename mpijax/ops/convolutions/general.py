@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Decompose
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types, window_rules
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import ShardingTypeError
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules import window_rules
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.convolutions.lowering import lowered
 from mpijax.ops.convolutions.shapes import (

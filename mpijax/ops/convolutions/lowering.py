@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.convolutions.shapes import conv_shape_tuple, permuted, spread
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.rules import const_like

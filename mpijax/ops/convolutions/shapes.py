@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core.dimensions import max_dim
+from mpijax.core.shapes.dimensions import max_dim
 from mpijax.ops.windows.shapes import dilated, padtype_to_pads
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Zeros
+from mpijax.core.rules.lowering import Zeros
 from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
 from mpijax.transforms import key_reuse
 

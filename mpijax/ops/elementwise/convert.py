@@ -7,18 +7,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr_trace import literal_value
-from mpijax.core.lowering import Decompose, Elementwise, Zeros
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import sum_types
-from mpijax.core.state import state
-from mpijax.core.trace import EVAL
-from mpijax.core.typeof import typeof
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.state import state
+from mpijax.core.base.warn import warn_user
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Decompose, Elementwise, Zeros
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import literal_value
+from mpijax.core.tracing.trace import EVAL
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.ops.rules import full_like
 from mpijax.transforms import key_reuse

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.index_maps import identity
-from mpijax.core.lowering import Structural
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import shape_rules
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Structural
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.families import ATTACHED, PerOperand
 from mpijax.transforms.batching import move_dim

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.families import FLOATING, elementwise, wide
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import mul, sub
 from mpijax.ops.elementwise.compare import eq
 from mpijax.ops.elementwise.convert import convert_element_type

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Elementwise, Zeros
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import sum_types, types
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import ShardingTypeError
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.bitwise import bitwise_and
 from mpijax.ops.elementwise.compare import eq, gt, lt
 from mpijax.ops.families import NOT_LINEAR, ORDERED, PerOperand, check_dtype, check_same_dtypes, scalar_rule

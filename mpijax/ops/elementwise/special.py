@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import add, mul, neg, sub
 from mpijax.ops.elementwise.compare import gt
 from mpijax.ops.elementwise.hosted import compiled, scipy_function

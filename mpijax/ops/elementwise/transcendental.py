@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import Zeros
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Zeros
+from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.elementwise.binary import add, div, mul, neg, sub
 from mpijax.ops.elementwise.power import integer_pow, reciprocal, square
 from mpijax.ops.families import FLOATING, INEXACT, PerOperand, elementwise

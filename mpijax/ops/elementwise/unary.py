@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Elementwise, Zeros
-from mpijax.core.registry import registry
-from mpijax.core.sharding import sum_types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import complex, div, mul, neg
 from mpijax.ops.elementwise.compare import eq, ge
 from mpijax.ops.elementwise.select import select

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.elementwise.unary import conj

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import HostCall, Native
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import HostCall, Native
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 
 _NAMES = ("fft", "ifft", "rfft_n_even", "irfft", "rfft_n_odd")
 _INNER = Unsupported("only the compiler makes this primitive, after all transformations")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, uncut
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.sharding import shape_rules
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.sharding_rules import Operation, Plan, Rule, share
 from mpijax.core.sharding.cuts import Cut, Cuts, uncut
-from mpijax.core.sharding.rules import Operation, Plan, Rule, share
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.gather_scatter import psum_scatter
 from mpijax.ops.collectives.reductions import pmax, pmin, psum
 from mpijax.ops.elementwise.binary import add, max, min, sub

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.index_maps import Elements, Index, clamped
-from mpijax.core.lowering import Structural, Window, Writes
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_types, types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import shape_types
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.index_maps import Elements, Index, clamped
+from mpijax.core.rules.lowering import Structural, Window, Writes
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import DimExpr, dimension
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing.gather import GatherDimensionNumbers, GatherScatterMode, gather_p

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import min_dim
-from mpijax.core.index import Lin
-from mpijax.core.index_maps import INT64, Elements, Index, clamped
-from mpijax.core.lowering import Structural, Window
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import shape_types
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules import shape_types
+from mpijax.core.rules.index_maps import INT64, Elements, Index, clamped
+from mpijax.core.rules.lowering import Structural, Window
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.shapes.dimensions import min_dim
+from mpijax.core.shapes.index import Lin
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.indexing import by_owner, rows_on_request
 from mpijax.ops.indexing.references import gather_reference, only_window
 from mpijax.ops.indexing.slicing import concatenate

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import bitcast_convert_type, convert_element_type
 from mpijax.ops.shapes.reshape import expand_dims, squeeze
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.array_api import Array
-from mpijax.core.slices import Slice
+from mpijax.core.shapes.slices import Slice
+from mpijax.core.types.array_api import Array
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.indexing.dynamic import dynamic_slice, dynamic_update_slice
 from mpijax.ops.indexing.slicing import slice as static_slice

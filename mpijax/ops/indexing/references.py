@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.jaxpr import Jaxpr, eval_jaxpr
-from mpijax.core.lowering import Window
+from mpijax.core.programs.jaxpr import Jaxpr, eval_jaxpr
+from mpijax.core.rules.lowering import Window
 
 
 def positions(shape, indices, window_dims, index_map, removed, batching, sizes) -> tuple[list[Any], np.ndarray]:

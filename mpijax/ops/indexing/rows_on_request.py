@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.registry import registry
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut
-from mpijax.core.sharding.rules import Operation, Plan
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.elementwise import binary

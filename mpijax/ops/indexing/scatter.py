@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import is_longer
-from mpijax.core.jaxpr import Jaxpr
-from mpijax.core.jaxpr_trace import trace_to_jaxpr
-from mpijax.core.lowering import HostCall, Structural, Window, Writes
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_types
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import Jaxpr
+from mpijax.core.rules import shape_types
+from mpijax.core.rules.lowering import HostCall, Structural, Window, Writes
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import by_owner, rows_to_owner

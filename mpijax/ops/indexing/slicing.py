@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.array_api import Array
-from mpijax.core.avals import ShapedArray
-from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import dimension
-from mpijax.core.index_maps import Elements, Index
-from mpijax.core.jaxpr import Eqn
-from mpijax.core.lowering import Decompose, Structural, ViewKind, Writes
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import shape_rules, shape_types, sum_types, types
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import Eqn
+from mpijax.core.rules import shape_rules, shape_types, sum_types
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.index_maps import Elements, Index
+from mpijax.core.rules.lowering import Decompose, Structural, ViewKind, Writes
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.shapes.dimensions import dimension
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.axes import canonical_axis
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.rules import const_like, is_linear
 from mpijax.ops.shapes.moves import NumpyInt, check_shapelike, movement, shape_of, without

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import max
 from mpijax.ops.elementwise.compare import eq
 from mpijax.ops.elementwise.select import select

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import HostCall
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.sharding import rules
-from mpijax.core.sharding import types as sharding_types
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules import sharding_types
+from mpijax.core.rules.lowering import HostCall
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.families import INEXACT, check_dtype, check_same_dtypes
 from mpijax.transforms.batching import batch_at
 

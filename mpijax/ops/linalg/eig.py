@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes
-from mpijax.core.warn import warn_user
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.base.warn import warn_user
 from mpijax.ops.elementwise.binary import complex as complex_of
 from mpijax.ops.elementwise.compare import eq
 from mpijax.ops.elementwise.power import reciprocal

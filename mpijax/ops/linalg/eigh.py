@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
+from mpijax.core.base import config
 from mpijax.ops.elementwise.power import integer_pow
 from mpijax.ops.linalg import eigh_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijax.core import config, provided
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core.base import config, provided
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.collectives.permutations import ppermute

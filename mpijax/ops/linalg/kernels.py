@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from mpijax.core import provided
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
+from mpijax.core.base import provided
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Native
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.linalg.common import letter
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core.dimensions import min_dim
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.shapes.dimensions import min_dim
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.linalg import lu_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import LapackCode, lapack

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core.base import config
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.ops.collectives.permutations import pbroadcast
 from mpijax.ops.indexing.slicing import concatenate, slice_in_dim

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.dimensions import min_dim
-from mpijax.core.typeof import typeof
+from mpijax.core.shapes.dimensions import min_dim
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import add
 from mpijax.ops.elementwise.compare import eq, ge
 from mpijax.ops.elementwise.convert import convert_element_type

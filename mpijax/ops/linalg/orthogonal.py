@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.dimensions import min_dim
+from mpijax.core.shapes.dimensions import min_dim
 from mpijax.ops.families import INEXACT
 from mpijax.ops.linalg.common import is_complex, linalg_primitive, nan_unless, routine
 from mpijax.ops.linalg.kernels import lapack

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.dimensions import min_dim
+from mpijax.core.base import provided
+from mpijax.core.shapes.dimensions import min_dim
 from mpijax.ops.indexing.slicing import concatenate
 from mpijax.ops.linalg.common import linalg_primitive, routine
 from mpijax.ops.linalg.kernels import lapack

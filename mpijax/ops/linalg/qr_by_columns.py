@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, Span
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast
 from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.matrices import eye, upper_triangle

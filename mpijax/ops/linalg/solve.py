@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from mpijax.core import provided
+from mpijax.core.base import provided
 from mpijax.ops.ad_ops import stop_gradient
 from mpijax.ops.linalg.lu import lu, lu_solve
 from mpijax.ops.linalg.matrices import broadcast_behind

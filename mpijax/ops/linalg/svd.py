@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config
-from mpijax.core.dimensions import min_dim
+from mpijax.core.base import config
+from mpijax.core.shapes.dimensions import min_dim
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_beside, transposed

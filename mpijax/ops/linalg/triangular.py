@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.sharding import rules
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import neg
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.linalg import triangular_over_ranks

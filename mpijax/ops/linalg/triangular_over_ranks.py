@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core.base import config
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, Span, part_number
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.permutations import pbroadcast, ppermute
 from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
 from mpijax.ops.linalg.lu_over_ranks import MOST_BLOCKS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import Native
+from mpijax.core.rules.lowering import Native
 from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.families import FLOATING
 from mpijax.ops.indexing.slicing import concatenate

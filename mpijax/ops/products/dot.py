@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import ShardingTypeError
-from mpijax.core.lowering import Library
-from mpijax.core.option import values as options
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import sum_types, types
+from mpijax.core.base.errors import ShardingTypeError
+from mpijax.core.base.option import values as options
+from mpijax.core.base.state import state
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Library
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.split import entries
-from mpijax.core.state import state
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.ops.products.algorithm import DotAlgorithm, DotAlgorithmPreset, algorithm_of

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.reshape import broadcast_in_dim

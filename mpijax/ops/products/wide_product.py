@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import canonical
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.dtypes import canonical
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.elementwise.binary import mul
 from mpijax.ops.elementwise.convert import convert
 from mpijax.ops.families import NUMERIC, batch_elementwise, broadcast_type, check_dtype

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose, HostCall
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.sharding import types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose, HostCall
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import mulhi
 from mpijax.ops.elementwise.compare import lt
 from mpijax.ops.elementwise.convert import bitcast_convert_type, convert_element_type

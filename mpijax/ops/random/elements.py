@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.index import Lin
-from mpijax.core.index_maps import INT64, UINT32, Elements, Index
+from mpijax.core.rules.index_maps import INT64, UINT32, Elements, Index
+from mpijax.core.shapes.index import Lin
 
 
 def seed(r: Elements, index: Index, avals: Sequence[Any], params: dict[str, Any]) -> Any:

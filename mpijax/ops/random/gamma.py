@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core import provided
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.base import provided
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.elementwise.binary import div, mul
 from mpijax.ops.elementwise.special import random_gamma_grad
 from mpijax.ops.families import NOT_LINEAR, PerOperand

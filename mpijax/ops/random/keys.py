@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.index_maps import identity
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Decompose, Elementwise, Structural, ViewKind
-from mpijax.core.option import values as options
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.sharding import shape_rules
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.option import values as options
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Decompose, Elementwise, Structural, ViewKind
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.families import ATTACHED, CONSTANT, NOT_LINEAR, broadcast_type, scalar_rule
 from mpijax.ops.random import elements as random_elements

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.lowering import Exchange
+from mpijax.core.base import provided
+from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.transforms.batching import batch_at
 from mpijax.transforms.zeros import Zero, zeros

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core.lowering import Exchange
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.rules.lowering import Exchange
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.ops.ranks.ops import exchange, linear, rank_in, size_of
 from mpijax.ops.ranks.reductions import _sum
 from mpijax.transforms.batching import batch_at

@@ -3,7 +3,7 @@
 Ranks may run different programs. Each program alone decides what it differentiates or batches. All ranks must still
 make the same exchanges. So a rank always differentiates, transposes and batches such an operation inside a
 transformation: with zeros if it has no tangent or cotangent here, and repeated if its value is not batched here
-(`core.effects.ExchangeEffect`).
+(`core.types.effects.ExchangeEffect`).
 
 Batch axes come first in the data sent (after the axis over ranks, if there is one), so that both sides of an exchange
 use the same layout.
@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core import effects as fx
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Communication, Decompose, Exchange
-from mpijax.core.plain import NotSerializable
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.trace import current_trace
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.records.plain import NotSerializable
+from mpijax.core.rules.lowering import Communication, Decompose, Exchange
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.trace import current_trace
+from mpijax.core.types import effects as fx
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.zeros import Zero, zeros
 
 EXCHANGES = frozenset({fx.exchange})

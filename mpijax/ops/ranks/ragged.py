@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core import provided
-from mpijax.core.lowering import Exchange
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
+from mpijax.core.base import provided
+from mpijax.core.rules.lowering import Exchange
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
 from mpijax.ops.ranks.ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.ops.ranks.reductions import _only_sum, _sum
 from mpijax.transforms.batching import batch_at

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.lowering import Exchange
-from mpijax.core.registry import registry
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.lowering import Exchange
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.ranks.ops import (
     Handle,
     exchange,

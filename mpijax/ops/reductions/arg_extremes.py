@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.bitwise import bitwise_or
 from mpijax.ops.elementwise.compare import eq, ne
 from mpijax.ops.elementwise.select import select

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.registry import registry
-from mpijax.core.tree import tree_flatten, tree_unflatten
-from mpijax.core.typeof import typeof
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.trees.tree import tree_flatten, tree_unflatten
+from mpijax.core.types.axes import canonical_axis
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.indexing.slicing import concatenate, slice_p
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.moves import shape_of

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.lowering import Cumulative
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.lowering import Cumulative
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import part_number
 from mpijax.ops import same_bits
 from mpijax.ops.collectives.gather_scatter import all_gather

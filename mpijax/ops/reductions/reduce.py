@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Decompose, Elementwise
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree import tree_flatten, tree_unflatten
-from mpijax.core.typeof import typeof
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose, Elementwise
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees.tree import tree_flatten, tree_unflatten
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary, bitwise
 from mpijax.ops.elementwise.convert import convert
 from mpijax.ops.families import ANY, BITS, NOT_LINEAR, accepts_dtype

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import config, dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lowering import Reduction
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import sum_types
-from mpijax.core.typeof import typeof
+from mpijax.core import dtypes
+from mpijax.core.base import config
+from mpijax.core.rules import sum_types
+from mpijax.core.rules.lowering import Reduction
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
 from mpijax.ops.elementwise.binary import div, mul
 from mpijax.ops.elementwise.compare import eq

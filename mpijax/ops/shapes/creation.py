@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.lowering import Structural
-from mpijax.core.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules.lowering import Structural
+from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.typeof import typeof
-from mpijax.core.varying import varying_over
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.types.typeof import typeof
+from mpijax.core.types.varying import varying_over
 from mpijax.ops.elementwise.convert import convert
 from mpijax.ops.families import check_dtype
 from mpijax.ops.random.keys import random_wrap

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.canonical import default_int_dtype
-from mpijax.core.dimensions import DimExpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.dtypes.canonical import default_int_dtype
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.types.avals import ShapedArray
 
 _OF_NO_VALUES = Unsupported("a size has no operands, so there is nothing to differentiate or vectorize")
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import errors
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.lowering import Decompose, Structural
-from mpijax.core.primitive import Primitive
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.base import errors
+from mpijax.core.rules.lowering import Decompose, Structural
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.shapes.dimensions import DimExpr, dimension
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import ATTACHED, LINEAR
 from mpijax.transforms import key_reuse
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import dimension
-from mpijax.core.index_maps import Elements, Index, boxed
-from mpijax.core.lowering import Structural, Writes
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, sum_types, types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import shape_rules, sum_types
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.index_maps import Elements, Index, boxed
+from mpijax.core.rules.lowering import Structural, Writes
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import dimension
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.rules import const_like, full_like, is_linear
 from mpijax.ops.shapes.moves import numpy_ints, shape_of
 from mpijax.ops.shapes.reshape import broadcast_in_dim

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.array_api import Array
-from mpijax.core.axes import canonical_axis
-from mpijax.core.index import Lin, reindexed
-from mpijax.core.index_maps import Elements, Index
-from mpijax.core.lowering import Decompose, Structural, ViewKind
-from mpijax.core.out_sharding import explicit_layout, laid_out
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules, shape_types, sum_types
+from mpijax.core.rules import shape_rules, shape_types, sum_types
+from mpijax.core.rules.index_maps import Elements, Index
+from mpijax.core.rules.lowering import Decompose, Structural, ViewKind
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_types import axes_of
+from mpijax.core.shapes.index import Lin, reindexed
 from mpijax.core.sharding.split import dimensions
-from mpijax.core.sharding.types import axes_of
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.types.array_api import Array
+from mpijax.core.types.axes import canonical_axis
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.shapes.moves import (
     canonical_shape,

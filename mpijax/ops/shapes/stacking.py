@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.axes import canonical_axis
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import rules, types
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.cuts import without as without_axes
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.axes import canonical_axis
 from mpijax.ops.elementwise.convert import stage
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing.slicing import concatenate, slice_in_dim

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.shapes.dimensions import DimExpr, dimension
 from mpijax.ops.callbacks.ordering import largest
 from mpijax.ops.elementwise.binary import neg
 from mpijax.ops.sorting.top_k import NOT_LINEAR, gather_positions, top_k

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core import dtypes, provided
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number, without
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.collectives.reductions import psum

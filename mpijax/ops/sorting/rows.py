@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.callbacks.ordering import ordered, permutation
 
 _INNER = Unsupported("only the compiler makes this primitive, after all transformations")

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive
-from mpijax.core.sharding import rules
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR
 from mpijax.transforms.batching import batch_at, move_dim
 

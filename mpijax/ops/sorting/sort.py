@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import is_longer
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.types.axes import canonical_axis
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.ordering import permutation
 from mpijax.ops.indexing.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.shapes.moves import numpy_ints, shape_of

@@ -9,17 +9,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.axes import canonical_axis
-from mpijax.core.dimensions import DimExpr, dimension
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Native
-from mpijax.core.primitive import Primitive, Unsupported
-from mpijax.core.registry import registry
-from mpijax.core.sharding import rules, types
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.lowering import Native
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import DimExpr, dimension
 from mpijax.core.sharding.cuts import Cut, without
-from mpijax.core.typeof import typeof
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.axes import canonical_axis
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks.ordering import largest
 from mpijax.ops.collectives.gather_scatter import all_gather
 from mpijax.ops.indexing.gather import GatherDimensionNumbers, gather

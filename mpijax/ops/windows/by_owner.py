@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.registry import registry
-from mpijax.core.sharding import shape_rules
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation, Plan, share
 from mpijax.core.sharding.cuts import Cut, Cuts, mesh_axes, uncut
-from mpijax.core.sharding.rules import Operation, Plan, share
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.reductions import psum
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.registry import registry
+from mpijax.core.rules.registry import registry
 from mpijax.ops.reductions import standard as reductions
 from mpijax.ops.shapes.moves import shape_of
 from mpijax.ops.windows.shapes import reduce_window_shape_tuple

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import window_rules
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree import tree_flatten, tree_unflatten
-from mpijax.core.typeof import typeof
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from mpijax.core.rules import window_rules
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees.tree import tree_flatten, tree_unflatten
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.families import LINEAR, NOT_LINEAR

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.elementwise.bitwise import bitwise_and, bitwise_not, bitwise_or
 from mpijax.ops.elementwise.compare import eq
 from mpijax.ops.elementwise.select import select

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import is_longer
-from mpijax.core.lowering import Decompose
-from mpijax.core.primitive import Primitive
-from mpijax.core.registry import registry
-from mpijax.core.sharding import types, window_rules
-from mpijax.core.typeof import typeof
+from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules import window_rules
+from mpijax.core.rules.lowering import Decompose
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.registry import registry
+from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.select import select
 from mpijax.ops.indexing.gather import GatherScatterMode
 from mpijax.ops.indexing.scatter import ScatterDimensionNumbers, scatter_add

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.avals import ShapedArray
-from mpijax.core.dimensions import ceil_div, dimension, max_dim
+from mpijax.core.shapes.dimensions import ceil_div, dimension, max_dim
+from mpijax.core.types.avals import ShapedArray
 
 
 def dilated(sizes: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
-from mpijax.core import dtypes, provided
-from mpijax.core.array_api import register_concrete
-from mpijax.core.avals import ShapedArray
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core import dtypes
+from mpijax.core.base import provided
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.core.types.array_api import register_concrete
+from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays import devices
 
 __all__ = ["ArrayImpl", "from_numpy", "rewrap"]
@@ -38,7 +39,7 @@ class Shard:
 
 
 class ArrayImpl(ArrayBase):
-    """A concrete array. Operators and most methods are those of the NumPy layer (`core.array_api`)."""
+    """A concrete array. Operators and most methods are those of the NumPy layer (`core.types.array_api`)."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]

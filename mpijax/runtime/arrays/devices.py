@@ -11,10 +11,10 @@ import re
 from functools import cache
 from typing import Any
 
-from mpijax.core import config
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.memory_space import DEVICE, KINDS
-from mpijax.core.simulation import Simulation
+from mpijax.core.base import config
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.simulation import Simulation
+from mpijax.core.sharding.memory_space import DEVICE, KINDS
 from mpijax.runtime.mpi import mpi_start
 
 PLATFORM = "cpu"

@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpijax.core.errors import KeyReuseError
-from mpijax.core.jaxpr import Eqn, Literal, Var
-from mpijax.core.source import current_source
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import KeyReuseError
+from mpijax.core.base.source import current_source
+from mpijax.core.programs.jaxpr import Eqn, Literal, Var
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import ArrayImpl
 from mpijax.transforms.key_reuse import Mask, Signature, is_key, overlap, resized, signature_of_operation, union
 

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core import provided, transfers, tree
-from mpijax.core.avals import ShapedArray
-from mpijax.core.memory_space import DEVICE, Space
+from mpijax.core.base import provided
 from mpijax.core.sharding.context import context_mesh, of_sharding
 from mpijax.core.sharding.format import Format
+from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.tracer import Tracer
-from mpijax.core.tree_prefix import flatten_axes
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing import transfers
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, rewrap  # importing it also registers the array class
 from mpijax.runtime.arrays.default_layout import default_layout, default_place
 from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices

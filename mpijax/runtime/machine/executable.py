@@ -14,7 +14,7 @@ from mpijax._ext import executor, loading  # noqa: F401  (executor looks up load
 from mpijax._ext.executor import Program
 from mpijax.compiler.steps.instructions import Buffer, Place
 from mpijax.compiler.steps.plan import Result
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
 __all__ = ["Call", "Carrier", "Part", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]

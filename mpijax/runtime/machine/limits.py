@@ -7,9 +7,9 @@ from functools import cache
 
 from mpijax.compiler.steps.instructions import Input, Output
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config
-from mpijax.core.errors import JaxRuntimeError
-from mpijax.core.warn import warn_user
+from mpijax.core.base import config
+from mpijax.core.base.errors import JaxRuntimeError
+from mpijax.core.base.warn import warn_user
 
 _CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -7,7 +7,7 @@ import stat
 from mmap import mmap
 from typing import Any
 
-from mpijax.core.new_file import new_file
+from mpijax.core.base.new_file import new_file
 
 
 def shared_file(node: Any, nbytes: int) -> tuple[int, mmap] | None:

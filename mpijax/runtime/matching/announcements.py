@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.steps.instructions import visits
-from mpijax.core.errors import MismatchError
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.errors import MismatchError
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports import output

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.steps.instructions import Loop, Switch, While, visits
-from mpijax.core.errors import MismatchError
+from mpijax.core.base.errors import MismatchError
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.matching import announcements, counts, pairing
 from mpijax.runtime.mpi import mpi_start

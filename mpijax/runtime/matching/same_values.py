@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase, checksum
-from mpijax.core import tree
-from mpijax.core.errors import MismatchError
-from mpijax.core.source import current_source
-from mpijax.core.typeof import typeof
+from mpijax.core.base.errors import MismatchError
+from mpijax.core.base.source import current_source
+from mpijax.core.trees import tree
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.matching import guard
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import GUARD, Site, ranges, recorder

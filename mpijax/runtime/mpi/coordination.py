@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core.errors import JaxRuntimeError
+from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.runtime.mpi import mpi_start, objects
 from mpijax.runtime.mpi.key_value import Failure, Store
 

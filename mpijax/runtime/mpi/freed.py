@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, walk
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.mpi import mpi_start
 
 

@@ -16,8 +16,8 @@ import time
 import traceback
 from typing import Any
 
-from mpijax.core import config, locks, tracebacks
-from mpijax.core.source import current_source
+from mpijax.core.base import config, locks, tracebacks
+from mpijax.core.base.source import current_source
 from mpijax.runtime.machine import cpus, leftovers
 from mpijax.runtime.reports import meeting, output, watchdog
 from mpijax.runtime.reports.recorder import recorder

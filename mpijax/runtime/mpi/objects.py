@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.source import current_source
+from mpijax.core.base.source import current_source
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import Site, recorder
 

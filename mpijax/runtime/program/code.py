@@ -19,7 +19,7 @@ from mpijax.compiler.backend.disk_cache import DiskCache, cache_key
 from mpijax.compiler.backend.elf import Code
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.steps.plan import KernelCode, module_text
-from mpijax.core import locks
+from mpijax.core.base import locks
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
 # Loaded code, by the names of kernels and of files, while programs or plans use it, or it is recent.

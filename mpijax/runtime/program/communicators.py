@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.matching import guard
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import GUARD, Site, recorder

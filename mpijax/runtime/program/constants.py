@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core.jaxpr import ClosedJaxpr, nested_jaxprs, without_dead_code
-from mpijax.core.option import values
-from mpijax.core.typeof import typeof
-from mpijax.core.warn import warn_user
+from mpijax.core.base.option import values
+from mpijax.core.base.warn import warn_user
+from mpijax.core.programs.jaxpr import ClosedJaxpr, nested_jaxprs, without_dead_code
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.mpi import mpi_start
 
 

@@ -16,19 +16,21 @@ import numpy as np
 from mpijax._ext.array import ArrayBase
 from mpijax._ext.dispatch import Eager
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, provided, tracebacks, transfers, tree
-from mpijax.core.abstract import AbstractValue
-from mpijax.core.avals import ShapedArray, ShapeDtypeStruct
-from mpijax.core.collector import rare_collections
-from mpijax.core.foreign import canonicalize_dtype_handlers
-from mpijax.core.jaxpr import ClosedJaxpr, subjaxprs
-from mpijax.core.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.memo import memo_on_jaxpr
-from mpijax.core.primitive import Primitive
-from mpijax.core.refs import has_views, opened
-from mpijax.core.source import FirstCall, current_source, sources_from
-from mpijax.core.tracer import Tracer, leaked
-from mpijax.core.typeof import typeof
+from mpijax.core.base import config, provided, tracebacks
+from mpijax.core.base.collector import rare_collections
+from mpijax.core.base.memo import memo_on_jaxpr
+from mpijax.core.base.source import FirstCall, current_source, sources_from
+from mpijax.core.programs.jaxpr import ClosedJaxpr, subjaxprs
+from mpijax.core.rules.primitive import Primitive
+from mpijax.core.tracing import transfers
+from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
+from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.tracer import Tracer, leaked
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
+from mpijax.core.types.foreign import canonicalize_dtype_handlers
+from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl

@@ -6,8 +6,8 @@ import linecache
 from typing import Any
 
 from mpijax.compiler.steps.plan import Gathered, Plan
-from mpijax.core.source import Source, name_stack_of
-from mpijax.core.units import amount
+from mpijax.core.base.source import Source, name_stack_of
+from mpijax.core.base.units import amount
 from mpijax.runtime.program.traffic import Sent, sent
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, Copy, Fill, Operand, mapped, visits
-from mpijax.core.lowering import Exchange
-from mpijax.core.source import FirstCall, current_source
+from mpijax.core.base.source import FirstCall, current_source
+from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.messages import HALO_TAG, SHOWN, is_local
 from mpijax.runtime.machine.executable import Call, Carrier, Part, Peers, Report, Rows
 from mpijax.runtime.matching import guard

@@ -7,8 +7,8 @@ from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, KernelCall, NativeCall, bodies, mapped, walk
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config
-from mpijax.core.simulation import Simulation
+from mpijax.core.base import config
+from mpijax.core.base.simulation import Simulation
 from mpijax.runtime.machine.executable import Program, ProgramSpec, load
 from mpijax.runtime.machine.limits import check_gathers, check_memory
 from mpijax.runtime.matching.guard import before_first_run

@@ -2,8 +2,8 @@
 
 The key of a plan is its input: the Jaxpr with its source lines, the types and layouts (not the values) of its
 constants, the donated and sharded arguments, the options, the CPU, and the version of mpijax (in a checkout, the state
-of its files). The file is plain data (`core.plain`): buffers, instructions, and the names of the machine code files
-that hold the kernels.
+of its files). The file is plain data (`core.records.plain`): buffers, instructions, and the names of the machine code
+files that hold the kernels.
 
 Programs that contain anything but data are planned in each process: Python callbacks, communicators, and operations
 defined outside of mpijax, whose rules may change without a change of version.
@@ -25,11 +25,12 @@ from mpijax.compiler.backend.disk_cache import DiskCache, host_id
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config, option, plain
-from mpijax.core.jaxpr import ClosedJaxpr
-from mpijax.core.registry import registry
-from mpijax.core.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
-from mpijax.core.source import Source
+from mpijax.core.base import config, option
+from mpijax.core.base.source import Source
+from mpijax.core.programs.jaxpr import ClosedJaxpr
+from mpijax.core.records import plain
+from mpijax.core.records.serialize import JaxprReader, JaxprWriter, NotSerializable, fingerprint, pack, unpack
+from mpijax.core.rules.registry import registry
 from mpijax.runtime.arrays.devices import local_device_count, process_index
 from mpijax.runtime.program import code, tiers
 

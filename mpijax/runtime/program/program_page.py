@@ -23,10 +23,10 @@ from mpijax.compiler.steps.instructions import (
     walk,
 )
 from mpijax.compiler.steps.plan import Placed, Plan
-from mpijax.core import pages
+from mpijax.core.base import pages
+from mpijax.core.base.source import Source
+from mpijax.core.base.units import amount
 from mpijax.core.sharding.cuts import Cut, part_number
-from mpijax.core.source import Source
-from mpijax.core.units import amount
 from mpijax.runtime.program.explain import explained
 from mpijax.runtime.program.traffic import sent
 

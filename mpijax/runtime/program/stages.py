@@ -15,15 +15,16 @@ from mpijax.compiler.sharding.build import others_layout
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import Plan, module_text
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core import config, provided, tree
-from mpijax.core.abstract import AbstractValue
+from mpijax.core.base import config, provided
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.tracer import Tracer
-from mpijax.core.typeof import typeof
+from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.trees import tree
+from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.runtime.arrays.devices import devices, local_devices
 from mpijax.runtime.machine.executable import Program

@@ -20,7 +20,7 @@ from mpijax._ext.loading import rebind
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.steps.instructions import KernelCall, Loop, While, bytes_touched
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core import config, locks
+from mpijax.core.base import config, locks
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.program import code
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, Loop, Switch, While
 from mpijax.compiler.steps.plan import Plan
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.lowering import Exchange
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import Source
+from mpijax.core.rules.lowering import Exchange
 from mpijax.core.sharding.cuts import count, part_number
-from mpijax.core.source import Source
 from mpijax.runtime.mpi import mpi_start
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, ranges, recorder
 
 # Seconds without progress of any rank in the ring. Delivering a message takes much less, also on busy cores.

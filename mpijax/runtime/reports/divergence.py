@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import record
-from mpijax.core.errors import MismatchError
+from mpijax.core.base.errors import MismatchError
 from mpijax.runtime.reports.recorder import COLLECTIVE, Group, recorder
 
 

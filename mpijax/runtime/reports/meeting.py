@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpijax._ext import record
-from mpijax.core.source import Source, current_source
+from mpijax.core.base.source import Source, current_source
 from mpijax.runtime.machine import ancestors
 from mpijax.runtime.reports import output, watchdog
 

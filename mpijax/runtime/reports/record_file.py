@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mpijax._ext import record
-from mpijax.core.new_file import new_file
+from mpijax.core.base.new_file import new_file
 from mpijax.runtime.reports import step_notes
 from mpijax.runtime.reports.recorder import Recorder, recorder
 

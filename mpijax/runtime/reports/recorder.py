@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import record
-from mpijax.core.lazy_dataclass import dataclass
-from mpijax.core.source import is_internal, source_of
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.source import is_internal, source_of
 from mpijax.runtime.machine.node_memory import shared_file
 
 REGION = np.dtype(

@@ -14,8 +14,8 @@ import numpy as np
 
 from mpijax._ext import record
 from mpijax.compiler.steps.instructions import Finish, GemmCall, KernelCall, Loop, NativeCall, PythonCall
-from mpijax.core import locks
-from mpijax.core.lazy_dataclass import dataclass
+from mpijax.core.base import locks
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.reports.recorder import recorder
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core import tree
+from mpijax.core.trees import tree
 from mpijax.ops.elementwise.convert import convert
 from mpijax.scipy.sparse.gmres_cycles import gmres_solve
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.primitive import Primitive
+from mpijax.core.rules.primitive import Primitive
 from mpijax.numpy.util import dtype_of, is_complex, promote_args_complex
 from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand

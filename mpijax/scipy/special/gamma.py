@@ -8,7 +8,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.primitive import Unsupported
+from mpijax.core.rules.primitive import Unsupported
 from mpijax.numpy.util import dtype_of, is_complex, static_int
 from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.primitive import Primitive, Unsupported
+from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.ops.elementwise.hosted import hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
 from mpijax.scipy.special.arguments import real_args

@@ -9,7 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.transforms.derivatives import jvp
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax, random
-from mpijax.core.typeof import typeof
+from mpijax.core.types.typeof import typeof
 from mpijax.nn.normalize import logsumexp
 from mpijax.numpy.util import as_array, check_arraylike, is_complex, promote_dtypes_inexact
 from mpijax.scipy.special.errors import ndtr

@@ -1,0 +1,1 @@
+"""Jaxprs and their text."""

@@ -1,0 +1,1 @@
+"""Primitives, and the forms of their rules."""

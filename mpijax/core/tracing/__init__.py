@@ -1,0 +1,1 @@
+"""Traces, tracers and references; what makes Jaxprs and checks them."""

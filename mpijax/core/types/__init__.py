@@ -1,0 +1,1 @@
+"""Types of values, and the protocol of arrays."""
