@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = str(Path(__file__).absolute().parents[2]) + os.sep
 _MACHINERY = os.sep + "functools.py", os.sep + "threading.py"
 _internal: dict = {}
 # Files and folders of libraries whose lines are not shown.
