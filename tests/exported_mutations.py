@@ -23,7 +23,7 @@ from mpijax import export, lax
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 from mpijax.core.records.serialize import unpack
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.registry import registry
 from mpijax.export import exported as implementation
 
@@ -209,7 +209,7 @@ def _rebuilt(given, in_avals, rng):
             elif ins:
                 ins[rng.randrange(len(ins))] = rng.choice((*ins, *known.values()))
         avals = [v.aval for v in ins]
-        if isinstance(eqn.primitive.lower, Inline) and isinstance(params[eqn.primitive.lower.param], ClosedJaxpr):
+        if isinstance(eqn.primitive.lower, InlineJaxpr) and isinstance(params[eqn.primitive.lower.param], ClosedJaxpr):
             name = eqn.primitive.lower.param
             params = {**params, name: _rebuilt(params[name], avals, rng)}
         out, effects = eqn.primitive.infer(avals, params)

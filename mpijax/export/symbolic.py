@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax.core.base.errors import InconclusiveDimensionOperation
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
-from mpijax.core.rules.lowering import Inline, Partitioned
+from mpijax.core.rules.lowering import InlineJaxpr, Partitioned
 from mpijax.core.shapes.dimensions import DimExpr, bounds, evaluate
 from mpijax.core.shapes.scope import SymbolicScope, symbolic_shape
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
@@ -251,7 +251,7 @@ class _Specializer:
 
     def bound(self, eqn: Eqn, values: Sequence[Any]) -> Sequence[Any]:
         lower = eqn.primitive.lower
-        if type(lower) is Inline and eqn.primitive.name != "jit":
+        if type(lower) is InlineJaxpr and eqn.primitive.name != "jit":
             closed = self.value(eqn.params[lower.param])
             return call_jaxpr(closed, values, name=str(eqn.params.get("name") or eqn.primitive.name))
         with inside(eqn.params) if isinstance(lower, Partitioned) else nullcontext():

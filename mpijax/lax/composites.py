@@ -10,7 +10,7 @@ import numpy as np
 
 from mpijax.core.base.errors import UnexpectedTracerError
 from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.tracing.tracer import Tracer
@@ -81,7 +81,7 @@ composite_p = Primitive(
     "composite",
     type_rule=lambda *_avals, jaxpr, **_: jaxpr.out_avals,
     reference=lambda *args, jaxpr, **_: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args),
-    lower=Inline("jaxpr"),
+    lower=InlineJaxpr("jaxpr"),
     jvp=lambda _primals, _tangents, **params: _no_derivative(**params),
     transpose=Unsupported("a composite has no transpose; wrap it in jax.custom_vjp"),
     batch=_batch,

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from mpijax.core.base.state import state
-from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding
 from mpijax.core.sharding.format import Format
@@ -316,7 +316,7 @@ def _pretty(eqn, _names) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _layout_primitive(name: str, lower: Layout) -> Primitive:
+def _layout_primitive(name: str, lower: Reshard) -> Primitive:
     return Primitive(
         name,
         type_rule=_type_rule,
@@ -330,6 +330,6 @@ def _layout_primitive(name: str, lower: Layout) -> Primitive:
     )
 
 
-sharding_constraint_p = _layout_primitive("sharding_constraint", Layout("sharding"))
+sharding_constraint_p = _layout_primitive("sharding_constraint", Reshard("sharding"))
 # The form of `device_put` in a compiled program: the devices may change.
-move_p = _layout_primitive("move", Layout("sharding", "move"))
+move_p = _layout_primitive("move", Reshard("sharding", "move"))

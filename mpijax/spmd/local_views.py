@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax._ext.array import ArrayBase
 from mpijax.core.base import provided
-from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.mesh import Mesh
@@ -99,7 +99,7 @@ def _view(name: str, other: str, kind: str, type_rule) -> Primitive:
         name,
         type_rule=type_rule,
         reference=lambda x, *, sharding: x,
-        lower=Layout("sharding", kind),
+        lower=Reshard("sharding", kind),
         jvp=_jvp(name),
         transpose=_transpose(other),
         batch=_batch(name),

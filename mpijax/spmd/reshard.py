@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.rules.lowering import Layout
+from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh, of_sharding
@@ -124,7 +124,7 @@ reshard_p = Primitive(
     "reshard",
     type_rule=_type_rule,
     reference=lambda x, **_: x,
-    lower=Layout("dst_sharding", "reshard"),
+    lower=Reshard("dst_sharding", "reshard"),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -9,7 +9,7 @@ from mpijax.core.base import provided
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, eval_jaxpr, without_dead_code
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing.refs import Ref, run_on
 from mpijax.core.tracing.tracer import Tracer
@@ -148,7 +148,7 @@ jit_p = _Jit(
     "jit",
     type_rule=_type_rule,
     reference=_reference,
-    lower=Inline("jaxpr"),
+    lower=InlineJaxpr("jaxpr"),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

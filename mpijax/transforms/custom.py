@@ -18,7 +18,7 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import callable_name
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, dead_code, eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.tracing.tracer import Tracer
@@ -316,7 +316,7 @@ class CustomPrimitive(Primitive):
             name,
             type_rule=lambda *_avals, call_jaxpr, **_: call_jaxpr.out_avals,
             reference=lambda *args, call_jaxpr, **_: eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args),
-            lower=Inline("call_jaxpr"),
+            lower=InlineJaxpr("call_jaxpr"),
             jvp=unreachable,
             transpose=unreachable,
             batch=unreachable,

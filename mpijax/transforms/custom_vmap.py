@@ -9,7 +9,7 @@ from typing import Any
 from mpijax.core.base import provided
 from mpijax.core.base.source import callable_name
 from mpijax.core.programs.jaxpr import eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.trees import tree
@@ -210,7 +210,7 @@ custom_vmap_p = Primitive(
     "custom_vmap_call",
     type_rule=lambda *_avals, call, **_: call.out_avals,
     reference=lambda *args, call, **_: eval_jaxpr(call.jaxpr, call.consts, *args),
-    lower=Inline("call"),
+    lower=InlineJaxpr("call"),
     jvp=_jvp,
     transpose=Unsupported("custom_vmap functions have no transpose. Wrap the function in a custom_vjp function."),
     batch=_batch,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core.programs.jaxpr import eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.trees import tree
@@ -122,7 +122,7 @@ linear_call_p = Primitive(
     "linear_call",
     type_rule=lambda *_avals, callee, **_: callee.out_avals,
     reference=lambda *args, callee, **_: eval_jaxpr(callee.jaxpr, callee.consts, *args),
-    lower=Inline("callee"),
+    lower=InlineJaxpr("callee"),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -8,7 +8,7 @@ from typing import Any
 from mpijax.core.base.state import state
 from mpijax.core.programs.debug_info import DebugInfo
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, eval_jaxpr, without_dead_code
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.tracing.trace import Trace, current_trace
 from mpijax.core.types import effects as fx
@@ -60,7 +60,7 @@ class PartialTrace(JaxprTrace):
         if not self.records(args):
             with current_trace(self.parent):
                 return primitive.bind(*args, **params)
-        if isinstance(primitive.lower, Inline):  # some results of a call may be known
+        if isinstance(primitive.lower, InlineJaxpr):  # some results of a call may be known
             inner = params[primitive.lower.param]
             jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
             return eval_jaxpr(jaxpr, consts, *args)

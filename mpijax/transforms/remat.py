@@ -13,7 +13,7 @@ from typing import Any
 
 from mpijax.core.base import config
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing.refs import run_on
 from mpijax.core.types.abstract import advance
@@ -137,7 +137,7 @@ remat_p = Primitive(
     "remat2",
     type_rule=_type_rule,
     reference=_evaluate,
-    lower=Inline("jaxpr", apart=_is_apart),
+    lower=InlineJaxpr("jaxpr", apart=_is_apart),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.types.typeof import typeof
@@ -100,7 +100,7 @@ remat_opt_p = Primitive(
     "remat_opt",
     type_rule=lambda *_avals, fwd, **_: fwd.out_avals,
     reference=lambda *args, fwd, **_: eval_jaxpr(fwd.jaxpr, fwd.consts, *args),
-    lower=Inline("fwd"),
+    lower=InlineJaxpr("fwd"),
     jvp=_jvp,
     transpose=_not_linear,
     batch=_batch,

@@ -9,7 +9,7 @@ from typing import Any
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import NO_SCOPES, sources_of
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, dead_code, eval_jaxpr
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.tracing.checks import checked
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.types import effects as fx
@@ -212,7 +212,7 @@ def _first_pass(primal: ClosedJaxpr, count: int, saved: list[Var]) -> ClosedJaxp
 def _is_plain_call(eqn: Eqn) -> bool:
     """Whether an equation is a call that is linearized through its body. Calls with user-defined rules are not."""
     lower = eqn.primitive.lower
-    return isinstance(lower, Inline) and eqn.primitive.linearize is not None and not lower.is_apart(eqn.params)
+    return isinstance(lower, InlineJaxpr) and eqn.primitive.linearize is not None and not lower.is_apart(eqn.params)
 
 
 def _flattened(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -17,7 +17,7 @@ import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.programs.jaxpr import Literal
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 
 SHAPES = [
     (), (1,), (7,), (33,), (65,), (0,), (1, 7), (7, 1), (7, 33), (33, 7), (65, 33), (3, 0), (2, 7, 3),
@@ -57,7 +57,7 @@ def reference(closed, args: list[Any]) -> list[np.ndarray]:
     for eqn in closed.jaxpr.eqns:
         inputs = [read(v) for v in eqn.invars]
         lower = eqn.primitive.lower
-        if isinstance(lower, Inline):
+        if isinstance(lower, InlineJaxpr):
             outs = reference(eqn.params[lower.param], inputs)
         else:
             outs = eqn.primitive.reference(*inputs, **eqn.params)

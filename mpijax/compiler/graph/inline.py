@@ -12,7 +12,7 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import UNKNOWN, Source
 from mpijax.core.programs.jaxpr import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def inlined(closed: ClosedJaxpr) -> Program:
 
 def _called(eqn: Eqn) -> ClosedJaxpr | None:
     lower = eqn.primitive.lower
-    return eqn.params[lower.param] if isinstance(lower, Inline) else None
+    return eqn.params[lower.param] if isinstance(lower, InlineJaxpr) else None
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Jaxpr, Literal
-from mpijax.core.rules.lowering import ControlFlow, Flow, Layout
+from mpijax.core.rules.lowering import ControlFlow, Flow, Reshard
 from mpijax.core.rules.sharding_rules import Operation, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
 
@@ -49,7 +49,7 @@ def constraints_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """The shardings of the constraints in a Jaxpr without calls."""
     for eqn in jaxpr.eqns:
         lower = eqn.primitive.lower
-        if isinstance(lower, Layout) and lower.kind == "constraint":
+        if isinstance(lower, Reshard) and lower.kind == "constraint":
             yield eqn.params[lower.param]
 
 
@@ -78,10 +78,10 @@ class _Walk:
             ask(v, None, True)
         for eqn in reversed(jaxpr.eqns):
             outs, lower = [wanted(v) for v in eqn.outvars], eqn.primitive.lower
-            if isinstance(lower, Layout) and lower.kind == "inspect":
+            if isinstance(lower, Reshard) and lower.kind == "inspect":
                 continue
             operands = self._operands(eqn, outs)
-            if any(operands) and not isinstance(lower, Layout):
+            if any(operands) and not isinstance(lower, Reshard):
                 asked.operands[id(eqn)] = operands
             for v, cuts in zip(eqn.invars, operands, strict=True):
                 ask(v, cuts, rule_of(eqn.primitive) is None or isinstance(lower, ControlFlow))
@@ -90,7 +90,7 @@ class _Walk:
     def _operands(self, eqn: Any, outs: list[Cuts | None]) -> list[Cuts | None]:
         lower = eqn.primitive.lower
         nothing: list[Cuts | None] = [None] * len(eqn.invars)
-        if isinstance(lower, Layout):
+        if isinstance(lower, Reshard):
             return [self._of_constraint(eqn)] if lower.kind == "constraint" else nothing
         if isinstance(lower, ControlFlow):
             return _of_carries(eqn, outs)

@@ -21,7 +21,7 @@ from mpijax.compiler.sharding.redistribute import gathered, recut
 from mpijax.core.base import config
 from mpijax.core.base.source import UNKNOWN, Source
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from mpijax.core.rules.lowering import Communication, ControlFlow, Decompose, Layout, Partitioned, Structural
+from mpijax.core.rules.lowering import Communication, ControlFlow, Decompose, Partitioned, Reshard, Structural
 from mpijax.core.types import effects as fx
 from mpijax.core.types.array_api import is_whole
 from mpijax.core.types.avals import ShapedArray
@@ -136,7 +136,7 @@ class ShardBuilder(Builder):
 
     def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         lower = eqn.primitive.lower
-        if isinstance(lower, Layout):
+        if isinstance(lower, Reshard):
             return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
         if not avals and self.partitioner is not None:
             shown = partition.shown(self.partitioner, eqn, inputs, source)

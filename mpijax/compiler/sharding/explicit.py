@@ -10,7 +10,7 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import relaid
-from mpijax.core.rules.lowering import Layout, Partitioned
+from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
 from mpijax.core.sharding.spec import PartitionSpec
@@ -24,7 +24,7 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
     """
     types = [v.aval.split for v in eqn.outvars]
     said = next((s for s in (*types, *(v.aval.split for v in eqn.invars)) if s is not None), None)
-    if said is None or isinstance(eqn.primitive.lower, Layout):
+    if said is None or isinstance(eqn.primitive.lower, Reshard):
         return outs
     devices = _devices(p, said.mesh)
     made = p.made_since(first)

@@ -13,7 +13,7 @@ import numpy as np
 from mpijax.compiler.graph.build import Builder
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.source import UNKNOWN, sources_from
-from mpijax.core.rules.lowering import Communication, Exchange, Layout, Structural
+from mpijax.core.rules.lowering import Communication, Exchange, Reshard, Structural
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Lin
@@ -107,7 +107,7 @@ def _reason(p: Partitioner, exchange: Exchange, source) -> str:
         p = p.outer
     assert p.graph.frame is not None and p.graph.frame.at is not None
     primitive = p.graph.frame.at.primitive
-    if isinstance(primitive.lower, Layout):
+    if isinstance(primitive.lower, Reshard):
         return "the program asks for this sharding"
     return _WHY.get(exchange, _WHY_COMBINED).format(primitive.name)
 

@@ -20,7 +20,7 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.rules.lowering import Elementwise, Layout, Reduction, Structural
+from mpijax.core.rules.lowering import Elementwise, Reduction, Reshard, Structural
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
 
@@ -68,7 +68,7 @@ def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
     lower = reader.primitive.lower
     if isinstance(lower, Elementwise):
         return sum(v.aval.shape == reader.outvars[0].aval.shape for v in reader.invars) > 1
-    return _is_sum(reader) or (isinstance(lower, Layout) and lower.kind == "constraint")
+    return _is_sum(reader) or (isinstance(lower, Reshard) and lower.kind == "constraint")
 
 
 def _is_sum(eqn) -> bool:
@@ -121,7 +121,7 @@ def ready(p: Partitioner, eqn, inputs: list[Any], source) -> tuple[list[Any], Un
 def _wanted(p: Partitioner, eqn, inputs, waiting) -> list[Any]:
     """For each operand, the array axis along which the operation needs only this rank's part; else None."""
     lower = eqn.primitive.lower
-    if isinstance(lower, Layout):
+    if isinstance(lower, Reshard):
         layout = eqn.params[lower.param]
         held = () if not hasattr(layout, "mesh") else layout.spec.split(eqn.invars[0].aval.ndim)
         return [_along(held, w) for w in waiting]

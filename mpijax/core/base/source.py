@@ -18,14 +18,14 @@ _internal: dict = {}
 excluded: list[str] = []
 
 
-class Part(NamedTuple):
+class NameStackEntry(NamedTuple):
     """A part of a `NameStack`: a scope that the user named, or a transformation."""
 
     name: str
     transforms: bool
 
 
-class NameStack(tuple[Part, ...]):
+class NameStack(tuple[NameStackEntry, ...]):
     """The scopes and transformations around an operation, outermost first.
 
     Its text joins the scopes by slashes. A transformation appears around the scope inside of it.
@@ -39,11 +39,11 @@ class NameStack(tuple[Part, ...]):
 
     def extend(self, name: str) -> NameStack:
         """This stack with the scope `name` inside."""
-        return NameStack((*self, Part(name, False)))
+        return NameStack((*self, NameStackEntry(name, False)))
 
     def transform(self, name: str) -> NameStack:
         """This stack with the transformation `name` inside."""
-        return NameStack((*self, Part(name, True)))
+        return NameStack((*self, NameStackEntry(name, True)))
 
     def __add__(self, inner: tuple) -> NameStack:  # type: ignore[override]
         return NameStack((*self, *inner)) if inner else self
@@ -70,7 +70,7 @@ def name_stack_of(stored: Any) -> NameStack:
     """The stack with these parts, each a name and whether it is a transformation. A text is the name of one scope."""
     if isinstance(stored, str):
         return NO_SCOPES.extend(stored) if stored else NO_SCOPES
-    return NameStack(Part(str(name), bool(transforms)) for name, transforms in stored)
+    return NameStack(NameStackEntry(str(name), bool(transforms)) for name, transforms in stored)
 
 
 class Source(NamedTuple):

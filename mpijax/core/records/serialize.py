@@ -18,7 +18,7 @@ from mpijax.core.dtypes.canonical import NARROWED
 from mpijax.core.programs.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, subjaxprs
 from mpijax.core.records import plain
 from mpijax.core.records.plain import NotSerializable
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.core.shapes.scope import SymbolicScope
@@ -37,7 +37,7 @@ def _called(given: Jaxpr | ClosedJaxpr) -> Iterator[ClosedJaxpr]:
     """The Jaxprs that the operations of a Jaxpr call."""
     for eqn in given.jaxpr.eqns if isinstance(given, ClosedJaxpr) else given.eqns:
         lower = eqn.primitive.lower
-        if type(lower) is Inline and isinstance(eqn.params.get(lower.param), (Jaxpr, ClosedJaxpr)):
+        if type(lower) is InlineJaxpr and isinstance(eqn.params.get(lower.param), (Jaxpr, ClosedJaxpr)):
             yield eqn.params[lower.param]
 
 
@@ -117,7 +117,7 @@ class JaxprWriter(plain.Writer):
     def _operation(self, eqn: Eqn) -> tuple[str, list[Any]]:
         """Key and parameters of an operation. Calls that are always inlined become plain calls."""
         name, params, lower = eqn.primitive.key, eqn.params, eqn.primitive.lower
-        if type(lower) is Inline and name != _CALL:
+        if type(lower) is InlineJaxpr and name != _CALL:
             params = {
                 "jaxpr": params.get(lower.param), "name": params.get("name") or name, "inline": False,
                 "keep_unused": False, "donated_invars": (False,) * len(eqn.invars),

@@ -5,12 +5,12 @@
 - `Reduction(op)`: elements combined along axes.
 - `Cumulative(op)`: each element combined with all elements before it along an axis.
 - `Library(kind)`: a matrix product.
-- `Inline(param)`: the Jaxpr in a parameter, inlined at the call.
+- `InlineJaxpr(param)`: the Jaxpr in a parameter, inlined at the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
 - `Communication(exchange)`: an exchange with other ranks.
 - `Partitioned(param)`: the Jaxpr in a parameter, run on this rank's shards of the operands.
 - `Decompose(fun)`: a function of tracers that uses other primitives.
-- `Layout(param)`: the operand, resharded to the sharding in a parameter.
+- `Reshard(param)`: the operand, resharded to the sharding in a parameter.
 - `ControlFlow(kind)`: a loop or branch over Jaxprs in parameters.
 - `Native(code)`: machine code of the user, called by the executor.
 """
@@ -81,7 +81,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Inline:
+class InlineJaxpr:
     """Inlines the Jaxpr in parameter `param` at the equation.
 
     apart: `(params) -> bool`, whether to recompute values from before the equation instead of keeping them alive.
@@ -256,7 +256,7 @@ class Partitioned:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Reshard:
     """The operand, resharded to the sharding in parameter `param`.
 
     kind: "constraint": the same array; "move": the same array, possibly on other devices; "from_local": each rank's

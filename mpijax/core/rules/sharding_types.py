@@ -22,9 +22,9 @@ from mpijax.core.rules.lowering import (
     Cumulative,
     Decompose,
     Elementwise,
-    Inline,
-    Layout,
+    InlineJaxpr,
     Partitioned,
+    Reshard,
 )
 from mpijax.core.rules.sum_types import check_asked_sums, sums_of
 from mpijax.core.sharding import split as splits
@@ -34,7 +34,7 @@ from mpijax.core.sharding.split import Axes, Split, entries, entry
 from mpijax.core.types.avals import ShapedArray
 
 # Operations whose type rules already give the split of results.
-_TYPED = (Inline, ControlFlow, Partitioned, Layout)
+_TYPED = (InlineJaxpr, ControlFlow, Partitioned, Reshard)
 
 
 @dataclass(frozen=True)

@@ -26,3 +26,5 @@ class Space(enum.Enum):
 
     def __repr__(self) -> str:
         return f"MemorySpace.{self.name}"
+
+    __str__ = __repr__

@@ -16,7 +16,7 @@ from mpijax.core.base import config
 from mpijax.core.base.errors import JaxprTypeError
 from mpijax.core.base.state import splitting_freely
 from mpijax.core.programs.jaxpr import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, is_literal_scalar, scope_of, subjaxprs
-from mpijax.core.rules.lowering import Inline, Partitioned
+from mpijax.core.rules.lowering import InlineJaxpr, Partitioned
 from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
@@ -113,7 +113,7 @@ def _check_types(eqn: Eqn, jaxpr: Jaxpr) -> None:
     if any(a.is_ref or a.has_qdd for a in operands):
         return  # what changes has rules of its own
     lower = eqn.primitive.lower
-    if isinstance(lower, Inline):
+    if isinstance(lower, InlineJaxpr):
         _check_call(eqn, operands, eqn.params[lower.param].in_avals)
     try:
         # the backward pass of a program may have results whose split was ambiguous

@@ -610,7 +610,7 @@ def _refuse_view(view: RefView) -> Any:
 pytype_aval_mappings[RefView] = _refuse_view
 
 
-class _Opened:
+class _ViewNode:
     """A view as a pytree node. Its leaves are the reference and the indices that are not slices.
 
     Unflattened with a reference, it becomes a view. With another object as a leaf, such as a type, it stays a node.
@@ -621,7 +621,7 @@ class _Opened:
         self.index = index
 
 
-def _flatten_opened(node: _Opened) -> tuple[tuple, tuple]:
+def _flatten_opened(node: _ViewNode) -> tuple[tuple, tuple]:
     slices = tuple((x.start, x.stop, x.step) if isinstance(x, slice) else None for x in node.index)
     return (node.ref, *(x for x in node.index if not isinstance(x, slice))), slices
 
@@ -630,10 +630,10 @@ def _unflatten_opened(slices: tuple, leaves: Sequence[Any]) -> Any:
     ref, *others = leaves
     rest = iter(others)
     index = tuple(slice(*x) if x else next(rest) for x in slices)
-    return RefView(ref, index) if isinstance(ref, Ref | RefView) else _Opened(ref, index)
+    return RefView(ref, index) if isinstance(ref, Ref | RefView) else _ViewNode(ref, index)
 
 
-register_pytree_node(_Opened, _flatten_opened, _unflatten_opened)
+register_pytree_node(_ViewNode, _flatten_opened, _unflatten_opened)
 
 
 def has_views(leaves: Sequence[Any]) -> bool:
@@ -643,4 +643,4 @@ def has_views(leaves: Sequence[Any]) -> bool:
 
 def opened(args: Any) -> Any:
     """A pytree in which references and indices replace views as leaves; functions receive the views."""
-    return tree_map(lambda x: _Opened(x._ref, x._index) if type(x) is RefView and x.is_part else x, args)
+    return tree_map(lambda x: _ViewNode(x._ref, x._index) if type(x) is RefView and x.is_part else x, args)

@@ -229,7 +229,7 @@ default_registry = PyTreeRegistry("default_registry", none_is_leaf=False)
 none_leaf_registry = PyTreeRegistry("none_leaf_registry", none_is_leaf=True)
 
 
-class _Opaque:
+class _HiddenPartial:
     """Hides that a callable is a `functools.partial`: the outer constructor would merge the two."""
 
     def __init__(self, fun: Callable):
@@ -242,7 +242,7 @@ class _Opaque:
         return hash(self.fun)
 
     def __eq__(self, other):
-        return self.fun == (other.fun if isinstance(other, _Opaque) else other)
+        return self.fun == (other.fun if isinstance(other, _HiddenPartial) else other)
 
     def __repr__(self):
         return f"_HashableCallableShim({self.fun!r})"
@@ -264,7 +264,7 @@ class Partial(functools.partial):
     def __new__(cls, func, /, *args, **kwargs):
         if not isinstance(func, functools.partial):
             return super().__new__(cls, func, *args, **kwargs)
-        opaque = _Opaque(func)
+        opaque = _HiddenPartial(func)
         self = super().__new__(cls, opaque, *args, **kwargs)
         # Once constructed, `opaque` shows the attributes of a partial.
         opaque.func, opaque.args, opaque.keywords = func.func, func.args, func.keywords

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Jaxpr, subjaxprs
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.trees import tree
 from mpijax.transforms.api import make_jaxpr
 
@@ -69,7 +69,7 @@ def _work(jaxpr: Jaxpr) -> tuple[int, int]:
     flops = transcendentals = 0
     for eqn in jaxpr.eqns:
         name, size = eqn.primitive.name, eqn.outvars[0].aval.size if eqn.outvars else 0
-        if isinstance(eqn.primitive.lower, Inline):
+        if isinstance(eqn.primitive.lower, InlineJaxpr):
             more = [_work(inner) for inner in subjaxprs(eqn.params)][:1]
             flops += sum(f for f, _ in more)
             transcendentals += sum(t for _, t in more)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.programs.jaxpr import Jaxpr, Literal, subjaxprs
-from mpijax.core.rules.lowering import Elementwise, Inline, Reduction, Structural
+from mpijax.core.rules.lowering import Elementwise, InlineJaxpr, Reduction, Structural
 from mpijax.core.types.array_api import Array
 from mpijax.experimental.pallas.blocks import Blocks
 from mpijax.experimental.pallas.kernels import Kernel
@@ -76,7 +76,7 @@ def _is_independent(kernel: Kernel, layouts: Sequence[Any], sizes: Sequence[int]
 def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
     """The equations of a program and of those that it calls in place."""
     for eqn in jaxpr.eqns:
-        if isinstance(eqn.primitive.lower, Inline):
+        if isinstance(eqn.primitive.lower, InlineJaxpr):
             for inner in subjaxprs(eqn.params):
                 yield from _equations(inner)
         else:

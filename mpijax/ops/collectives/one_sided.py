@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr, map_jaxprs
-from mpijax.core.rules.lowering import Inline
+from mpijax.core.rules.lowering import InlineJaxpr
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.trees import tree
@@ -153,7 +153,7 @@ class _Body:
         if primitive is precv_p:
             return [self.receive(**params)]
         if fx.one_sided in eqn.effects:
-            if isinstance(primitive.lower, Inline):
+            if isinstance(primitive.lower, InlineJaxpr):
                 return self.run(params[primitive.lower.param], args)
             params = {name: map_jaxprs(x, _paired_inside) for name, x in params.items()}
         outs = primitive.bind(*args, **params)

@@ -6,7 +6,6 @@ branches' residuals; its derivative does not read them.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
+from mpijax.core.sharding.memory_space import Space
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.control_flow.signatures import spread
@@ -28,22 +28,13 @@ from mpijax.ops.shapes.creation import full
 from mpijax.transforms.zeros import zeros
 
 
-class MemorySpace(enum.Enum):
-    """The memory space of a value. A rank has one memory."""
-
-    Device = 1
-
-    def __str__(self) -> str:
-        return f"MemorySpace.{self.name}"
-
-
-def _empty_reference(*, dtype: Any, memory_space: MemorySpace) -> np.ndarray:
+def _empty_reference(*, dtype: Any, memory_space: Space) -> np.ndarray:
     if isinstance(dtype, dtypes.ExtendedDType):
         return np.zeros(dtype.physical_shape, dtype.physical_dtype)
     return np.zeros((), dtype)
 
 
-def _empty_program(*, dtype: Any, memory_space: MemorySpace) -> Any:
+def _empty_program(*, dtype: Any, memory_space: Space) -> Any:
     return full((), 0, dtype) if isinstance(dtype, dtypes.ExtendedDType) else zeros(ShapedArray((), dtype))
 
 
@@ -62,7 +53,7 @@ def empty(aval: ShapedArray) -> Any:
     """An array with arbitrary contents, which nobody reads."""
     if aval.is_high:
         return provided.raised(aval, [empty(a) for a in aval.lo_ty()])
-    scalar = vary(empty2_p.bind(dtype=aval.dtype, memory_space=MemorySpace.Device), aval.vma)
+    scalar = vary(empty2_p.bind(dtype=aval.dtype, memory_space=Space.Device), aval.vma)
     if not aval.shape:
         return scalar
     return registry["broadcast_in_dim"].bind(scalar, shape=aval.shape, broadcast_dimensions=(), sharding=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import ClosedJaxpr, nested_jaxprs
-from mpijax.core.rules.lowering import Layout, Partitioned
+from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut, part_number, uncut
@@ -46,7 +46,7 @@ def sharding(s: Operation) -> Plan | None:
 @memo_on_jaxpr
 def _names_shardings(body: ClosedJaxpr) -> bool:
     return any(
-        isinstance(eqn.primitive.lower, (Layout, Partitioned)) for inner in nested_jaxprs(body) for eqn in inner.eqns
+        isinstance(eqn.primitive.lower, (Reshard, Partitioned)) for inner in nested_jaxprs(body) for eqn in inner.eqns
     )
 
 
