@@ -13,7 +13,7 @@ from typing import Any
 
 from mpijax.aliasing import program
 from mpijax.cli import rank
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation
 from mpijax.runtime.program.program_page import ProgramPage
@@ -28,7 +28,7 @@ def main() -> int:
     sys.argv[1:] = sys.argv[3:]
     found: list[dict[str, Any]] = []
 
-    def note(plan: Plan, name: str) -> None:
+    def note(plan: ProgramPlan, name: str) -> None:
         page = {"page": ProgramPage(plan, name).html} if with_pages and number == "0" else {}
         found.append({"name": name, **explanation(plan), **page})
 

@@ -23,7 +23,7 @@ import numpy as np
 from mpijax.aliasing import program
 from mpijax.cli.loggp import Cost, Group, LogGP, Network
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import UNKNOWN
@@ -188,7 +188,7 @@ class Imagined:
         provided.dispatch = self.clock.called(provided.dispatch)
         self.programs.clear()
 
-    def instructions(self, plan: Plan, name: str) -> tuple[Any, ...]:
+    def instructions(self, plan: ProgramPlan, name: str) -> tuple[Any, ...]:
         """A program's instructions, with calls of the clock at its begin and end and instead of its exchanges."""
         p = _Program(name, explanation(plan))
         self.programs.append(p)

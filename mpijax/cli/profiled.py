@@ -18,7 +18,7 @@ from typing import Any
 from mpijax.aliasing import program
 from mpijax.cli import rank
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config
 from mpijax.runtime.program import loader
 from mpijax.runtime.reports import step_notes
@@ -33,7 +33,7 @@ class _Programs:
     def __init__(self) -> None:
         self.loaded: list[tuple[int, str, dict[tuple[str, str], list[tuple[int, int]]]]] = []
 
-    def note(self, plan: Plan, name: str) -> None:
+    def note(self, plan: ProgramPlan, name: str) -> None:
         work = defaultdict(list)
         for nest in plan.nests:
             work[nest.name, str(nest.source)].append((nest.flops(), traffic(nest)))

@@ -98,7 +98,7 @@ def test_broken_programs_are_refused():
 
     def refused(rule, eqns):
         with pytest.raises(BrokenForm, match=rule):
-            inline.verify(inline.Program(program.closed.replace(jaxpr=jaxpr.replace(eqns=eqns))))
+            inline.verify(inline.InlinedJaxpr(program.closed.replace(jaxpr=jaxpr.replace(eqns=eqns))))
 
     refused("assigned before they are read", jaxpr.eqns[1:])
     refused("assigned once", [*jaxpr.eqns, jaxpr.eqns[0]])

@@ -14,7 +14,7 @@ from core.simulated_ranks import draw_cut, draw_cuts, key_of, part, places
 from mpijax.compiler.sharding import messages
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import Redistribution, View, transfers
+from mpijax.compiler.sharding.redistribute import Redistribution, SliceView, transfers
 from mpijax.core.base.source import UNKNOWN
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, part_number
@@ -198,7 +198,7 @@ def moved(x: np.ndarray, have: Cuts, want: Cuts, sizes: dict[str, int], view=Non
             whole, cuts, starts, ends = view
             source = Value(ShapedArray(part(whole, cuts, place, sizes).shape, x.dtype))
             values[rank][id(source)] = part(whole, cuts, place, sizes)
-            graph.partitioner.views[v] = View(source, Blocks(mesh, whole.shape, cuts), starts, ends)
+            graph.partitioner.views[v] = SliceView(source, Blocks(mesh, whole.shape, cuts), starts, ends)
         results[rank] = v, Redistribution(graph.partitioner, mesh, UNKNOWN).move(v, Blocks(mesh, x.shape, have), want)
     count = run(graphs, values, sizes)
     for place in places(sizes):

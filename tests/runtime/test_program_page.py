@@ -17,7 +17,7 @@ from launching import marked, mpirun
 
 import mpijax
 from mpijax import numpy as jnp
-from mpijax.compiler.steps.plan import Placed
+from mpijax.compiler.steps.plan import ResultPlacement
 from mpijax.core.base import units
 from mpijax.core.base.source import UNKNOWN
 from mpijax.core.sharding.cuts import Cut, even_cut
@@ -102,7 +102,7 @@ def test_loops_and_branches_hold_their_steps():
     ((), (), ["0-5"], ["0.0 0.0 120.0 60.0"]),
 ])  # fmt: skip
 def test_grids_show_which_rank_has_which_block(shape, cuts, owners, blocks):
-    drawn = grid(Placed(ShapedArray(shape, np.float32), "add", UNKNOWN, (("a", 2), ("b", 3)), cuts))
+    drawn = grid(ResultPlacement(ShapedArray(shape, np.float32), "add", UNKNOWN, (("a", 2), ("b", 3)), cuts))
     assert re.findall(r">([\d,-]*)</text>", drawn) == owners
     found = [" ".join(r) for r in re.findall(r'<rect x="(.*?)" y="(.*?)" width="(.*?)" height="(.*?)"', drawn)]
     assert blocks is None or found == blocks

@@ -94,7 +94,7 @@ BASELINE, OPTIMIZING = 0, 2
 _idle: dict[int, list[int]] = {BASELINE: [], OPTIMIZING: []}
 
 
-class _Text:
+class _LlvmString:
     """A string allocated by LLVM."""
 
     def __init__(self) -> None:
@@ -110,14 +110,14 @@ class _Text:
 
 
 def _told(name: str) -> str:
-    text = _Text()
+    text = _LlvmString()
     getattr(library(), name)(byref(text.pointer))
     return text.take()
 
 
 def _target_machine(level: int) -> int:
     """A code generator for this CPU: position-independent code in the small model, which `load_elf` can load."""
-    triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _Text()
+    triple, error = _told("LLVMPY_GetDefaultTargetTriple"), _LlvmString()
     target = library().LLVMPY_GetTargetFromTriple(triple.encode(), byref(error.pointer))
     if not target:
         raise LLVMError(error.take())
@@ -174,7 +174,7 @@ def compiled(ir_text: str, optimize: bool, assembly: bool = False, level: int = 
 def _compiled(
     ir_text: str, context: int, machine: int, passes: Callable[[int], None] | None, assembly: bool
 ) -> bytes:
-    llvm, error = library(), _Text()
+    llvm, error = library(), _LlvmString()
     module = llvm.LLVMPY_ParseAssembly(context, ir_text.encode(), byref(error.pointer))
     if not module:
         raise LLVMError(f"invalid LLVM IR: {error.take()}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr
-from mpijax.compiler.fusion.reader import Reader
+from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node, Value
-from mpijax.compiler.graph.products import Matrix, View, dims_of, matrix_operand
+from mpijax.compiler.graph.products import BlasOperand, StridedView, dims_of, matrix_operand
 from mpijax.compiler.graph.views import is_view, view_of
 from mpijax.core.rules.lowering import ViewKind
 from mpijax.core.rules.registry import registry
@@ -23,7 +23,7 @@ def dot_frame(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(kept + contracted), tuple(range(len(kept), len(kept) + len(contracted)))
 
 
-def dot_element(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
+def dot_element(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> Expr:
     """The product of the two elements that belong to one position of the frame."""
     d = dims_of(node)
     nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
@@ -45,7 +45,7 @@ def dot_element(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
     return reader.table.apply(registry["mul" if out != np.bool_ else "and"], (a, b), out, {})
 
 
-def _converted(reader: Reader, e: Expr, dtype) -> Expr:
+def _converted(reader: ElementReader, e: Expr, dtype) -> Expr:
     if e.dtype == dtype:
         return e
     params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
@@ -60,24 +60,24 @@ def _spread(ndim: int, *parts) -> tuple[Lin, ...]:
     return tuple(out)
 
 
-def strided_view(value: Value, stored) -> View | None:
+def strided_view(value: Value, stored) -> StridedView | None:
     """`value` as a strided view of an array in memory; None if it is not one."""
     if value.producer is None or stored(value):
         variables = [LoopVar(d) for d in value.shape]
         position = linearized(tuple(var(v) for v in variables), value.shape)
-        return View(value, 0, _strides(position, variables))
+        return StridedView(value, 0, _strides(position, variables))
     if not is_view(value.producer):
         return None
     variables = [LoopVar(d) for d in value.shape]
-    reader = Reader(stored)
+    reader = ElementReader(stored)
     expr = reader.element(value, tuple(var(v) for v in variables))
     if expr.op != "load" or any(type(a) is not LoopVar for a, _ in expr.attr[1].terms):
         return None
     base, position = expr.attr
-    return View(base, position.offset, _strides(position, variables))
+    return StridedView(base, position.offset, _strides(position, variables))
 
 
-def block_in(value: Value, stored) -> View | None:
+def block_in(value: Value, stored) -> StridedView | None:
     """The part of an array in memory that `value` is, if that part is contiguous; else None."""
     view = strided_view(value, stored)
     step = 1
@@ -107,7 +107,7 @@ def view_base(value: Value, roots) -> Value | None:
     return v
 
 
-def product_operand(node: Node, k: int, stored) -> Matrix | None:
+def product_operand(node: Node, k: int, stored) -> BlasOperand | None:
     """Operand `k` of a product as a matrix: rows are its free axes, columns its contracted axes.
 
     The right operand has the opposite order: contracted × free.

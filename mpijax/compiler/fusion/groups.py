@@ -11,9 +11,9 @@ from collections.abc import Set
 from dataclasses import field
 
 from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
-from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce, Store, checked
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, Reduce, checked
 from mpijax.compiler.fusion.pieces import fits
-from mpijax.compiler.fusion.reader import CannotFuse, Reader
+from mpijax.compiler.fusion.reader import CannotFuse, ElementReader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
 from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
@@ -25,7 +25,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass
-class Group:
+class FusionGroup:
     """A kernel under construction.
 
     reads: the arrays it reads. read_before: the same without the last member. work: see `MAX_WORK`. stored: the values
@@ -41,7 +41,7 @@ class Group:
     reads: set[Value] = field(default_factory=set)
     read_before: set[Value] = field(default_factory=set)
     table: ExprTable = field(default_factory=ExprTable)
-    reader: Reader | None = None
+    reader: ElementReader | None = None
     phases: dict[Expr, int] = field(default_factory=dict)
     work: int = 0
     stored: list[Value] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Group:
 class Unit:
     """A step of the program: a group, or one node with its own instruction."""
 
-    group: Group | None
+    group: FusionGroup | None
     node: Node | None
     order: int
 
@@ -166,7 +166,7 @@ class Grouper:
         if not self.too_many and self._joins_earlier(v, node, work):
             return
         frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
-        group = Group(len(self.units), frame, axes, work=work)
+        group = FusionGroup(len(self.units), frame, axes, work=work)
         unit = self.unit_of[id(v)] = Unit(group, None, group.order)
         self.units.append(unit)
         try:
@@ -193,7 +193,7 @@ class Grouper:
                 return True
         return False
 
-    def _merged(self, group: Group, v: Value, reads_group: bool) -> Group | None:
+    def _merged(self, group: FusionGroup, v: Value, reads_group: bool) -> FusionGroup | None:
         """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
         node = operation_of(v)
@@ -209,7 +209,7 @@ class Grouper:
             return None
         if axes == group.axes:
             return group if self._joins(group, v, reads_group) else None
-        candidate = Group(group.order, frame, axes)
+        candidate = FusionGroup(group.order, frame, axes)
         try:
             for w in group.values:
                 self._add(candidate, w)
@@ -217,7 +217,7 @@ class Grouper:
             return None
         return candidate if self._joins(candidate, v, reads_group) else None
 
-    def _joins(self, group: Group, v: Value, reads_group: bool) -> bool:
+    def _joins(self, group: FusionGroup, v: Value, reads_group: bool) -> bool:
         """Add `v` to the group if it can be computed there and reads an array of the group; whether it was added."""
         try:
             read = self._add(group, v)
@@ -230,11 +230,11 @@ class Grouper:
 
     # ------------------------------------------------------------ expressions
 
-    def _add(self, group: Group, v: Value) -> set[Value]:
+    def _add(self, group: FusionGroup, v: Value) -> set[Value]:
         """Add a value to a group; returns the arrays that it reads. Raises CannotFuse if it does not fit."""
         reader = group.reader
         if reader is None:
-            reader = group.reader = Reader(self._stored, {}, group.table)
+            reader = group.reader = ElementReader(self._stored, {}, group.table)
             group.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(group.frame)]
         reader.begin()
         inner_index = tuple(var(v) for v in group.variables)
@@ -248,12 +248,12 @@ class Grouper:
             raise
         group.values.append(v)
         group.members.append(member)
-        reader.members[v] = _Access(member, group, reader)
+        reader.members[v] = _MemberAccess(member, group, reader)
         group.read_before = set(group.reads)
         group.reads |= reader.buffers
         return reader.buffers
 
-    def _take_back(self, group: Group, v: Value) -> None:
+    def _take_back(self, group: FusionGroup, v: Value) -> None:
         """Undo the last addition."""
         group.values.pop()
         group.members.pop()
@@ -265,7 +265,7 @@ class Grouper:
     def _stored(self, v: Value) -> bool:
         return id(v) in self.roots.ids
 
-    def _member(self, group: Group, v: Value, reader: Reader, inner, kept) -> Member:
+    def _member(self, group: FusionGroup, v: Value, reader: ElementReader, inner, kept) -> Member:
         node = operation_of(v)
         if node.kind == "reduce":
             expr = element_expr(reader, node, inner)
@@ -281,7 +281,7 @@ class Grouper:
 
     # ------------------------------------------------------------ storage
 
-    def _decide_storage(self, group: Group) -> None:
+    def _decide_storage(self, group: FusionGroup) -> None:
         """Members that only this group reads get no memory."""
         inside = set(group.values)
         group.stored = [v for v in group.values if id(v) in self.outputs or self._is_read_outside(v, inside)]
@@ -308,10 +308,10 @@ class Grouper:
         return False
 
 
-class _Access:
+class _MemberAccess:
     """Gives the expression with which other members of a group read one of its members."""
 
-    def __init__(self, member: Member, group: Group, reader: Reader):
+    def __init__(self, member: Member, group: FusionGroup, reader: ElementReader):
         self.member = member
         self.group = group
         self.reader = reader
@@ -334,7 +334,7 @@ def squeezed_match(shape, frame, axes) -> bool:
     return shape == kept or shape == tuple(1 if a in axes else d for a, d in enumerate(frame))
 
 
-def _outer_index(shape, group: Group, kept) -> tuple[Lin, ...]:
+def _outer_index(shape, group: FusionGroup, kept) -> tuple[Lin, ...]:
     if shape == group.kept:
         return kept
     it = iter(kept)
@@ -348,11 +348,11 @@ def phase_of(expr: Expr, known: dict[Expr, int]) -> int:
     return known[expr]
 
 
-def kernel_of(group: Group) -> Kernel:
+def kernel_of(group: FusionGroup) -> Kernel:
     """The kernel that computes a group."""
     reduces: list[Reduce] = []
-    inner: list[Store] = []
-    outer: list[Store] = []
+    inner: list[KernelStore] = []
+    outer: list[KernelStore] = []
     for m in group.members:
         expr, phase = m.expr, m.phase
         if m.kind == "reduce":
@@ -360,7 +360,7 @@ def kernel_of(group: Group) -> Kernel:
             expr, phase = group.table.make("acc", (), m.value.element, m, m.value), phase + 1
         if m.value in group.stored:
             target = inner if m.kind == "inner" else outer
-            target.append(Store(m.value, linearized(m.index, m.value.shape), expr, phase))
+            target.append(KernelStore(m.value, linearized(m.index, m.value.shape), expr, phase))
     nodes = [operation_of(v) for v in group.values]
     kernel = Kernel(
         group.variables, group.axes, tuple(reduces), tuple(inner), tuple(outer),

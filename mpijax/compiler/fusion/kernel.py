@@ -53,7 +53,7 @@ class Begin:
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
+class KernelStore:
     """Write `expr` at `position` of `value`'s memory. combine: the primitive that merges it with the old element.
     guard: a bool expression; the store is skipped where it is false."""
 
@@ -108,8 +108,8 @@ class Kernel:
     variables: Sequence[LoopVar]
     axes: tuple[int, ...] = ()
     reduces: tuple[Reduce, ...] = ()
-    inner: tuple[Store, ...] = ()
-    outer: tuple[Store, ...] = ()
+    inner: tuple[KernelStore, ...] = ()
+    outer: tuple[KernelStore, ...] = ()
     ordered: bool = False
     source: Source = UNKNOWN
     name: str = "kernel"
@@ -137,7 +137,7 @@ class Kernel:
         return [v for a, v in enumerate(self.variables) if a in self.axes]
 
     @cached_property
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[KernelStore, ...]:
         """All stores."""
         return self.inner + self.outer
 
@@ -146,7 +146,7 @@ class Kernel:
         """Values stored for every element."""
         return frozenset(s.value for s in self.inner)
 
-    def of_phase(self, phase: int) -> tuple[list[Reduce], list[Store]]:
+    def of_phase(self, phase: int) -> tuple[list[Reduce], list[KernelStore]]:
         """The reductions and stores of one pass over the reduced axes."""
         return [r for r in self.reduces if r.phase == phase], [s for s in self.inner if s.phase == phase]
 

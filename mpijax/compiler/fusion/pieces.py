@@ -73,7 +73,7 @@ def breaks(e: Expr, v: LoopVar) -> list[int]:
     return [p for p in points if 0 < p < v.size]
 
 
-class _Rewriter(Rewriter):
+class _ChoiceRewriter(Rewriter):
     """Replaces `choose` nodes in expressions. made: cache of the resulting expressions, shared between rewriters."""
 
     def __init__(self, made: dict[Any, Expr]):
@@ -107,7 +107,7 @@ class _Rewriter(Rewriter):
         return found
 
 
-class _Resolver(_Rewriter):
+class _Resolver(_ChoiceRewriter):
     """Selects the alternatives that hold at one value of a loop variable."""
 
     def __init__(self, made: dict[Any, Expr], v: LoopVar, at: int):
@@ -121,7 +121,7 @@ class _Resolver(_Rewriter):
         return self(e.args[bisect_right(cuts, form.terms[0][1] * self.at + form.offset)])
 
 
-class _Distances(_Rewriter):
+class _Distances(_ChoiceRewriter):
     """Replaces alternatives by one load at a distance that is computed once per row."""
 
     def __init__(self, made: dict[Any, Expr], rows: Set[LoopVar]):
@@ -155,7 +155,7 @@ class _Distances(_Rewriter):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class KernelPiece:
     """A kernel in which loop variable `v` runs over `[begin, end)` only."""
 
     begin: int
@@ -179,15 +179,15 @@ def _ranges(v: LoopVar, roots: list[Expr], made: dict) -> list[tuple[int, int, _
     return found
 
 
-def split(kernel: Kernel, v: LoopVar) -> list[Part]:
+def split(kernel: Kernel, v: LoopVar) -> list[KernelPiece]:
     """The kernel split along `v` into ranges with the same alternatives, which are selected."""
     if not choices(kernel.roots):
-        return [Part(0, v.size, kernel)]
+        return [KernelPiece(0, v.size, kernel)]
     ranges = _ranges(v, kernel.roots, kernel.made)
-    return [Part(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in ranges]
+    return [KernelPiece(begin, end, _chosen(kernel, resolve)) for begin, end, resolve in ranges]
 
 
-def _chosen(kernel: Kernel, resolve: _Rewriter) -> Kernel:
+def _chosen(kernel: Kernel, resolve: _ChoiceRewriter) -> Kernel:
     def store(s):
         return replace(s, expr=resolve(s.expr), guard=None if s.guard is None else resolve(s.guard))
 

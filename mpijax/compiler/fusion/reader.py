@@ -24,7 +24,7 @@ class CannotFuse(Exception):
     """The kernel computes the requested value, but not at the requested element."""
 
 
-class Reader:
+class ElementReader:
     """Builds expressions of elements. stored: tells which values are loaded from memory.
 
     members: maps values that the same kernel computes to a function of the index that returns their expression or
@@ -106,7 +106,7 @@ class NodeReader:
 
     __slots__ = ("reader", "node", "table", "words")
 
-    def __init__(self, reader: Reader, node: Node):
+    def __init__(self, reader: ElementReader, node: Node):
         self.reader = reader
         self.node = node
         self.table = reader.table

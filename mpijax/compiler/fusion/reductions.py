@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import Applied, Expr, children
 from mpijax.compiler.fusion.gemm import dot_element, dot_frame
-from mpijax.compiler.fusion.reader import Reader
+from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
 from mpijax.core.rules.lowering import Library, Zeros
@@ -31,7 +31,7 @@ def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, tuple(sorted(a % len(shape) for a in node.params["axes"]))
 
 
-def element_expr(reader: Reader, node: Node, index: tuple[Lin, ...]) -> Expr:
+def element_expr(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> Expr:
     """The expression that a reduction combines at one position of its frame."""
     if isinstance(node.primitive.lower, Library):
         return dot_element(reader, node, index)

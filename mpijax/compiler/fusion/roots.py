@@ -7,7 +7,7 @@ import math
 from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.fusion.reductions import frame_of
 from mpijax.compiler.graph.nodes import Graph, Node, Value
-from mpijax.compiler.graph.products import View
+from mpijax.compiler.graph.products import StridedView
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
 from mpijax.core.rules.lowering import (
     Communication,
@@ -81,7 +81,7 @@ class Roots:
         self.inline_cost: dict[int, tuple[int, int]] = {}
         # The work for one element of a value, including operands that are recomputed inside it.
         self.work: dict[int, int] = {}
-        self._sent: dict[tuple[int, int], View | None] = {}
+        self._sent: dict[tuple[int, int], StridedView | None] = {}
         self._bases: set[int] = set()
         self.order = {id(node): k for k, node in enumerate(graph.nodes)}
         outputs = {id(v) for v in graph.outputs}
@@ -231,7 +231,7 @@ class Roots:
         if self.sent_from(node, v) is None:
             self._store(v)
 
-    def sent_from(self, node: Node, v: Value) -> View | None:
+    def sent_from(self, node: Node, v: Value) -> StridedView | None:
         """The part of a stored array that the operand of a message or native operation is; None if it must be copied.
 
         Decided once: an array stored later could come in between.
@@ -247,7 +247,7 @@ class Roots:
         """Whether a message or native operation reads a part of `v`."""
         return id(v) in self._bases
 
-    def _block_sent(self, node: Node, v: Value) -> View | None:
+    def _block_sent(self, node: Node, v: Value) -> StridedView | None:
         lower = node.primitive.lower
         native = isinstance(lower, Native) and not lower.aliased(node.params)
         message = isinstance(lower, Communication) and lower.exchange in _FROM_ONE_PLACE

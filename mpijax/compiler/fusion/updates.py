@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr
-from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, Member, Reduce, Store, checked
-from mpijax.compiler.fusion.reader import NodeReader, Reader, is_extended
+from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, Reduce, checked
+from mpijax.compiler.fusion.reader import ElementReader, NodeReader, is_extended
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.core.rules.index_maps import clamped
 from mpijax.core.rules.lowering import Cumulative, Writes
@@ -34,12 +34,12 @@ def lower(node: Node, roots) -> list[Begin | Kernel]:
     return _WRITERS[node.primitive.lower.writes](node, stored)
 
 
-class _Part:
+class _WrittenPart:
     """A part of an operation's result that one kernel writes: its loops, and expressions of elements."""
 
     def __init__(self, node: Node, stored: Callable[[Value], bool], sizes: Iterable[int]):
         self.node, self.out = node, node.outputs[0]
-        self.reader = Reader(stored)
+        self.reader = ElementReader(stored)
         self.scope = NodeReader(self.reader, node)
         self.variables = [LoopVar(d, f"i{a}") for a, d in enumerate(sizes)]
         self.index = tuple(map(var, self.variables))
@@ -50,7 +50,7 @@ class _Part:
 
     def step(self, target: Iterable[Lin], expr: Expr, combine=None, guard=None, **fields: Any) -> Kernel:
         """The kernel that writes an expression to the element at `target`."""
-        store = Store(self.out, linearized(tuple(target), self.out.shape), expr, combine=combine, guard=guard)
+        store = KernelStore(self.out, linearized(tuple(target), self.out.shape), expr, combine=combine, guard=guard)
         name = self.node.primitive.name.replace("-", "_")
         return checked(
             Kernel(self.variables, inner=(store,), source=self.node.source, name=name, **fields)
@@ -63,7 +63,7 @@ def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
     axis, op = node.params["axis"], node.primitive.lower.op
     if out.size == 0:
         return [Begin(None, out)]
-    part = _Part(node, stored, out.shape)
+    part = _WrittenPart(node, stored, out.shape)
     element = part.element(operand)
     if out.shape[axis] == 1:
         return [part.step(part.index, element)]
@@ -81,7 +81,7 @@ def _concatenate(node: Node, stored) -> list[Begin | Kernel]:
     steps: list[Begin | Kernel] = [Begin(None, node.outputs[0])]
     for v in node.inputs:
         if v.size:
-            part = _Part(node, stored, v.shape)
+            part = _WrittenPart(node, stored, v.shape)
             target = [i + at if a == axis else i for a, i in enumerate(part.index)]
             steps.append(part.step(target, part.element(v)))
         at += v.shape[axis]
@@ -111,7 +111,7 @@ def _pad(node: Node, stored) -> list[Begin | Kernel]:
     steps: list[Begin | Kernel] = [Begin(None, out)]
     for slab in slabs:
         if all(b < e for b, e in slab):
-            part = _Part(node, stored, [*(e - b for b, e in slab), *out.shape[n:]])
+            part = _WrittenPart(node, stored, [*(e - b for b, e in slab), *out.shape[n:]])
             value = part.element(filler, part.index[n:] if is_extended(out) else ())
             inside = [i + b for i, (b, _) in zip(part.index, slab, strict=False)]
             steps.append(part.step([*inside, *part.index[n:]], value))
@@ -128,7 +128,7 @@ def _pad_interior(node: Node, stored, config) -> list[Begin | Kernel]:
         if last < first:
             return []
         ranges.append((first, last - first + 1, step, lo))
-    part = _Part(node, stored, [*(n for _, n, _, _ in ranges), *out.shape[len(config) :]])
+    part = _WrittenPart(node, stored, [*(n for _, n, _, _ in ranges), *out.shape[len(config) :]])
     words, inside = part.index[len(config) :], list(zip(part.index, ranges, strict=False))
     source = (*(i + first for i, (first, _, _, _) in inside), *words)
     target = (*((i + first) * step + lo for i, (first, _, step, lo) in inside), *words)
@@ -137,7 +137,7 @@ def _pad_interior(node: Node, stored, config) -> list[Begin | Kernel]:
 
 def _static_update(node: Node, stored) -> list[Begin | Kernel]:
     operand, window = node.inputs
-    part = _Part(node, stored, window.shape)
+    part = _WrittenPart(node, stored, window.shape)
     start = (*node.params["start"], *(0,) * (len(window.shape) - len(node.params["start"])))
     target = tuple(i + s for i, s in zip(part.index, start, strict=True))
     value = part.element(window)
@@ -149,7 +149,7 @@ def _static_update(node: Node, stored) -> list[Begin | Kernel]:
 
 def _dynamic_update_slice(node: Node, stored) -> list[Begin | Kernel]:
     operand, update, *starts = node.inputs
-    part = _Part(node, stored, update.shape)
+    part = _WrittenPart(node, stored, update.shape)
     begin = Begin(operand, part.out)
     if update.size == 0:
         return [begin]
@@ -164,7 +164,7 @@ def _dynamic_update_slice(node: Node, stored) -> list[Begin | Kernel]:
 
 def _scatter(node: Node, stored) -> list[Begin | Kernel]:
     operand, indices, updates = node.inputs
-    part = _Part(node, stored, updates.shape)
+    part = _WrittenPart(node, stored, updates.shape)
     begin = Begin(operand, part.out)
     if updates.size == 0 or part.out.size == 0:
         return [begin]

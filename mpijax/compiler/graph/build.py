@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from mpijax.compiler.graph import flow, regions
-from mpijax.compiler.graph.inline import Program, inlined
+from mpijax.compiler.graph.inline import InlinedJaxpr, inlined
 from mpijax.compiler.graph.nodes import Graph, Value, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
 from mpijax.compiler.graph.views import is_view, reads_by_index
@@ -26,14 +26,14 @@ from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 
 
-class Builder:
+class GraphBuilder:
     """Runs a Jaxpr symbolically, adding nodes.
 
     parent: the builder of the graph around a loop or branch body. leaves: whether operations that read only values from
     outside this region may be hoisted out of it.
     """
 
-    def __init__(self, parent: Builder | None = None, leaves: bool = False):
+    def __init__(self, parent: GraphBuilder | None = None, leaves: bool = False):
         self.graph = Graph()
         self.parent = parent
         self.leaves = leaves
@@ -193,11 +193,11 @@ class Builder:
         program = inlined(closed)
         return self.run(program, self.constants(program), inputs, source)
 
-    def constants(self, program: Program) -> list[Value]:
+    def constants(self, program: InlinedJaxpr) -> list[Value]:
         closed = program.closed
         return [self.const(c, v.aval) for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
 
-    def run(self, program: Program, consts: list[Value], args: list[Value], source: Source) -> list[Value]:
+    def run(self, program: InlinedJaxpr, consts: list[Value], args: list[Value], source: Source) -> list[Value]:
         """Add the operations of a program; return its results."""
         jaxpr, outside, env = program.closed.jaxpr, self.seen, self.variables(program, consts, args)
 
@@ -215,7 +215,7 @@ class Builder:
         finally:
             self.seen = outside
 
-    def variables(self, program: Program, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
+    def variables(self, program: InlinedJaxpr, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
         """The values of a program's variables, to which each equation adds its results."""
         jaxpr = program.closed.jaxpr
         return dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
@@ -283,7 +283,7 @@ class Builder:
 
     def control_flow(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         """The results of a loop or branch."""
-        return flow.control_node(flow.Loop(self, eqn, source), inputs, avals)
+        return flow.control_node(flow.FlowBuilder(self, eqn, source), inputs, avals)
 
     def _merged(self, op: Op) -> list[Value]:
         """The results of an operation: those of an equal earlier one, else of a new one."""
@@ -339,6 +339,6 @@ def decomposed(primitive, avals, params) -> ClosedJaxpr:
 
 def build_graph(closed: ClosedJaxpr) -> Graph:
     """The graph of a Jaxpr of whole arrays, with `users` filled in."""
-    builder, program = Builder(), inlined(closed)
+    builder, program = GraphBuilder(), inlined(closed)
     args = [builder.argument(v.aval) for v in closed.jaxpr.invars]
     return builder.finish(builder.run(program, builder.constants(program), args, UNKNOWN))

@@ -236,7 +236,7 @@ def _is_large(node: Node) -> bool:
     return isinstance(node.primitive.lower, Library) and node.outputs[0].nbytes >= LARGE
 
 
-class _Loop:
+class _StretchLoop:
     """Builds the loop of a stretch: its body, and the operations around it that cut and join arrays."""
 
     def __init__(self, graph: Graph, stretch: _Stretch):
@@ -346,7 +346,7 @@ class _Loop:
 
 def _replace(graph: Graph, stretch: _Stretch) -> None:
     """Replaces the operations of a stretch by its loop."""
-    loop = _Loop(graph, stretch)
+    loop = _StretchLoop(graph, stretch)
     new = loop.made()
     last = max(k for k, node in enumerate(graph.nodes) if node in stretch.plans)
     others = [node for node in graph.nodes[: last + 1] if node not in stretch.plans]

@@ -1,7 +1,7 @@
 """Builds loops and branches: a node with a region for each body.
 
-`Loop` describes parts of arrays (`Cuts`) in general, but its arrays are whole. `compiler.sharding.carries` extends it
-for arrays that are split over ranks.
+`FlowBuilder` describes parts of arrays (`Cuts`) in general, but its arrays are whole. `compiler.sharding.carries`
+extends it for arrays that are split over ranks.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.compiler.graph.regions import Body, opened
+from mpijax.compiler.graph.regions import OpenRegion, opened
 from mpijax.core.programs.jaxpr import ClosedJaxpr
 from mpijax.core.rules.lowering import Flow
 from mpijax.core.sharding.cuts import Cuts, uncut
 from mpijax.ops.shapes.reshape import reshape_p
 
 
-class Loop:
+class FlowBuilder:
     """A loop or branch of whole arrays."""
 
     def __init__(self, builder, eqn, source):
@@ -34,14 +34,14 @@ class Loop:
         """An operand with other cuts."""
         return v
 
-    def opened(self, closed: ClosedJaxpr, args: Sequence[Any], leaves: bool = True) -> Body:
+    def opened(self, closed: ClosedJaxpr, args: Sequence[Any], leaves: bool = True) -> OpenRegion:
         return opened(self.builder, closed, args, self.source, leaves)
 
-    def left(self, closed: ClosedJaxpr, body: Body) -> list[Cuts]:
+    def left(self, closed: ClosedJaxpr, body: OpenRegion) -> list[Cuts]:
         """The cuts of a body's results."""
         return [uncut(a.shape) for a in closed.out_avals]
 
-    def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], Body]:
+    def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], OpenRegion]:
         """The cuts of carries in every iteration, the cuts of all results of the body, and the body.
 
         others: types and parts of the arguments that change each iteration, such as slices.
@@ -60,7 +60,7 @@ class Loop:
         return [made[at] for at in position]
 
 
-def control_node(s: Loop, inputs: list[Any], avals) -> list[Any]:
+def control_node(s: FlowBuilder, inputs: list[Any], avals) -> list[Any]:
     """The results of a loop or branch. Its inputs are the operands, then what its regions capture.
 
     A branch with a known index is inlined, as is the body of a scan of length 1.
@@ -68,7 +68,7 @@ def control_node(s: Loop, inputs: list[Any], avals) -> list[Any]:
     return {Flow.COND: _cond, Flow.WHILE: _while, Flow.SCAN: _scan}[s.eqn.primitive.lower.kind](s, inputs, avals)
 
 
-def _cond(s: Loop, inputs, avals) -> list[Any]:
+def _cond(s: FlowBuilder, inputs, avals) -> list[Any]:
     index, *operands = inputs
     branches = s.eqn.params["branches"]
     if index.scalar is not None:
@@ -81,7 +81,7 @@ def _cond(s: Loop, inputs, avals) -> list[Any]:
     return s.results([index], regions, range(len(avals)), avals, cuts)
 
 
-def _while(s: Loop, inputs, avals) -> list[Any]:
+def _while(s: FlowBuilder, inputs, avals) -> list[Any]:
     p = s.eqn.params
     nc, nb = p["cond_nconsts"], p["body_nconsts"]
     consts, first = inputs[nc : nc + nb], inputs[nc + nb :]
@@ -93,7 +93,7 @@ def _while(s: Loop, inputs, avals) -> list[Any]:
     return s.results(first, [cond, region], range(len(avals)), avals, cuts)
 
 
-def _scan(s: Loop, inputs, avals) -> list[Any]:
+def _scan(s: FlowBuilder, inputs, avals) -> list[Any]:
     p = s.eqn.params
     n, m = p["num_consts"], p["num_carry"]
     consts, first, xs = inputs[:n], inputs[n : n + m], inputs[n + m :]
@@ -109,7 +109,7 @@ def _scan(s: Loop, inputs, avals) -> list[Any]:
     return s.results(rest, [region], region.position, avals, [*cuts[:m], *((None, *c) for c in cuts[m:])])
 
 
-def _one_iteration(s: Loop, before, xs, slices, avals) -> list[Any]:
+def _one_iteration(s: FlowBuilder, before, xs, slices, avals) -> list[Any]:
     """The results of a scan of length 1: the body is inlined."""
 
     def reshaped(v, aval):

@@ -16,7 +16,7 @@ from mpijax.core.rules.lowering import InlineJaxpr
 
 
 @dataclass(frozen=True)
-class Program:
+class InlinedJaxpr:
     """A Jaxpr without calls.
 
     apart: for each result of a `checkpoint`-like call, the number of that call. Equal operations in two such calls, or
@@ -27,10 +27,10 @@ class Program:
     apart: dict[Var, int] = field(default_factory=dict)
 
 
-def inlined(closed: ClosedJaxpr) -> Program:
+def inlined(closed: ClosedJaxpr) -> InlinedJaxpr:
     """A Jaxpr without calls."""
     if not any(map(_called, closed.jaxpr.eqns)):
-        return Program(closed)
+        return InlinedJaxpr(closed)
     return _inlined(closed)
 
 
@@ -40,7 +40,7 @@ def _called(eqn: Eqn) -> ClosedJaxpr | None:
 
 
 @dataclass
-class _Frame:
+class _CallFrame:
     """A Jaxpr whose equations are being copied.
 
     values: each variable's atom in the whole program; variables of the outermost Jaxpr map to themselves. call: the
@@ -60,12 +60,12 @@ class _Frame:
 
 
 @memo_on_jaxpr
-def _inlined(closed: ClosedJaxpr) -> Program:
+def _inlined(closed: ClosedJaxpr) -> InlinedJaxpr:
     eqns: list[Eqn] = []
     constvars, consts = list(closed.jaxpr.constvars), list(closed.consts)
     apart: dict[Var, int] = {}
     scopes = 0
-    frames = [_Frame(closed.jaxpr, {}, [], UNKNOWN, 0, iter(closed.jaxpr.eqns))]
+    frames = [_CallFrame(closed.jaxpr, {}, [], UNKNOWN, 0, iter(closed.jaxpr.eqns))]
     while True:
         frame = frames[-1]
         eqn = next(frame.eqns, None)
@@ -96,15 +96,15 @@ def _inlined(closed: ClosedJaxpr) -> Program:
         if eqn.primitive.lower.is_apart(eqn.params):
             scopes += 1
             scope = scopes
-        frames.append(_Frame(called.jaxpr, values, eqn.outvars, source, scope, iter(called.jaxpr.eqns)))
+        frames.append(_CallFrame(called.jaxpr, values, eqn.outvars, source, scope, iter(called.jaxpr.eqns)))
     jaxpr = closed.jaxpr.replace(constvars=constvars, eqns=eqns, outvars=results)
-    program = Program(ClosedJaxpr(jaxpr, consts), apart)
+    program = InlinedJaxpr(ClosedJaxpr(jaxpr, consts), apart)
     if config.values.jax_enable_checks:
         verify(program)
     return program
 
 
-def verify(program: Program) -> None:
+def verify(program: InlinedJaxpr) -> None:
     """Check the rules of a program after inlining.
 
     Raises:

@@ -74,7 +74,7 @@ def _is_read_in_order(node: Any, m: int, n: int) -> bool:
 
 
 @dataclass
-class View:
+class StridedView:
     """A strided view of an array in memory: the array, an offset in elements and a stride per axis."""
 
     base: Any
@@ -83,7 +83,7 @@ class View:
 
 
 @dataclass
-class Matrix:
+class BlasOperand:
     """One operand of a BLAS call: rows × columns, of which one has stride 1."""
 
     base: Any
@@ -93,7 +93,7 @@ class Matrix:
     batch_strides: tuple[int, ...]
 
 
-def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
+def matrix_operand(view: StridedView, shape, batch, rows, cols) -> BlasOperand | None:
     """The view as a (batched) matrix with one or more axes as rows and as columns; None if BLAS cannot take it."""
     row = _joint_stride(view, shape, rows)
     col = _joint_stride(view, shape, cols)
@@ -104,15 +104,15 @@ def matrix_operand(view: View, shape, batch, rows, cols) -> Matrix | None:
     if sc == 1 or nc == 1:
         ld = sr if nr > 1 else max(nc, 1)
         if ld >= max(nc, 1) and ld > 0:
-            return Matrix(view.base, view.offset, False, ld, batch_strides)
+            return BlasOperand(view.base, view.offset, False, ld, batch_strides)
     if sr == 1 or nr == 1:
         ld = sc if nc > 1 else max(nr, 1)
         if ld >= max(nr, 1) and ld > 0:
-            return Matrix(view.base, view.offset, True, ld, batch_strides)
+            return BlasOperand(view.base, view.offset, True, ld, batch_strides)
     return None
 
 
-def _joint_stride(view: View, shape, axes) -> tuple[int, int] | None:
+def _joint_stride(view: StridedView, shape, axes) -> tuple[int, int] | None:
     """Size and stride of several axes merged into one; None if their strides do not allow it."""
     size, stride = 1, 0
     for a in reversed(axes):
@@ -133,5 +133,5 @@ def in_order(node: Any, k: int) -> tuple[int, ...] | None:
     shape = node.inputs[k].shape
     left, right = (d.lhs_batch, d.lhs_free, d.lhs_contract), (d.rhs_batch, d.rhs_free, d.rhs_contract)
     batch, free, contract = right if k else left
-    dense = View(node.inputs[k], 0, row_major(shape))
+    dense = StridedView(node.inputs[k], 0, row_major(shape))
     return None if matrix_operand(dense, shape, batch, free, contract) is not None else (*batch, *free, *contract)

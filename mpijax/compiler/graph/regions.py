@@ -40,7 +40,7 @@ class Region:
 
 
 @dataclass
-class Body:
+class OpenRegion:
     """A body that is built, while the cuts of its results are still open. child: builds its graph."""
 
     child: Any
@@ -78,7 +78,7 @@ class Body:
         return Region(graph, captures, len(graph.inputs) - len(captures), position)
 
 
-def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> Body:
+def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> OpenRegion:
     """The body of a loop or branch.
 
     args: for each argument an outer value, or the type and part of an argument that changes each iteration (None:
@@ -86,7 +86,7 @@ def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, le
     """
     child = builder.child(leaves)
     inner = [child.argument_as(*a) if isinstance(a, tuple) else a for a in args]
-    return Body(child, inner, child.inline(needed(closed), inner, source), source)
+    return OpenRegion(child, inner, child.inline(needed(closed), inner, source), source)
 
 
 @memo_on_jaxpr

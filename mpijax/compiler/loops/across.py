@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist
 from mpijax.compiler.loops.schedule import Loop
@@ -17,13 +17,13 @@ from mpijax.compiler.loops.stores import may_overlap, place_of_lanes, store, sto
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 # A store whose operand is computed, with the scope it was computed in.
-Ready = tuple[Store, Scope]
+Ready = tuple[KernelStore, Scope]
 
 
-def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def across(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Vectorize a kept axis; each lane runs the reductions serially."""
     loop = nest.schedule.vector_loop
     if loop is None:
@@ -34,7 +34,7 @@ def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 def _across_part(
-    nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, size: int, scope: Scope, outermost: bool
+    nest: LoopNest, kernel: Kernel, loop: Loop, lo: str, hi: str, size: int, scope: Scope, outermost: bool
 ) -> None:
     schedule = nest.schedule
     hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], schedule.lanes)
@@ -59,7 +59,7 @@ def _across_part(
         nest.function.in_widths(lo, hi, widths, iteration, rest)
 
 
-def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+def reduce_and_store(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
     """Compute and store everything at one kept position, or at a vector of them."""
     if not nest.schedule.written:
         _at_position(nest, kernel, scope)
@@ -75,7 +75,7 @@ def reduce_and_store(nest: Nest, kernel: Kernel, scope: Scope) -> None:
             store(nest, *run[0])
 
 
-def _runs(nest: Nest, ready: list[Ready]) -> list[list[Ready]]:
+def _runs(nest: LoopNest, ready: list[Ready]) -> list[list[Ready]]:
     """Runs of stores that together fill memory without gaps, in order of position; other stores are runs of one."""
     places: dict[tuple, dict[int, Ready]] = {}
     found = []
@@ -96,7 +96,7 @@ def _runs(nest: Nest, ready: list[Ready]) -> list[list[Ready]]:
     return found
 
 
-def _written_out(nest: Nest, kernel: Kernel, depth: int, scope: Scope, ready: list[Ready]) -> None:
+def _written_out(nest: LoopNest, kernel: Kernel, depth: int, scope: Scope, ready: list[Ready]) -> None:
     """Compute every position of the unrolled short loops inside the vectorized one; append its stores to `ready`."""
     if depth == len(nest.schedule.written):
         if kernel.reduces:
@@ -113,7 +113,7 @@ def _written_out(nest: Nest, kernel: Kernel, depth: int, scope: Scope, ready: li
         done += size
 
 
-def _at_position(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+def _at_position(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
     """All passes of the reductions at one kept position, or a vector of them, then the stores."""
     _reductions(nest, kernel, scope)
     for part in _narrowed(nest, kernel, scope):
@@ -121,14 +121,14 @@ def _at_position(nest: Nest, kernel: Kernel, scope: Scope) -> None:
             store(nest, s, part)
 
 
-def _reductions(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+def _reductions(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
     for phase in range(kernel.phases):
         scope.phase = phase
         _serial_reduction(nest, kernel, scope)
     scope.phase = kernel.phases + 1
 
 
-def _narrowed(nest: Nest, kernel: Kernel, scope: Scope) -> Iterator[Scope]:
+def _narrowed(nest: LoopNest, kernel: Kernel, scope: Scope) -> Iterator[Scope]:
     """The scope itself; if it is wider than the stores after the reductions allow, its parts one by one."""
     lanes = nest.schedule.lanes
     if scope.lanes <= lanes or scope.vector is None:
@@ -145,7 +145,7 @@ def _narrowed(nest: Nest, kernel: Kernel, scope: Scope) -> Iterator[Scope]:
         yield part
 
 
-def _serial_reduction(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+def _serial_reduction(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
     """One pass over the reduced axes."""
     reduces, stores = kernel.of_phase(scope.phase)
     if not nest.schedule.inner:
@@ -162,7 +162,7 @@ def _serial_reduction(nest: Nest, kernel: Kernel, scope: Scope) -> None:
         scope.finish(r.member, acc)
 
 
-def _pass(nest: Nest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
+def _pass(nest: LoopNest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
     """The reduced loops from `depth` on; returns the accumulators after them."""
     schedule = nest.schedule
     if depth == len(schedule.inner):

@@ -12,7 +12,7 @@ from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient, atom_key
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 INT64 = np.dtype(np.int64)
 
@@ -24,11 +24,11 @@ NEAR = 8
 Term = tuple[Any, int, Needs]
 
 
-def _scaled(nest: Nest, name: str, c: int) -> str:
+def _scaled(nest: LoopNest, name: str, c: int) -> str:
     return name if c == 1 else nest.function.builder(1).emit(f"mul i64 {name}, {nest.function.param(c)}")
 
 
-def _atom_value(nest: Nest, atom: Any, scope: Scope) -> Scalar:
+def _atom_value(nest: LoopNest, atom: Any, scope: Scope) -> Scalar:
     """A quotient, remainder or run-time integer as int64; a vector if it differs between lanes."""
     if type(atom) is Dynamic:
         return nest.eval(atom.expr, scope)
@@ -38,7 +38,7 @@ def _atom_value(nest: Nest, atom: Any, scope: Scope) -> Scalar:
     return b.udiv(x, by) if type(atom) is Quotient else b.urem(x, by)
 
 
-def int_value(nest: Nest, position: Lin, scope: Scope, dtype: np.dtype = INT64) -> Scalar:
+def int_value(nest: LoopNest, position: Lin, scope: Scope, dtype: np.dtype = INT64) -> Scalar:
     """An index as an integer; a vector if it varies along the vectorized loop."""
     varies = nest.varies(nest.needs.of_position(position), scope)
     param, one = nest.function.param, nest.function.builder(1)
@@ -73,7 +73,7 @@ def int_value(nest: Nest, position: Lin, scope: Scope, dtype: np.dtype = INT64) 
     return total
 
 
-def pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> str:
+def pointer(nest: LoopNest, value: Value, position: Lin, scope: Scope) -> str:
     """Pointer to the first lane's element, without per-lane run-time parts; outer terms are added in outer scopes."""
     terms = []
     for atom, c in nest.needs.terms(position):
@@ -87,7 +87,7 @@ def pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> str:
     return nest.function.element(base, value.element, position.offset - anchor)
 
 
-def _anchor(nest: Nest, value: Value, position: Lin) -> int:
+def _anchor(nest: LoopNest, value: Value, position: Lin) -> int:
     """The offset of the shared base pointer: that of the first position within `NEAR` elements, or its own."""
     _, terms = position.key
     known = nest.anchors.setdefault((value, terms), [])
@@ -98,7 +98,7 @@ def _anchor(nest: Nest, value: Value, position: Lin) -> int:
     return position.offset
 
 
-def _pointer_in(nest: Nest, value: Value, position: Lin, terms: list[Term], scope: Scope, at: Scope) -> str:
+def _pointer_in(nest: LoopNest, value: Value, position: Lin, terms: list[Term], scope: Scope, at: Scope) -> str:
     """The address from the terms known in `scope`. The code is emitted in `at`; only that scope caches it."""
     around = scope.parent
     here, outer = terms, []
@@ -122,7 +122,7 @@ def _pointer_in(nest: Nest, value: Value, position: Lin, terms: list[Term], scop
     return base
 
 
-def hoist_pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> None:
+def hoist_pointer(nest: LoopNest, value: Value, position: Lin, scope: Scope) -> None:
     """Compute the part of an address that depends only on variables available in the scope."""
     terms: list[Term] = []
     for atom, c in nest.needs.terms(position):
@@ -133,7 +133,7 @@ def hoist_pointer(nest: Nest, value: Value, position: Lin, scope: Scope) -> None
     _pointer_in(nest, value, position, terms, scope, scope)
 
 
-def vector_step(nest: Nest, position: Lin, scope: Scope) -> tuple[int, list[tuple[Any, int]]]:
+def vector_step(nest: LoopNest, position: Lin, scope: Scope) -> tuple[int, list[tuple[Any, int]]]:
     """The step along the vectorized loop, and the parts of the position that are computed per lane."""
     step = 0
     parts = []
@@ -146,7 +146,7 @@ def vector_step(nest: Nest, position: Lin, scope: Scope) -> tuple[int, list[tupl
     return step, parts
 
 
-def lane_offsets(nest: Nest, scope: Scope, step: int, parts: list[tuple[Any, int]]) -> Scalar:
+def lane_offsets(nest: LoopNest, scope: Scope, step: int, parts: list[tuple[Any, int]]) -> Scalar:
     """Per-lane element offsets relative to `pointer`."""
     b = nest.function.builder(scope.lanes)
     total = None

@@ -28,7 +28,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
-class Signature:
+class KernelSignature:
     """Everything the IR of a kernel depends on: `key`, and its float constants.
 
     values: the arrays, in the order in which `key` numbers them. floats: constants that may become arguments.
@@ -59,7 +59,7 @@ class _Numbers:
         return self.of.setdefault(x, len(self.of))
 
 
-def signature(kernel: Kernel) -> Signature | None:
+def signature(kernel: Kernel) -> KernelSignature | None:
     """The signature of a kernel; None for cumulative ones, which are not compared."""
     return None if kernel.cumulate is not None else _Signer(kernel).signature()
 
@@ -75,7 +75,7 @@ class _Signer:
         self.reduces = {r.member: k for k, r in enumerate(kernel.reduces)}
         self.floats: list[Expr] = []
 
-    def signature(self) -> Signature:
+    def signature(self) -> KernelSignature:
         kernel = self.kernel
         places = [e for s in kernel.stores for e in dynamic_parts(s.position)]
         parts: list[Any] = []
@@ -96,7 +96,7 @@ class _Signer:
         chunks = 0 if kernel.chunks is None else kernel.chunks.size
         parts_of_key = map(tuple, (parts, *stores, reduces, members, arrays))
         key = (sizes, kernel.axes, kernel.ordered, chunks, len(places), *parts_of_key)
-        return Signature(key, list(self.values.of), self.floats)
+        return KernelSignature(key, list(self.values.of), self.floats)
 
     def _expr(self, e: Expr) -> tuple:
         if e.op == "const":
@@ -160,9 +160,9 @@ class Alike:
     """
 
     def __init__(self, kernels: list[Kernel]) -> None:
-        self.signatures: dict[Kernel, Signature] = {}
+        self.signatures: dict[Kernel, KernelSignature] = {}
         self.arguments: dict[Kernel, list[Expr]] = {}
-        self.first: dict[Any, tuple[Signature, Written]] = {}
+        self.first: dict[Any, tuple[KernelSignature, Written]] = {}
         self.called = repeated(self._grouped(kernels) if len(kernels) >= FEW else kernels)
 
     def _grouped(self, kernels: list[Kernel]) -> list[Kernel]:

@@ -7,7 +7,7 @@ from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import first_hit, identity
 from mpijax.compiler.loops.addresses import INT64
 from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_keys, rule
-from mpijax.compiler.loops.nest import Nest
+from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import fetch_next_row, may_overlap, store, store_lanes
@@ -15,7 +15,7 @@ from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
 
-def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def along(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Vectorize the innermost reduced axis; combine lanes at the end."""
     for phase in range(kernel.phases):
         scope.phase = phase
@@ -31,7 +31,7 @@ class _RowPass:
     Lists of accumulators hold the vector accumulators first, then the scalar ones. orders: see `order_of_keys`.
     """
 
-    def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
+    def __init__(self, nest: LoopNest, kernel: Kernel, scope: Scope):
         self.nest, self.kernel, self.scope = nest, kernel, scope
         self.phase = scope.phase
         self.reduces, _ = kernel.of_phase(self.phase)

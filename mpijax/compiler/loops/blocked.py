@@ -14,14 +14,14 @@ from mpijax.compiler.loops.addresses import pointer
 from mpijax.compiler.loops.crossing import LANES, TILE, transpose_registers
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.function import Function
-from mpijax.compiler.loops.nest import Nest
+from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.scope import Scope
 
 # The number of rows in a band of tiles: going down a band first reads neighbouring cache lines at once.
 BAND = 128
 
 
-def blocked(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def blocked(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Whole tiles with staged operands, then the edges without staging."""
     function, schedule = nest.function, nest.schedule
     rows, columns = schedule.tile_loop, schedule.vector_loop
@@ -47,7 +47,7 @@ def blocked(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     function.each(row_mid, hi, 1, lambda i: edge("0", i))
 
 
-def _tile(nest: Nest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row: str, column: str) -> None:
+def _tile(nest: LoopNest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row: str, column: str) -> None:
     """The tile at a row and a column: stages the operands that are read across their rows, then computes."""
     function, schedule = nest.function, nest.schedule
     assert schedule.tile_loop is not None and schedule.vector_loop is not None

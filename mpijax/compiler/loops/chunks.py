@@ -16,7 +16,7 @@ from typing import Any
 from mpijax.compiler.fusion.depth import Rewriter
 from mpijax.compiler.fusion.expr import Expr, ExprTable
 from mpijax.compiler.fusion.groups import joined_name
-from mpijax.compiler.fusion.kernel import Cumulate, Kernel, Member, Reduce, Store, checked
+from mpijax.compiler.fusion.kernel import Cumulate, Kernel, KernelStore, Member, Reduce, checked
 from mpijax.compiler.fusion.reductions import first_hit, identity, zero_has_no_sign
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.schedule import Schedule, iterations_of
@@ -100,10 +100,10 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
     combined = replace(r, expr=table.load(total, place(var(chunk))))
     divided = replace(kernel, chunks=chunk, chunk_length=length)
     parts = {
-        "_totals": replace(divided, inner=(), outer=(Store(total, place(var(chunk)), run),), cumulate=None),
-        "_ends": Kernel(kept, inner=(Store(before, place(Lin(chunks if back else 0)), none),)),
+        "_totals": replace(divided, inner=(), outer=(KernelStore(total, place(var(chunk)), run),), cumulate=None),
+        "_ends": Kernel(kept, inner=(KernelStore(before, place(Lin(chunks if back else 0)), none),)),
         "_before": Kernel(
-            (chunk, *kept), (0,), (combined,), (Store(before, place(var(chunk) + (0 if back else 1)), run),),
+            (chunk, *kept), (0,), (combined,), (KernelStore(before, place(var(chunk) + (0 if back else 1)), run),),
             cumulate=Cumulate(run, back),
         ),
         "": replace(divided, cumulate=Cumulate(run, back, done)),
@@ -134,7 +134,7 @@ class _Division:
 
     def _divide(self, phase: int, last: int) -> None:
         """Add the kernels of one pass."""
-        kernel, later = self.kernel, _Later(self.kernel, phase, self.known)
+        kernel, later = self.kernel, _LaterPass(self.kernel, phase, self.known)
         present, stores = kernel.of_phase(phase)
         inner = tuple(replace(s, expr=later(s.expr), phase=0) for s in stores)
         reduces = tuple(
@@ -149,9 +149,9 @@ class _Division:
         shape = (chunk.size, *self.shape)
         partial = [Value(ShapedArray(shape, r.dtype), "partial", position=k) for k, r in enumerate(reduces)]
         position = linearized((var(chunk), *map(var, kernel.kept)), shape)
-        results = [Store(v, position, self._result(r)) for v, r in zip(partial, reduces, strict=True)]
+        results = [KernelStore(v, position, self._result(r)) for v, r in zip(partial, reduces, strict=True)]
         loads = [self.table.load(v, position) for v in partial]
-        outer: list[Store] = []
+        outer: list[KernelStore] = []
         if phase == last:
             outer = [replace(s, expr=later(s.expr), phase=1) for s in kernel.outer]
         if phase + 1 < kernel.phases:
@@ -164,19 +164,19 @@ class _Division:
         value = r.member.value
         return self.table.make("acc", (), value.element, r.member, value)
 
-    def _kept_result(self, r: Reduce) -> Store:
+    def _kept_result(self, r: Reduce) -> KernelStore:
         """Store the result of a reduction, so that later passes can load it."""
         total = Value(ShapedArray(self.shape, r.dtype), "total", position=len(self.known))
         position = linearized(tuple(map(var, self.kernel.kept)), self.shape)
         self.known[r.member] = self.table.load(total, position)
-        return Store(total, position, self._result(r), 1)
+        return KernelStore(total, position, self._result(r), 1)
 
     def _add(self, kernel: Kernel, made: list[Value], suffix: str = "") -> None:
         name = joined_name(list(map(operation_of, made))) + suffix
         self.kernels.append(checked(replace(kernel, source=self.kernel.source, name=name)))
 
 
-class _Later(Rewriter):
+class _LaterPass(Rewriter):
     """Rewrites expressions for a pass that is a kernel by itself: results of earlier passes become loads."""
 
     def __init__(self, kernel: Kernel, phase: int, known: dict[Member, Expr]):

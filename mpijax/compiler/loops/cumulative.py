@@ -12,7 +12,7 @@ from __future__ import annotations
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
-from mpijax.compiler.loops.nest import Nest
+from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
@@ -21,9 +21,9 @@ from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
 
 
-def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def across(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Step along the axis with the running values of a vector of kept positions."""
-    running, loop = _Running(nest, kernel, scope), nest.schedule.vector_loop
+    running, loop = _CumulativeReduction(nest, kernel, scope), nest.schedule.vector_loop
     if loop is None:
         running.steps(Scope(scope, {}))
         return
@@ -32,9 +32,9 @@ def across(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     nest.function.in_widths(lo, hi, nest.schedule.widths, lambda i, n: running.steps(scope.along(loop[-1], i, n)))
 
 
-def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def tiled(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Process the kept axis in tiles; the running values of a tile are in an array on the stack."""
-    running, loop, function = _Running(nest, kernel, scope), nest.schedule.vector_loop, nest.function
+    running, loop, function = _CumulativeReduction(nest, kernel, scope), nest.schedule.vector_loop, nest.function
     assert loop is not None
     lo, hi = nest.range(loop, outermost)
     array = function.array(running.dtype, TILE)
@@ -64,9 +64,9 @@ def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     function.in_tiles(lo, hi, TILE, tile)
 
 
-def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def along(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Vectorize the scanned axis: several vectors per iteration, then single vectors, then single elements."""
-    running, lanes, function = _Running(nest, kernel, scope), nest.schedule.lanes, nest.function
+    running, lanes, function = _CumulativeReduction(nest, kernel, scope), nest.schedule.lanes, nest.function
     block = min(lanes, VECTOR_BYTES // max(info(running.dtype).itemsize, 4))
     carry = running.start(scope, 1)
     carry = function.builder(block).splat(carry) if block > 1 else carry
@@ -93,10 +93,10 @@ def along(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     function.loop(start, end, 1, [function.builder(block).lane(carry, 0)], [1], last)
 
 
-class _Running:
+class _CumulativeReduction:
     """A cumulative reduction: its operand, initial value, combination and stores. axis: the scanned loop."""
 
-    def __init__(self, nest: Nest, kernel: Kernel, scope: Scope):
+    def __init__(self, nest: LoopNest, kernel: Kernel, scope: Scope):
         self.nest, self.scope = nest, scope
         [self.reduce], [self.target], [loop] = kernel.reduces, kernel.inner, nest.schedule.inner
         assert kernel.cumulate is not None

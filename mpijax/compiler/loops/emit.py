@@ -1,7 +1,7 @@
 """Emits LLVM IR for a kernel: loops as text around the scalar layer's vector instructions.
 
 One loop is vectorized: W elements at a time, then the rest in a vector that repeats elements, or one by one. The choice
-of that loop decides the strategy. A strategy is a function of the shared context (`Nest`), the current part of the
+of that loop decides the strategy. A strategy is a function of the shared context (`LoopNest`), the current part of the
 kernel, and the scope to emit into:
 - `across`: a kept axis; each lane runs the reductions serially. A map is the case without reductions.
 - `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
@@ -23,7 +23,7 @@ from mpijax.compiler.loops.across import across
 from mpijax.compiler.loops.along import along
 from mpijax.compiler.loops.blocked import blocked
 from mpijax.compiler.loops.evaluate import hoist
-from mpijax.compiler.loops.nest import Nest
+from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.rows import rows
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.tiled import tiled
@@ -33,14 +33,14 @@ _STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "
 _RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}
 
 
-def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> Nest:
+def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> LoopNest:
     """Emit a kernel. arguments: constants passed at run time. called: operations emitted as function calls."""
-    nest = Nest(kernel, arguments, called)
+    nest = LoopNest(kernel, arguments, called)
     _outer_loops(nest, nest.kernel, 0, Scope(None, {}))
     return nest
 
 
-def _outer_loops(nest: Nest, kernel: Kernel, depth: int, scope: Scope) -> None:
+def _outer_loops(nest: LoopNest, kernel: Kernel, depth: int, scope: Scope) -> None:
     loops, strategies = nest.schedule.outer, _STRATEGIES if kernel.cumulate is None else _RUNNING
     if depth == len(loops):
         strategies[nest.schedule.strategy](nest, kernel, scope, depth == 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr, children
-from mpijax.compiler.fusion.kernel import Kernel, Reduce, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Reduce
 from mpijax.compiler.fusion.reductions import rule_of, zero_has_no_sign
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.addresses import hoist_pointer, int_value, lane_offsets, pointer, vector_step
@@ -20,18 +20,18 @@ from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 Rule = Callable[[Builder, Scalar, Scalar], Scalar]
 
 
-def evaluated(nest: Nest, e: Expr, scope: Scope) -> Scalar:
+def evaluated(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     """Compute an expression in a scope, which caches it."""
     value = scope.known[e] = _computed(nest, e, scope)
     return value
 
 
-def _computed(nest: Nest, e: Expr, scope: Scope) -> Scalar:
+def _computed(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     lanes = scope.lanes if nest.varies(nest.needs.of(e), scope) else 1
     if e in nest.function.passed:
         return nest.function.argument(e, 1)
@@ -58,7 +58,7 @@ def _computed(nest: Nest, e: Expr, scope: Scope) -> Scalar:
     return outs[result] if isinstance(outs, (tuple, list)) else outs
 
 
-def _load(nest: Nest, value: Value, position: Lin, scope: Scope, lanes: int) -> Scalar:
+def _load(nest: LoopNest, value: Value, position: Lin, scope: Scope, lanes: int) -> Scalar:
     b = nest.function.builder(lanes)
     if lanes == 1:
         return b.load(pointer(nest, value, position, scope), value.element)
@@ -72,7 +72,7 @@ def _load(nest: Nest, value: Value, position: Lin, scope: Scope, lanes: int) -> 
     return b.load_strided(ptr, nest.function.param(step), value.element) if turned is None else turned
 
 
-def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
+def _inner_member(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     """An element that another member of the kernel computes; loaded if an earlier pass stored it."""
     member, value = e.attr, e.attr.value
     if member.phase < scope.phase:
@@ -93,7 +93,12 @@ def _inner_member(nest: Nest, e: Expr, scope: Scope) -> Scalar:
 
 
 def hoist(
-    nest: Nest, exprs: Iterable[Expr], stores: Iterable[Store], scope: Scope, inner_vector: LoopVar | None, lanes: int
+    nest: LoopNest,
+    exprs: Iterable[Expr],
+    stores: Iterable[KernelStore],
+    scope: Scope,
+    inner_vector: LoopVar | None,
+    lanes: int,
 ) -> None:
     """Before a loop: compute every loop-invariant value that its body needs."""
     seen: set[Expr] = set()
@@ -130,7 +135,7 @@ def hoist(
 # -- reductions -----------------------------------------------------------------------------------------------
 
 
-def accumulated(nest: Nest, kernel: Kernel, r: Reduce, acc: Scalar, scope: Scope, lanes: int) -> Scalar:
+def accumulated(nest: LoopNest, kernel: Kernel, r: Reduce, acc: Scalar, scope: Scope, lanes: int) -> Scalar:
     """An accumulator after one more element; sums of products use FMA, as BLAS does."""
     b = nest.function.builder(lanes)
     if nest.schedule.is_fused_product(r):
@@ -139,7 +144,7 @@ def accumulated(nest: Nest, kernel: Kernel, r: Reduce, acc: Scalar, scope: Scope
     return rule(nest, kernel, r)(b, acc, nest.vector(r.expr, scope, lanes))
 
 
-def rule(nest: Nest, kernel: Kernel, r: Reduce) -> Rule:
+def rule(nest: LoopNest, kernel: Kernel, r: Reduce) -> Rule:
     """The function that combines two partial results."""
     if not _is_any_zero(nest, kernel, r):
         return rule_of(r.op)
@@ -147,7 +152,7 @@ def rule(nest: Nest, kernel: Kernel, r: Reduce) -> Rule:
     return lambda b, x, y: b.extremum(order, x, y)
 
 
-def order_of_keys(nest: Nest, kernel: Kernel, r: Reduce) -> str:
+def order_of_keys(nest: LoopNest, kernel: Kernel, r: Reduce) -> str:
     """The comparison ("gt" or "lt") if a row pass computes a float32 extremum with integer keys; "" if it does not.
 
     The intrinsic that handles NaN and signs of zeros correctly is a chain of dependent instructions.
@@ -157,7 +162,7 @@ def order_of_keys(nest: Nest, kernel: Kernel, r: Reduce) -> str:
     return "gt" if r.op == "max" else "lt"
 
 
-def _is_any_zero(nest: Nest, kernel: Kernel, r: Reduce) -> bool:
+def _is_any_zero(nest: LoopNest, kernel: Kernel, r: Reduce) -> bool:
     """Whether the reduction is an extremum for which the sign of zero does not matter."""
     found = nest.any_zero.get(r.member)
     if found is None:

@@ -19,7 +19,7 @@ from mpijax.core.rules.primitive import Primitive
 from mpijax.scalar.types import Scalar
 
 
-class Nest:
+class LoopNest:
     """A loop nest under construction. Three attributes grow; one module changes each.
 
     function: the IR so far. calls: operations emitted as calls. kernel, schedule: the input. needs: dependencies of

@@ -76,7 +76,7 @@ class _Params(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _OperationFunction:
     """The function of an operation, the type of its result, and its text with the declarations it needs."""
 
     name: str
@@ -85,7 +85,9 @@ class _Found:
 
 
 @cache
-def _function(primitive: Primitive, lanes: int, types: tuple[np.dtype, ...], params: _Params) -> _Found | None:
+def _function(
+    primitive: Primitive, lanes: int, types: tuple[np.dtype, ...], params: _Params
+) -> _OperationFunction | None:
     """The function of an operation on `lanes` lanes of these types; None if calls would save nothing."""
     text = FunctionText()
     b = Builder(lanes, text)
@@ -96,14 +98,14 @@ def _function(primitive: Primitive, lanes: int, types: tuple[np.dtype, ...], par
     body = "\n".join([f"({formals}) {{", *b.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
     name = f"mpijax.{primitive.name}.{hashlib.sha256(body.encode()).hexdigest()[:24]}"
     text.helpers[name] = f"define internal {b.type(found.dtype)} @{name}{body}"
-    return _Found(name, found.dtype, text)
+    return _OperationFunction(name, found.dtype, text)
 
 
 def _may_be_passed(x: Scalar) -> bool:
     return info(x.dtype).is_float and not x.is_constant
 
 
-def _call(b: Builder, found: _Found, args: tuple[Scalar, ...]) -> Scalar:
+def _call(b: Builder, found: _OperationFunction, args: tuple[Scalar, ...]) -> Scalar:
     actual = ", ".join(f"{b.type(x.dtype)} {x.ir}" for x in args)
     return Scalar(found.dtype, b.emit(f"call {b.type(found.dtype)} @{found.name}({actual})"))
 

@@ -12,7 +12,7 @@ from functools import partial
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import identity
 from mpijax.compiler.loops.evaluate import accumulated, hoist, rule
-from mpijax.compiler.loops.nest import Nest
+from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
@@ -22,7 +22,7 @@ from mpijax.scalar.types import Scalar
 IDEMPOTENT = frozenset(["max", "min", "and", "or"])
 
 
-def rows(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def rows(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Reduce along a vectorized axis, for a block of rows at once."""
     loop, lanes = nest.schedule.vector_loop, nest.schedule.lanes
     assert loop is not None
@@ -42,7 +42,7 @@ def rows(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
 
 
 def _of_rows(
-    nest: Nest, kernel: Kernel, r: Reduce, numbers: list[str], scope: Scope
+    nest: LoopNest, kernel: Kernel, r: Reduce, numbers: list[str], scope: Scope
 ) -> list[tuple[Scalar, Scalar | None]]:
     """For each row the partial results in lanes, and the result of the remaining elements, if any.
 
@@ -78,7 +78,7 @@ def _of_rows(
     return [(v, None) for v in vectors]
 
 
-def _joined(nest: Nest, kernel: Kernel, r: Reduce, parts: list[tuple[Scalar, Scalar | None]]) -> Scalar:
+def _joined(nest: LoopNest, kernel: Kernel, r: Reduce, parts: list[tuple[Scalar, Scalar | None]]) -> Scalar:
     """The results of a block's rows, in the lanes of one vector."""
     combine = rule(nest, kernel, r)
     wide, one = nest.function.builder(nest.schedule.lanes), nest.function.builder(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax.compiler.fusion.expr import Expr, ordered
-from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
@@ -13,10 +13,10 @@ from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
 
 def nest_text(kernel: Kernel) -> str:
     """One kernel as text: its loops, the expressions of an element, reductions and stores."""
-    return "\n".join(_Text(kernel).lines)
+    return "\n".join(_KernelText(kernel).lines)
 
 
-class _Text:
+class _KernelText:
     """The lines of a kernel, the names of its loop variables, and the names of expressions and results so far."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -56,7 +56,7 @@ class _Text:
         self._line(f"for {name} in 0..{v.size}:{note}")
         self.indent += "  "
 
-    def _store(self, s: Store) -> None:
+    def _store(self, s: KernelStore) -> None:
         text = self._expr(s.expr)
         guard = f" if {self._expr(s.guard)}" if s.guard is not None else ""
         how = f" {s.combine}=" if s.combine else " ="

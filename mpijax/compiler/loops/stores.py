@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpijax.compiler.fusion.expr import dynamic_parts
-from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.fusion.reductions import combining
 from mpijax.compiler.loops.addresses import lane_offsets, pointer, vector_step
 from mpijax.compiler.loops.schedule import VECTOR_BYTES
@@ -19,7 +19,7 @@ from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 # Scatters into arrays of more bytes than this prefetch the element to be written PREFETCH_AHEAD iterations later.
 PREFETCH_ABOVE = 1 << 19
@@ -32,7 +32,7 @@ INTERLEAVED = 9
 LINE = 64
 
 
-def store(nest: Nest, s: Store, scope: Scope) -> None:
+def store(nest: LoopNest, s: KernelStore, scope: Scope) -> None:
     """Compute a store's expression and store it."""
     varies = nest.varies(nest.needs.of_position(s.position) | nest.needs.of(s.expr), scope)
     lanes = scope.lanes if varies else 1
@@ -59,7 +59,7 @@ def store(nest: Nest, s: Store, scope: Scope) -> None:
         b.store(ptr, x)
 
 
-def store_lanes(nest: Nest, ptr: str, x: Scalar, scope: Scope) -> None:
+def store_lanes(nest: LoopNest, ptr: str, x: Scalar, scope: Scope) -> None:
     """Store the lanes of a vector that count, to neighbouring elements from `ptr` on."""
     wide = nest.function.builder(scope.lanes)
     if not scope.fresh:
@@ -72,13 +72,13 @@ def store_lanes(nest: Nest, ptr: str, x: Scalar, scope: Scope) -> None:
         at += width
 
 
-def may_overlap(nest: Nest, kernel: Kernel, stores: Iterable[Store], v: LoopVar) -> bool:
+def may_overlap(nest: LoopNest, kernel: Kernel, stores: Iterable[KernelStore], v: LoopVar) -> bool:
     """Whether a last vector may repeat elements along `v`, because its stores can leave these out."""
     steps = [vector_step(nest, s.position, Scope(None, {}, v, 2)) for s in stores]
     return not kernel.ordered and all(step == 1 and not parts for step, parts in steps)
 
 
-def place_of_lanes(nest: Nest, s: Store, scope: Scope) -> tuple[int, int] | None:
+def place_of_lanes(nest: LoopNest, s: KernelStore, scope: Scope) -> tuple[int, int] | None:
     """(step between lanes, offset in unrolled loops) of a strided store that neighbours may complete; else None."""
     step, parts = vector_step(nest, s.position, scope)
     if scope.lanes == 1 or parts or not 2 <= step <= INTERLEAVED or s.value.element.kind == "b":
@@ -90,7 +90,7 @@ def place_of_lanes(nest: Nest, s: Store, scope: Scope) -> tuple[int, int] | None
     return step, s.position.offset + sum(c * int(scope.variable(v)) for v, c in terms if v in written)
 
 
-def store_interleaved(nest: Nest, stores: list[tuple[Store, Scope]]) -> None:
+def store_interleaved(nest: LoopNest, stores: list[tuple[KernelStore, Scope]]) -> None:
     """Store interleaved: the stores' elements alternate in memory, so whole registers of neighbours are written."""
     first, scope = stores[0]
     b = nest.function.builder(scope.lanes)
@@ -100,7 +100,7 @@ def store_interleaved(nest: Nest, stores: list[tuple[Store, Scope]]) -> None:
         b.store(nest.function.element(ptr, first.value.element, k * scope.lanes) if k else ptr, x)
 
 
-def _ordered_store(nest: Nest, s: Store, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
+def _ordered_store(nest: LoopNest, s: KernelStore, b: Builder, ptr: str, x: Scalar, scope: Scope) -> None:
     """A scatter's write: only if the guard holds, combined with the old element."""
     function = nest.function
     skip = function.label("skip")
@@ -125,7 +125,7 @@ def _combined(operation: str, b: Builder, old: Scalar, x: Scalar) -> Scalar:
     return combining(operation).lower.rule(b, old, x)
 
 
-def _prefetch(nest: Nest, s: Store, scope: Scope) -> None:
+def _prefetch(nest: LoopNest, s: KernelStore, scope: Scope) -> None:
     """Prefetch the element written some iterations later (at most the last), which hardware cannot predict."""
     loop, vector = nest.schedule.vector_loop, scope.vector
     if loop is None or vector not in nest.needs.of_position(s.position) or not dynamic_parts(s.position):
@@ -139,12 +139,12 @@ def _prefetch(nest: Nest, s: Store, scope: Scope) -> None:
     _fetch(nest, pointer(nest, s.value, s.position, later), writes=True)
 
 
-def _fetch(nest: Nest, ptr: str, *, writes: bool = False) -> None:
+def _fetch(nest: LoopNest, ptr: str, *, writes: bool = False) -> None:
     nest.function.text.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     nest.function.builder(1).effect(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 {int(writes)}, i32 3, i32 1)")
 
 
-def fetch_next_row(nest: Nest, kernel: Kernel, scope: Scope) -> None:
+def fetch_next_row(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
     """In the second pass over a row, which is in the cache by then: prefetch the first pass's reads of the next row.
 
     Hardware prefetchers stop at page boundaries, and rows are often pages.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 from functools import cache
 
-from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.loops.caches import cache_size
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, iterations_of
 from mpijax.core.shapes.index import LoopVar
@@ -31,7 +31,7 @@ def stream_above() -> int:
     return max(cache_size(3) // 2, LEAST)
 
 
-def streams(store: Store, kernel: Kernel, schedule: Schedule) -> bool:
+def streams(store: KernelStore, kernel: Kernel, schedule: Schedule) -> bool:
     """Whether every vector that this store writes is aligned to a vector register, so that it may stream."""
     if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
         return False

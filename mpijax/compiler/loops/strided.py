@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from mpijax.compiler.fusion.kernel import Kernel, Store
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.fusion.pieces import breaks, choices, split
 from mpijax.compiler.graph.nodes import Value
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -88,7 +88,7 @@ def arguments(moves: list[Move]) -> tuple[list[Value], list[int], int, int]:
     return arrays, params, extent, max(1, extent * GRAIN // max(sum(move.nbytes for move in moves), 1))
 
 
-def _moves(store: Store) -> bool:
+def _moves(store: KernelStore) -> bool:
     """Whether a store may be a copy, judged without its alternatives: most kernels are not."""
     alternatives = store.expr.args if store.expr.op == "choose" else (store.expr,)
     plain = store.combine is None and store.guard is None and store.value.element.itemsize in _WIDTHS
@@ -106,7 +106,7 @@ def _boxes(kernel: Kernel, box: _Box) -> Iterator[tuple[Kernel, _Box]]:
         yield from _boxes(part.kernel, {**box, v: (part.begin, part.end)})
 
 
-def _move(kernel: Kernel, store: Store, box: _Box) -> Move | None:
+def _move(kernel: Kernel, store: KernelStore, box: _Box) -> Move | None:
     e, target, width = store.expr, store.position, store.value.element.itemsize
     if e.op not in ("const", "load") or e.dtype != store.value.element:
         return None

@@ -20,7 +20,7 @@ from mpijax.compiler.loops.streaming import SHARE
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 TILE = 1024
 # Rows that are added to a tile's partial results at once, if their bodies have at most ROWS_EXPRESSIONS expressions.
@@ -28,7 +28,7 @@ ROWS = 4
 ROWS_EXPRESSIONS = 24
 
 
-def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
+def tiled(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
     """Process a kept axis in tiles; an array on the stack holds the partial results of a tile."""
     loop = nest.schedule.vector_loop
     assert loop is not None
@@ -36,7 +36,7 @@ def tiled(nest: Nest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
         _tiled_part(nest, part, loop, lo, hi, scope)
 
 
-def _tiled_part(nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, scope: Scope) -> None:
+def _tiled_part(nest: LoopNest, kernel: Kernel, loop: Loop, lo: str, hi: str, scope: Scope) -> None:
     arrays = {r.member: nest.function.array(r.dtype, TILE) for r in kernel.reduces}
     hoist(nest, kernel.roots, kernel.stores, scope, loop[-1], nest.schedule.lanes)
 
@@ -49,7 +49,7 @@ def _tiled_part(nest: Nest, kernel: Kernel, loop: Loop, lo: str, hi: str, scope:
     nest.function.in_tiles(lo, hi, TILE, tile)
 
 
-def _rest(nest: Nest, kernel: Kernel, loop: Loop) -> int:
+def _rest(nest: LoopNest, kernel: Kernel, loop: Loop) -> int:
     """The columns after the last whole vector if a vector that repeats others computes these; else 0.
 
     Threads take multiples of SHARE columns, so the last tile has at least as many as are over.
@@ -92,7 +92,7 @@ class _Tile:
     arrays: pointers to the partial results. kept: expressions stored in an array, one element per column.
     """
 
-    def __init__(self, nest: Nest, kernel: Kernel, columns: Columns, arrays: dict[Member, str], scope: Scope):
+    def __init__(self, nest: LoopNest, kernel: Kernel, columns: Columns, arrays: dict[Member, str], scope: Scope):
         self.nest, self.kernel, self.columns, self.arrays, self.scope = nest, kernel, columns, arrays, scope
         self.kept: set[Expr] = set()
 

@@ -19,10 +19,10 @@ from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.types import Scalar, info
 
 if TYPE_CHECKING:
-    from mpijax.compiler.loops.nest import Nest
+    from mpijax.compiler.loops.nest import LoopNest
 
 
-def turned_load(nest: Nest, value: Value, position: Lin, step: int, scope: Scope) -> Scalar | None:
+def turned_load(nest: LoopNest, value: Value, position: Lin, step: int, scope: Scope) -> Scalar | None:
     """A load of elements `step` apart, taken from a transposed square; None if that is not possible."""
     column = _column(nest, position, scope)
     side = LANES.get(value.element.itemsize, 0)
@@ -48,7 +48,7 @@ def turned_load(nest: Nest, value: Value, position: Lin, step: int, scope: Scope
     return columns[at - first]
 
 
-def _column(nest: Nest, position: Lin, scope: Scope) -> tuple[LoopVar, int, int] | None:
+def _column(nest: LoopNest, position: Lin, scope: Scope) -> tuple[LoopVar, int, int] | None:
     """The variable of an unrolled loop along rows, its value, and the length of rows."""
     for atom, c in nest.needs.terms(position):
         if type(atom) is not LoopVar:

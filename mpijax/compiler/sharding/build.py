@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from mpijax.compiler.graph import flow, normalize, regions
-from mpijax.compiler.graph.build import Builder, decomposed
-from mpijax.compiler.graph.inline import Program, inlined
+from mpijax.compiler.graph.build import GraphBuilder, decomposed
+from mpijax.compiler.graph.inline import InlinedJaxpr, inlined
 from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.sharding import asked, constraints, messages, partition
 from mpijax.compiler.sharding.carries import CutLoop
-from mpijax.compiler.sharding.partitioner import Frame, Partitioner, verify
+from mpijax.compiler.sharding.partitioner import JaxprFrame, Partitioner, verify
 from mpijax.compiler.sharding.redistribute import gathered, recut
 from mpijax.core.base import config
 from mpijax.core.base.source import UNKNOWN, Source
@@ -27,7 +27,7 @@ from mpijax.core.types.array_api import is_whole
 from mpijax.core.types.avals import ShapedArray
 
 
-class ShardBuilder(Builder):
+class ShardBuilder(GraphBuilder):
     """Runs a Jaxpr symbolically on this rank's shards.
 
     partitioner: the shardings of values; None until the first value that is split over ranks or devices.
@@ -37,7 +37,7 @@ class ShardBuilder(Builder):
 
     def __init__(self, parent: ShardBuilder | None = None, leaves: bool = False):
         super().__init__(parent, leaves)
-        self.frame: Frame | None = None
+        self.frame: JaxprFrame | None = None
         self.partitioner: Partitioner | None = None
         if parent is not None and parent.partitioner is not None:
             self.over_ranks()
@@ -99,20 +99,20 @@ class ShardBuilder(Builder):
 
     def run(
         self,
-        program: Program,
+        program: InlinedJaxpr,
         consts: list[Value],
         args: list[Value],
         source: Source,
         asked_for: asked.Asked | None = None,
     ) -> list[Value]:
         """Add the operations of a program; return its results. asked_for: cuts that its constraints request."""
-        outer, self.frame = self.frame, Frame(program.closed.jaxpr, asked_for)
+        outer, self.frame = self.frame, JaxprFrame(program.closed.jaxpr, asked_for)
         try:
             return super().run(program, consts, args, source)
         finally:
             self.frame = outer
 
-    def variables(self, program: Program, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
+    def variables(self, program: InlinedJaxpr, consts: list[Value], args: list[Value]) -> dict[Any, Value]:
         assert self.frame is not None
         self.frame.values = super().variables(program, consts, args)
         return self.frame.values

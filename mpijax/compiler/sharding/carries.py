@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.compiler.graph.flow import Loop
-from mpijax.compiler.graph.regions import Body
+from mpijax.compiler.graph.flow import FlowBuilder
+from mpijax.compiler.graph.regions import OpenRegion
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
@@ -23,7 +23,7 @@ from mpijax.core.sharding.cuts import Cuts, even_cut, mesh_axes, uncut
 TRIES = 4
 
 
-class CutLoop(Loop):
+class CutLoop(FlowBuilder):
     """A loop or branch with operands that are split over one mesh."""
 
     def __init__(self, builder, eqn, source, p: Partitioner, mesh):
@@ -43,10 +43,10 @@ class CutLoop(Loop):
     def recut(self, v, cuts: Cuts):
         return recut(self.p, v, self.mesh, cuts, self.source)
 
-    def left(self, closed: ClosedJaxpr, body: Body) -> list[Cuts]:
+    def left(self, closed: ClosedJaxpr, body: OpenRegion) -> list[Cuts]:
         return [self._cuts_of(v, a.ndim) for a, v in zip(closed.out_avals, body.outs, strict=True)]
 
-    def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], Body]:
+    def carried(self, closed: ClosedJaxpr, consts, first, others=()) -> tuple[list[Cuts], list[Cuts], OpenRegion]:
         cuts = [self.cuts(v) for v in first]
         avals = closed.in_avals[len(consts) : len(consts) + len(cuts)]
         key = closed.jaxpr, self.mesh, *map(self._known_by, consts), *cuts, *(part for _, part in others)

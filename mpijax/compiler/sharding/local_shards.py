@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mpijax.compiler.graph.build import Builder
+from mpijax.compiler.graph.build import GraphBuilder
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
@@ -55,7 +55,7 @@ def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, s
 
     in_splits = [split(spec, v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
     with named_axes(dict(axes) | processes), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
-        body = _Body({n: here[n] for n in processes if n in here}).divided(without_varying(closed))
+        body = _AxisDivision({n: here[n] for n in processes if n in here}).divided(without_varying(closed))
         batched, leading = _over(body, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
     with p.in_body_over(mesh):
@@ -64,7 +64,7 @@ def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, s
     return [blocks.together(v, names, split(spec, v.aval.ndim - len(names))) for v, names, spec in placed]
 
 
-class _Body:
+class _AxisDivision:
     """A body in which some axis names become two. inner: the second name, keyed by the first."""
 
     def __init__(self, inner: dict[Any, Within]):
@@ -135,7 +135,7 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
 class _GraphBlocks(Blocks):
     """Cuts and joins blocks of graph values."""
 
-    def __init__(self, graph: Builder, axes: Axes, source):
+    def __init__(self, graph: GraphBuilder, axes: Axes, source):
         super().__init__(axes)
         self.graph, self.source = graph, source
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from mpijax.compiler.graph.build import Builder
+from mpijax.compiler.graph.build import GraphBuilder
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.source import UNKNOWN, sources_from
 from mpijax.core.rules.lowering import Communication, Exchange, Reshard, Structural
@@ -157,7 +157,7 @@ def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
 class _Message:
     """One collective among `size` ranks."""
 
-    def __init__(self, graph: Builder, primitive, params, size: int, source, effects):
+    def __init__(self, graph: GraphBuilder, primitive, params, size: int, source, effects):
         self.graph, self.primitive, self.params = graph, primitive, params
         self.size, self.source, self.effects = size, source, effects
 

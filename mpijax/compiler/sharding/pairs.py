@@ -33,7 +33,7 @@ from mpijax.ops.shapes.creation import iota_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim_p
 
 if TYPE_CHECKING:
-    from mpijax.compiler.sharding.partitioner import Frame
+    from mpijax.compiler.sharding.partitioner import JaxprFrame
 
 # The mesh axis of the rounds in which blocks of columns arrive.
 ROUND = "round"
@@ -236,7 +236,7 @@ class Pairs:
         return True
 
 
-def found_at(eqn: Eqn, frame: Frame, held: Sequence[Blocks | None]) -> Pairs | None:
+def found_at(eqn: Eqn, frame: JaxprFrame, held: Sequence[Blocks | None]) -> Pairs | None:
     """The arrays of pairs that begin at an operation; None if there are none, or if plain work costs little.
 
     A product begins one, or an operation of two operands whose axes are split over the same mesh axes and have size 1
@@ -265,7 +265,7 @@ def found_at(eqn: Eqn, frame: Frame, held: Sequence[Blocks | None]) -> Pairs | N
     return None
 
 
-def _round(eqn: Eqn, frame: Frame, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int) -> tuple[Pairs, list[Cuts]]:
+def _round(eqn: Eqn, frame: JaxprFrame, mesh: Any, cuts: Sequence[Cuts], k: int, dim: int) -> tuple[Pairs, list[Cuts]]:
     """The arrays of pairs if operand `k` goes round, cut along `dim`, and the cuts of the operands in a round."""
     cut, whole = cuts[k][dim], eqn.invars[k].aval.shape
     assert cut is not None

@@ -22,7 +22,7 @@ from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, shardin
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
     Redistribution,
-    View,
+    SliceView,
     extreme_of_all,
     gathered,
     recut,
@@ -320,7 +320,7 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
     if inner is not None and all(a == b or b is None for a, b in zip(inner.blocks.cuts, blocks.cuts, strict=True)):
         v, blocks = inner.source, inner.blocks
         starts, ends = (tuple(a + b for a, b in zip(x, inner.starts, strict=True)) for x in (starts, ends))
-    p.views[out] = View(v, blocks, tuple(starts), tuple(ends))
+    p.views[out] = SliceView(v, blocks, tuple(starts), tuple(ends))
 
 
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:

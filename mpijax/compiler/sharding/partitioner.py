@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Frame:
+class JaxprFrame:
     """A program without calls whose equations are being added to the graph.
 
     asked: the cuts requested for whole operands. values: those of the variables so far. at: the current equation.
@@ -48,7 +48,7 @@ class Frame:
 
 
 @dataclass
-class Known:
+class PartitionState:
     """State shared by all graphs of a program.
 
     layouts: shardings of values over ranks or devices, as the user named them; also of values that are whole here.
@@ -86,7 +86,7 @@ class Partitioner:
 
     def __init__(self, graph: ShardBuilder, outer: Partitioner | None):
         self.graph, self.outer = graph, outer
-        self.known: Known = outer.known if outer is not None else Known()
+        self.known: PartitionState = outer.known if outer is not None else PartitionState()
         self.views: dict[Value, Any] = {}
         self.turned: dict[Value, tuple[Value, Blocks, tuple[int, ...]]] = {}
         self.moved: dict[Any, Value] = {}

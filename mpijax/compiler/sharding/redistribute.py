@@ -415,7 +415,7 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, sour
 
 
 @dataclass(frozen=True)
-class View:
+class SliceView:
     """A value that is a slice of another, with unit strides; its halos are read from the source.
 
     source: the sliced value. blocks: its blocks. starts: where the slice begins in the whole source. ends: where it
@@ -447,7 +447,7 @@ class View:
         return v
 
 
-def rotation(views: Sequence[View | None], dim: int) -> tuple[View, int] | None:
+def rotation(views: Sequence[SliceView | None], dim: int) -> tuple[SliceView, int] | None:
     """If two slices of one array form a rotation of it: one slice, and the number of rows it is rotated by."""
     if len(views) != 2:
         return None

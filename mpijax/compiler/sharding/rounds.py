@@ -19,7 +19,7 @@ from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
-from mpijax.compiler.sharding.running import Running
+from mpijax.compiler.sharding.running import RunningSoftmax
 from mpijax.core import dtypes
 from mpijax.core.base import provided
 from mpijax.core.base.any_depth import any_depth
@@ -60,13 +60,13 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
     if eqn.outvars[0] not in pairs.results:
         for total in [x for x in pairs.totals.values() if x.outvars[0] in pairs.exchanged]:
-            _Group(p, pairs, frame.values).exchanges(total, source)
+            _RoundTotals(p, pairs, frame.values).exchanges(total, source)
     if eqn.outvars[0] not in pairs.results:
-        ways = [_Group(p, way, frame.values) for way in (pairs, pairs.turned) if way is not None]
+        ways = [_RoundTotals(p, way, frame.values) for way in (pairs, pairs.turned) if way is not None]
         for group in ways:
             group.collect(eqn)
         most = max(len(group.totals) for group in ways)
-        min((group for group in ways if len(group.totals) == most), key=_Group.sent).run(source)
+        min((group for group in ways if len(group.totals) == most), key=_RoundTotals.sent).run(source)
     return [pairs.results[v] for v in eqn.outvars]
 
 
@@ -74,7 +74,7 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
 DEEPEST = 16
 
 
-class _Missing(Exception):
+class _NotComputedYet(Exception):
     """A total needs a value that the program computes later."""
 
 
@@ -93,7 +93,7 @@ class Work:
         self.steps.update(other.steps)
 
 
-class _Group:
+class _RoundTotals:
     """The totals that are computed in the same rounds: the first one, and all whose operands are there by now.
 
     values: those of the Jaxpr's variables so far. known: what `needed` found; None where a value is missing.
@@ -101,7 +101,7 @@ class _Group:
 
     def __init__(self, p: Partitioner, pairs: Pairs, values: dict[Any, Value]):
         self.p, self.pairs, self.values = p, pairs, values
-        self.running: Running | None = None
+        self.running: RunningSoftmax | None = None
         self.known: dict[Any, Work | None] = {}
         self.work = Work()
         self.totals: list[Eqn] = []
@@ -113,14 +113,14 @@ class _Group:
         try:
             for u, want in how.reads:
                 self.work.add(self.needed(u, want))
-        except _Missing:
+        except _NotComputedYet:
             return
         del self.pairs.exchanged[v]
         reads = list(self.work.reads)
         operands = [self._operand(u, want, "fixed", source) for u, want in reads]
 
         def program(*args: Any) -> Any:
-            return how.value(_Round(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
+            return how.value(_RoundValues(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
 
         outs = messages.computed_together(self.p, self.pairs.mesh, program, operands, eqn.primitive.name, source)
         self._keep([eqn], outs, source)
@@ -129,7 +129,7 @@ class _Group:
     def collect(self, first: Eqn) -> None:
         """Finds the totals that are computed together with the first one."""
         pairs = self.pairs
-        self.running = Running.found(pairs, first)
+        self.running = RunningSoftmax.found(pairs, first)
         for eqn in pairs.totals.values():
             computed = eqn.outvars[0] in pairs.results or (eqn.outvars[0] in pairs.exchanged and eqn is not first)
             if not computed and pairs.sums(eqn) and (self.running is None or self.running.takes(eqn)):
@@ -144,7 +144,7 @@ class _Group:
                 work.add(self.needed(v, tuple(cuts)))
             if self.running is not None and (divisor := self.running.divisor(eqn)) is not None:
                 work.add(self.needed(*divisor, after=True))
-        except _Missing:
+        except _NotComputedYet:
             return
         self.work.add(work)
         self.totals.append(eqn)
@@ -159,7 +159,7 @@ class _Group:
 
     @any_depth
     def needed(self, v: Any, cuts: Cuts, after: bool = False, depth: int = 0) -> Work:
-        """The work to have a value, cut so, in a round, or after the last one. Raises _Missing.
+        """The work to have a value, cut so, in a round, or after the last one. Raises _NotComputedYet.
 
         depth: the number of operations before arrays of pairs that would be done again for it.
         """
@@ -171,11 +171,11 @@ class _Group:
         if key not in self.known:
             try:
                 self.known[key] = self._found(v, cuts, after, depth)
-            except _Missing:
+            except _NotComputedYet:
                 self.known[key] = None
         found = self.known[key]
         if found is None:
-            raise _Missing
+            raise _NotComputedYet
         return found
 
     def _found(self, v: Any, cuts: Cuts, after: bool, depth: int) -> Work:
@@ -188,7 +188,7 @@ class _Group:
             made = self._remade(eqn, v, cuts, after, depth + 1)
         if v not in self.values:
             if made is None:
-                raise _Missing
+                raise _NotComputedYet
             return made
         if made is not None and self._bytes(made) < v.aval.nbytes:
             return made
@@ -212,7 +212,7 @@ class _Group:
         plan = self.pairs.remade(eqn, cuts)
         try:
             return None if plan is None else self._step(eqn, v, cuts, plan, after, depth)
-        except _Missing:
+        except _NotComputedYet:
             return None
 
     # ------------------------------------------------------------ the rounds
@@ -255,13 +255,13 @@ class _Group:
         return self.p.graph.local(recut(self.p, value, self.pairs.mesh, held, source))
 
 
-class _Round:
+class _RoundValues:
     """The values of one round, while its program is traced.
 
     owner: the rank that owns the columns; a tracer. known: values by variable and cuts.
     """
 
-    def __init__(self, group: _Group, owner: Any, known: dict[Any, Any]):
+    def __init__(self, group: _RoundTotals, owner: Any, known: dict[Any, Any]):
         self.group, self.pairs, self.owner, self.known = group, group.pairs, owner, known
 
     @any_depth
@@ -310,7 +310,7 @@ def wide_of(eqn: Eqn, plan: Plan) -> np.dtype:
     return np.dtype(np.float32) if narrow else dtype
 
 
-def _program(group: _Group, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[..., list[Any]]:
+def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[..., list[Any]]:
     """The rounds, as a function of this rank's parts of what they read."""
     pairs, running = group.pairs, group.running
     n, axes = pairs.rounds, pairs.columns.axes
@@ -330,7 +330,7 @@ def _program(group: _Group, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[
             for k, (v, cuts, kind) in enumerate(reads):
                 x = at.get(k, args[k])
                 known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind == "slice" else x
-            here = _Round(group, owner, known)
+            here = _RoundValues(group, owner, known)
             if running is not None:
                 return running.step(here, group.totals, totals, state)
             parts = [here.total(eqn) for eqn in group.totals]
@@ -352,7 +352,7 @@ def _program(group: _Group, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[
         totals = [onward([x])[0] if j in sent else x for j, x in enumerate(totals)]
         if running is not None:
             known = {(v, cuts): x for (v, cuts, _), x in zip(reads, args, strict=True)}
-            totals = running.finished(_Round(group, np.int32(0), known), group.totals, totals)
+            totals = running.finished(_RoundValues(group, np.int32(0), known), group.totals, totals)
         return [convert_element_type(x, eqn.outvars[0].aval.dtype) for x, eqn in zip(totals, group.totals, strict=True)]
 
     return program

@@ -30,7 +30,7 @@ from mpijax.ops.shapes.reshape import broadcast_in_dim, reshape, transpose
 
 
 @dataclass
-class Running:
+class RunningSoftmax:
     """A softmax over columns.
 
     peak: the maximum. shift: what is subtracted, a value of rows computed from the maximum, and its cuts.
@@ -48,7 +48,7 @@ class Running:
     sums: set[Any] = field(default_factory=set)
 
     @classmethod
-    def found(cls, pairs: Pairs, first: Eqn) -> Running | None:
+    def found(cls, pairs: Pairs, first: Eqn) -> RunningSoftmax | None:
         """The softmax whose maximum is the total `first`; None if that is another total."""
         plan = pairs.plans[id(first)]
         if plan.op != "max" or not plan.over:

@@ -19,17 +19,17 @@ from mpijax.compiler.graph.regions import Region
 from mpijax.compiler.steps.arena import aligned, first_fit
 from mpijax.compiler.steps.instructions import Advance, Copy, Loop, Place, Point, Pointer, Swap, Switch, Temp, While
 from mpijax.compiler.steps.lower import lowered
-from mpijax.compiler.steps.memory import Memory
+from mpijax.compiler.steps.memory import BufferAssignment
 from mpijax.compiler.steps.native import native
 from mpijax.compiler.steps.step import ControlStep, Step
 from mpijax.compiler.steps.time_tiles import in_time_tiles
-from mpijax.compiler.steps.write import Writer
+from mpijax.compiler.steps.write import InstructionWriter
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import Flow
 from mpijax.core.types.avals import ShapedArray
 
 if TYPE_CHECKING:
-    from mpijax.compiler.steps.plan import Plan
+    from mpijax.compiler.steps.plan import ProgramPlan
 
 # Carries of more bytes than this change places with the new ones instead of being copied.
 COPY_UP_TO = 1 << 12
@@ -43,7 +43,7 @@ class Bound:
     value: Value
 
 
-class Body:
+class ControlBody:
     """One body of a loop or branch. `carries` results are the next iteration's first `carries` arguments.
 
     keeps: results stay in memory of the body's own. how: for each result `same` (an unchanged carry), `in place`,
@@ -57,13 +57,13 @@ class Body:
         self.keeps = keeps
         self.how: list[str] = []
         lower = lowered(region.graph, (True,) * carries, control_step)
-        self.memory = Memory(lower, (False,) * len(region.graph.inputs), self._enter_ends)
+        self.memory = BufferAssignment(lower, (False,) * len(region.graph.inputs), self._enter_ends)
 
     @property
     def steps(self) -> Sequence[Step]:
         return self.memory.steps
 
-    def _enter_ends(self, memory: Memory) -> None:
+    def _enter_ends(self, memory: BufferAssignment) -> None:
         """`Bound` are places outside, known when the steps are written."""
         for v in self.graph.inputs:
             memory.enter(v, Bound(v.nbytes, v))
@@ -84,7 +84,7 @@ class Body:
                 memory.enter(v, Bound(v.nbytes, v))
             memory.buffer_of[id(made)] = memory.buffer_of[id(v)]
 
-    def _carried(self, k: int, new: Value, memory: Memory) -> str:
+    def _carried(self, k: int, new: Value, memory: BufferAssignment) -> str:
         old = self.graph.inputs[k]
         if new is old:
             return "same"
@@ -94,10 +94,10 @@ class Body:
         return "own"
 
 
-class Placed:
+class PlacedBody:
     """A body whose memory is known: its arena begins at `base` of the program's. It says where its values are."""
 
-    def __init__(self, body: Body, around: Writer, base: int):
+    def __init__(self, body: ControlBody, around: InstructionWriter, base: int):
         self.body = body
         self.around = around
         self.region, self.graph, self.how = body.region, body.graph, body.how
@@ -133,11 +133,11 @@ class Placed:
         """The instructions of one iteration."""
         return self.writer().written()
 
-    def writer(self) -> Writer:
+    def writer(self) -> InstructionWriter:
         """The writer of one iteration's instructions."""
         captured = self.graph.inputs[self.region.arguments :]
         self.bind(captured, [self.around.ref_or_const(v) for v in self.region.captures])
-        return Writer(self.body.memory, self, self.around.plan, write_control, alone=False)
+        return InstructionWriter(self.body.memory, self, self.around.plan, write_control, alone=False)
 
 
 def control_step(node: Node) -> ControlStep:
@@ -147,12 +147,12 @@ def control_step(node: Node) -> ControlStep:
     bodies = []
     for i, region in enumerate(node.regions):
         tests = kind is Flow.WHILE and i == 0
-        bodies.append(Body(region, 0 if tests else carries, keeps=tests))
+        bodies.append(ControlBody(region, 0 if tests else carries, keeps=tests))
     size = sum(aligned(b.memory.arena) for b in bodies)
     return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), "scratch"), carries)
 
 
-def write_control(writer: Writer, step: ControlStep) -> list[Any]:
+def write_control(writer: InstructionWriter, step: ControlStep) -> list[Any]:
     """The instructions of a loop or branch."""
     base, first = 0, len(writer.plan.buffers)
     if step.scratch.nbytes:
@@ -162,12 +162,12 @@ def write_control(writer: Writer, step: ControlStep) -> list[Any]:
         base = scratch.offset + place.offset
     bodies = []
     for body in step.bodies:
-        bodies.append(Placed(body, writer, base))
+        bodies.append(PlacedBody(body, writer, base))
         base += aligned(body.memory.arena)
     return native(_WRITERS[step.node.primitive.lower.kind](writer, step, bodies), writer.plan, first)
 
 
-def _write_cond(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list[Any]:
+def _write_cond(writer: InstructionWriter, step: ControlStep, bodies: list[PlacedBody]) -> list[Any]:
     node = step.node
     branches = []
     for body in bodies:
@@ -179,7 +179,7 @@ def _write_cond(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
 class _Carries:
     """Where the carries of a loop are at the beginning of an iteration, and the steps that move them."""
 
-    def __init__(self, writer: Writer, step: ControlStep, body: Placed, iterations: int | None):
+    def __init__(self, writer: InstructionWriter, step: ControlStep, body: PlacedBody, iterations: int | None):
         """iterations: how many there will be, if that is known."""
         self.writer = writer
         self.places: list[Place] = []
@@ -203,7 +203,7 @@ class _Carries:
             self.before += writer.started(node.inputs[k], node.outputs[k], start)
             self.places.append(now)
 
-    def _exchange(self, body: Placed, k: int, first: Place, second: Place) -> Place:
+    def _exchange(self, body: PlacedBody, k: int, first: Place, second: Place) -> Place:
         a, b = new_pointer(self.writer.plan), new_pointer(self.writer.plan)
         self.before += [Point(a, first), Point(b, second)]
         body.bind([body.graph.outputs[k]], [Place(b)])
@@ -211,7 +211,7 @@ class _Carries:
         return Place(a)
 
 
-def _write_while(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list[Any]:
+def _write_while(writer: InstructionWriter, step: ControlStep, bodies: list[PlacedBody]) -> list[Any]:
     cond, body = bodies
     carries = _Carries(writer, step, body, None)
     n = step.carries
@@ -223,7 +223,7 @@ def _write_while(writer: Writer, step: ControlStep, bodies: list[Placed]) -> lis
     return [*carries.before, loop, *carries.after]
 
 
-def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list[Any]:
+def _write_scan(writer: InstructionWriter, step: ControlStep, bodies: list[PlacedBody]) -> list[Any]:
     node, [body] = step.node, bodies
     length, n = node.params["length"], step.carries
     if length == 0:
@@ -253,7 +253,7 @@ def _write_scan(writer: Writer, step: ControlStep, bodies: list[Placed]) -> list
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}
 
 
-def new_pointer(plan: Plan) -> int:
+def new_pointer(plan: ProgramPlan) -> int:
     """A new entry of the buffer table that the program sets while it runs."""
     plan.buffers.append(Pointer())
     return len(plan.buffers) - 1

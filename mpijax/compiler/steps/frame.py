@@ -12,7 +12,7 @@ from __future__ import annotations
 from mpijax.compiler.backend.baseline import LIMIT
 
 
-class Frame:
+class ResumeFrame:
     """What a frame holds, and which loops may be left."""
 
     def __init__(self) -> None:

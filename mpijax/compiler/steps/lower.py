@@ -10,7 +10,7 @@ from mpijax.compiler.fusion.groups import Unit, grouped, kernel_of
 from mpijax.compiler.fusion.kernel import Begin
 from mpijax.compiler.fusion.roots import Roots
 from mpijax.compiler.graph.nodes import Graph, Node
-from mpijax.compiler.graph.products import Matrix
+from mpijax.compiler.graph.products import BlasOperand
 from mpijax.compiler.loops.chunks import in_chunks, running_in_chunks
 from mpijax.compiler.steps.combine import combine
 from mpijax.compiler.steps.overlap import Overlap
@@ -23,7 +23,7 @@ from mpijax.core.rules.lowering import Library
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredGraph:
     """A graph with its steps. roots: which of its values have loops of their own, and which are only views."""
 
     graph: Graph
@@ -31,7 +31,7 @@ class Lowered:
     steps: tuple[Step, ...]
 
 
-def lowered(graph: Graph, donated: tuple[bool, ...], control: Callable[[Node], ControlStep]) -> Lowered:
+def lowered(graph: Graph, donated: tuple[bool, ...], control: Callable[[Node], ControlStep]) -> LoweredGraph:
     """The steps of a graph.
 
     donated: arguments that may be overwritten. control: makes the step of a loop or branch.
@@ -45,7 +45,7 @@ def lowered(graph: Graph, donated: tuple[bool, ...], control: Callable[[Node], C
             steps = rearranged(steps).steps()
     if config.values.jax_enable_checks:
         verify(steps)
-    return Lowered(graph, roots, tuple(steps))
+    return LoweredGraph(graph, roots, tuple(steps))
 
 
 def _steps_of(unit: Unit, roots: Roots, control: Callable[[Node], ControlStep]) -> list[Step]:
@@ -67,7 +67,7 @@ def _steps_of(unit: Unit, roots: Roots, control: Callable[[Node], ControlStep]) 
     return [NodeStep(node, read)]
 
 
-def matrix_of(node: Node, k: int, roots: Roots) -> Matrix:
+def matrix_of(node: Node, k: int, roots: Roots) -> BlasOperand:
     """Operand `k` of a matrix product, as it lies in memory."""
     found = product_operand(node, k, lambda v: id(v) in roots.ids)
     assert found is not None, node

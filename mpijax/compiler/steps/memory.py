@@ -9,17 +9,19 @@ from typing import Any
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.arena import Room, Span, aligned
 from mpijax.compiler.steps.instructions import Output, Temp
-from mpijax.compiler.steps.lower import Lowered
+from mpijax.compiler.steps.lower import LoweredGraph
 from mpijax.compiler.steps.step import BeginStep, Step
 
 
-class Memory:
+class BufferAssignment:
     """The memory that the steps of one graph need.
 
     table: its buffers; arena: bytes of those that are temporaries. buffer_of: the entry of each value, by id.
     """
 
-    def __init__(self, lowered: Lowered, donated: tuple[bool, ...], enter_ends: Callable[[Memory], None]):
+    def __init__(
+        self, lowered: LoweredGraph, donated: tuple[bool, ...], enter_ends: Callable[[BufferAssignment], None]
+    ):
         """donated: arguments that may be overwritten. enter_ends: enters the arguments and results into the table."""
         self.graph, self.roots, self.steps = lowered.graph, lowered.roots, lowered.steps
         self.donated = donated

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from mpijax.compiler.steps.frame import Frame, memcpy
+from mpijax.compiler.steps.frame import ResumeFrame, memcpy
 from mpijax.compiler.steps.instructions import (
     Advance,
     Buffer,
@@ -34,7 +34,7 @@ from mpijax.compiler.steps.instructions import (
     bytes_touched,
     walk,
 )
-from mpijax.compiler.steps.plan import KernelCode, Plan
+from mpijax.compiler.steps.plan import KernelCode, ProgramPlan
 
 _STEPS = (KernelCall, Copy, Loop, While, Switch, Point, Advance, Swap)
 # Values of at most this many bytes are kept on the stack.
@@ -43,14 +43,14 @@ STACK_UP_TO = 64
 INLINE_LINES = 600
 
 
-def native(steps: list[Any], plan: Plan, first_private: int) -> list[Any]:
+def native(steps: list[Any], plan: ProgramPlan, first_private: int) -> list[Any]:
     """The steps as a call of one compiled function, where that is possible; else the steps themselves.
 
     first_private: buffers from this number on are used by these steps only.
     """
     if not any(bodies(s) for s in steps) or not all(_suits(s) for s in walk(tuple(steps))):
         return steps
-    return [_Function(steps, plan, first_private).call()]
+    return [_NativeFunction(steps, plan, first_private).call()]
 
 
 def _suits(step: Any) -> bool:
@@ -61,10 +61,10 @@ def _suits(step: Any) -> bool:
     return isinstance(step, _STEPS)
 
 
-class _Function:
+class _NativeFunction:
     """The text of the function around the kernels."""
 
-    def __init__(self, steps: list[Any], plan: Plan, first_private: int):
+    def __init__(self, steps: list[Any], plan: ProgramPlan, first_private: int):
         self.steps = steps
         self.plan = plan
         self.first_private = first_private
@@ -78,7 +78,7 @@ class _Function:
         self.stack: dict[int, str] = {}
         self.kernels: dict[str, KernelCode] = {}
         self.count = 0
-        self.frame = Frame()
+        self.frame = ResumeFrame()
         self.depth = 0
         self._run(steps)
 
@@ -317,6 +317,7 @@ _DECLARES = frozenset({
 })  # fmt: skip
 
 _EMITTERS: dict[type, Any] = {
-    KernelCall: _Function._kernel, Copy: _Function._copy, Loop: _Function._loop, While: _Function._while,
-    Switch: _Function._switch, Point: _Function._point, Advance: _Function._advance, Swap: _Function._swap,
+    KernelCall: _NativeFunction._kernel, Copy: _NativeFunction._copy, Loop: _NativeFunction._loop,
+    While: _NativeFunction._while, Switch: _NativeFunction._switch, Point: _NativeFunction._point,
+    Advance: _NativeFunction._advance, Swap: _NativeFunction._swap,
 }  # fmt: skip

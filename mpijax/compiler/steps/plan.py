@@ -113,7 +113,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Placed:
+class ResultPlacement:
     """How the result of an operation lies over the ranks.
 
     aval: of the whole array. mesh: (name, size) of each axis. cuts: one for each array axis, None if uncut.
@@ -127,7 +127,7 @@ class Placed:
 
 
 @dataclass
-class Plan:
+class ProgramPlan:
     """Buffers, instructions and results."""
 
     in_avals: list[ShapedArray]
@@ -139,9 +139,9 @@ class Plan:
     nests: list[Any] = field(default_factory=list)
     largest: list[tuple[int, Value]] = field(default_factory=list)
     gathered: list[Gathered] = field(default_factory=list)
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[ResultPlacement] = field(default_factory=list)
 
-    def worded(self, in_shardings: Sequence[Any], asked: Sequence[Any]) -> Plan:
+    def worded(self, in_shardings: Sequence[Any], asked: Sequence[Any]) -> ProgramPlan:
         """This plan with the shardings of results as JAX writes them (see `Result.worded`).
 
         in_shardings, asked: for each argument its sharding, and for each result the one that the caller gave, or None;
@@ -180,7 +180,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def verify(plan: Plan) -> None:
+def verify(plan: ProgramPlan) -> None:
     """Check the rules of a plan.
 
     Raises:
@@ -191,7 +191,7 @@ def verify(plan: Plan) -> None:
             raise BrokenForm(f"{rule}, in the plan\n{plan.text()}")
 
 
-def _buffer_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+def _buffer_rules(plan: ProgramPlan) -> Iterator[tuple[bool, str]]:
     donors = [b.donor for b in plan.buffers if isinstance(b, Output) and b.donor >= 0]
     yield len(set(donors)) == len(donors), "an argument donates its memory to one result"
     yield all(d < len(plan.in_avals) for d in donors), "donated memory is that of arguments of the program"
@@ -209,7 +209,7 @@ def _buffer_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
     yield returned == outputs, f"each result buffer is returned, but {outputs - returned} are not"
 
 
-def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+def _instruction_rules(plan: ProgramPlan) -> Iterator[tuple[bool, str]]:
     pointers: set[int] = set()
     for x in walk(plan.instructions):
         if isinstance(x, KernelCall):
@@ -231,7 +231,7 @@ def _instruction_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
                 yield inside, f"places lie within their buffers: {place} in {line_of(x)}"
 
 
-def _memory_rules(plan: Plan) -> Iterator[tuple[bool, str]]:
+def _memory_rules(plan: ProgramPlan) -> Iterator[tuple[bool, str]]:
     """Nothing is written into memory of the arena that is still read: as far as instructions outside of loops say."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}

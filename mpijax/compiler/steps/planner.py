@@ -17,9 +17,9 @@ from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import control_step, write_control
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
 from mpijax.compiler.steps.lower import lowered
-from mpijax.compiler.steps.memory import Memory
-from mpijax.compiler.steps.plan import Gathered, Placed, Plan, Result
-from mpijax.compiler.steps.write import Writer
+from mpijax.compiler.steps.memory import BufferAssignment
+from mpijax.compiler.steps.plan import Gathered, ProgramPlan, Result, ResultPlacement
+from mpijax.compiler.steps.write import InstructionWriter
 from mpijax.core import dtypes
 from mpijax.core.base import config
 from mpijax.core.programs.jaxpr import ClosedJaxpr
@@ -27,16 +27,16 @@ from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.core.types.avals import ShapedArray
 
 
-class Program:
+class ProgramMemory:
     """The memory of a whole program, and what is in it: arguments, results, constants, and temporaries in an arena."""
 
     def __init__(self, graph: Graph, donated: tuple[bool, ...]):
         self.graph = graph
         lower = lowered(graph, donated, control_step)
-        self.memory = Memory(lower, donated or (False,) * len(graph.inputs), self._enter_ends)
+        self.memory = BufferAssignment(lower, donated or (False,) * len(graph.inputs), self._enter_ends)
         self.table = self.memory.table
 
-    def _enter_ends(self, memory: Memory) -> None:
+    def _enter_ends(self, memory: BufferAssignment) -> None:
         for v in self.graph.inputs:
             memory.enter(v, Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v))
         for v, array in zip(self.graph.const_values, self.graph.consts, strict=True):
@@ -69,13 +69,13 @@ class Program:
                     found.add(id(v))
         return frozenset(found)
 
-    def plan(self, out_avals: Sequence[ShapedArray], fresh: bool) -> Plan:
+    def plan(self, out_avals: Sequence[ShapedArray], fresh: bool) -> ProgramPlan:
         """The plan, its instructions written; fresh: see `plan_program`."""
         graph = self.graph
-        made = Plan([v.aval for v in graph.inputs], self.table, arena=self.memory.arena)
+        made = ProgramPlan([v.aval for v in graph.inputs], self.table, arena=self.memory.arena)
         made.gathered = [Gathered(*g) for g in graph.gathers]
-        made.placed = [Placed(*p) for p in graph.placements]
-        instructions = Writer(self.memory, self, made, write_control, alone=True).written()
+        made.placed = [ResultPlacement(*p) for p in graph.placements]
+        instructions = InstructionWriter(self.memory, self, made, write_control, alone=True).written()
         made.results, copies = self._results(out_avals, fresh)
         made.instructions = (*instructions, *copies)
         called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}
@@ -121,7 +121,7 @@ def plan_program(
     in_shardings: tuple = (),
     default: Any = None,
     fresh: bool = True,
-) -> Plan:
+) -> ProgramPlan:
     """The plan of a Jaxpr.
 
     donated: arguments whose memory results may take. in_shardings, default: see `compiler.sharding.build.build_shards`.
@@ -142,22 +142,25 @@ def plan_program(
         return _planned(exact, donated, in_shardings, default, fresh)
 
 
-def _planned(closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool) -> Plan:
+def _planned(
+    closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool
+) -> ProgramPlan:
     graph = in_parts(build_shards(closed, in_shardings, default))
     if config.values.jax_enable_checks:
         nodes.verify(graph)
     if graph.elsewhere is not None:
         return _idle(graph, closed.out_avals, donated)
-    found = Program(graph, donated).plan(closed.out_avals, fresh)
+    found = ProgramMemory(graph, donated).plan(closed.out_avals, fresh)
     if config.values.jax_enable_checks:
         plan.verify(found)
     return found
 
 
-def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...]) -> Plan:
+def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...]) -> ProgramPlan:
     """The plan of a rank on which the program does not run: its results have no elements there."""
     types = [v.aval for v in graph.inputs]
-    made = Plan(types, [Input(v.position, v.nbytes if v.aval.dtype != dtypes.float0 else -1, v) for v in graph.inputs])
+    nbytes = [v.nbytes if v.aval.dtype != dtypes.float0 else -1 for v in graph.inputs]
+    made = ProgramPlan(types, [Input(v.position, n, v) for v, n in zip(graph.inputs, nbytes, strict=True)])
     givers = [i for i, given in enumerate(donated) if given]
     for aval, sharding in zip(out_avals, graph.shardings, strict=True):
         local = aval.update(shape=sharding.process_shape(aval.shape))

@@ -22,7 +22,7 @@ ANY = 1 << 40
 
 
 @dataclass(frozen=True)
-class Window:
+class RowWindow:
     """Rows `low` to `high`, inclusive, relative to the row being computed, of an array of `rows` rows.
 
     row_bytes: bytes of a row of the array. wraps: the window of the first row reaches the last row, or the other way.
@@ -35,9 +35,9 @@ class Window:
     writes: bool
     wraps: bool = False
 
-    def joined(self, other: Window) -> Window:
+    def joined(self, other: RowWindow) -> RowWindow:
         """The smallest window around two windows of one array."""
-        return Window(
+        return RowWindow(
             min(self.low, other.low), max(self.high, other.high), self.rows, self.row_bytes,
             self.writes or other.writes, self.wraps or other.wraps,
         )  # fmt: skip
@@ -49,7 +49,7 @@ class Reach:
 
     unit: int
     rows: int
-    windows: dict[Value, Window]
+    windows: dict[Value, RowWindow]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def reach_of(kernel: Kernel) -> Reach | None:
     unit = next(iter(units), 0)
     if len(units) != 1 or unit == 0 or schedule.extent % unit:
         return None
-    windows: dict[Value, Window] = {}
+    windows: dict[Value, RowWindow] = {}
     for a in found:
         window, known = _window(a, unit), windows.get(a.value)
         windows[a.value] = window if known is None else known.joined(window)
@@ -126,7 +126,7 @@ def _step(position: Lin, loop: Loop) -> int | None:
     return last
 
 
-def _window(a: _Access, unit: int) -> Window:
+def _window(a: _Access, unit: int) -> RowWindow:
     """The rows of one access. unit: iterations per row."""
     row, rows = _row(a.value), a.value.shape[0] if a.value.shape else 0
     row_bytes = row * a.value.element.itemsize
@@ -136,6 +136,6 @@ def _window(a: _Access, unit: int) -> Window:
     elif row and a.step * unit == row:
         low, high = a.low // row, (a.high + a.step * (unit - 1)) // row
     else:  # any of them
-        return Window(-ANY, ANY, rows, row_bytes, a.writes)
+        return RowWindow(-ANY, ANY, rows, row_bytes, a.writes)
     around = rows if 2 * low > rows else -rows if 2 * high < -rows else 0
-    return Window(low - around, high - around, rows, row_bytes, a.writes, around != 0)
+    return RowWindow(low - around, high - around, rows, row_bytes, a.writes, around != 0)

@@ -13,7 +13,7 @@ from mpijax.core.rules.lowering import Communication, Exchange, Library, Native
 from mpijax.core.types import effects as fx
 
 if TYPE_CHECKING:
-    from mpijax.compiler.steps.control import Body
+    from mpijax.compiler.steps.control import ControlBody
 
 
 # Exchanges whose result MPI writes over the operand, if both are in one place.
@@ -257,7 +257,7 @@ class ControlStep(Step):
     """A loop or branch in a list of steps. scratch: what its bodies' temporaries lie in."""
 
     node: Node
-    bodies: list[Body]
+    bodies: list[ControlBody]
     scratch: Value
     carries: int
 

@@ -43,8 +43,8 @@ from mpijax.compiler.steps.instructions import (
     TimeTiles,
     accesses,
 )
-from mpijax.compiler.steps.plan import Plan
-from mpijax.compiler.steps.reach import Reach, Window, reach_of
+from mpijax.compiler.steps.plan import ProgramPlan
+from mpijax.compiler.steps.reach import Reach, RowWindow, reach_of
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
 
@@ -66,20 +66,20 @@ Memory = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class _Call:
+class _LargeKernel:
     """A large kernel of the body. at: its place in the body. windows: by entry of the table of buffers."""
 
     at: int
     instruction: KernelCall
     reach: Reach
-    windows: dict[int, Window]
+    windows: dict[int, RowWindow]
 
 
 def in_time_tiles(
     loop: Loop,
     kernels: dict[int, Kernel],
     place: Callable[[Value], Place],
-    plan: Plan,
+    plan: ProgramPlan,
     before: Sequence[Any],
 ) -> list[Any]:
     """The instructions `before` a loop and the loop, in tiles where that is faster.
@@ -89,7 +89,7 @@ def in_time_tiles(
     """
     if not config.values.mpijax_time_tiles or loop.count < 2:
         return [*before, loop]
-    body = _Body(loop, kernels, place, plan, before)
+    body = _TiledBody(loop, kernels, place, plan, before)
     tiles = body.tiles()
     if tiles is None:
         return [*before, loop]
@@ -102,13 +102,18 @@ def in_time_tiles(
     return [*left, *points, *alone, replace(loop, body=tuple(iteration), tiles=tiles)]
 
 
-class _Body:
+class _TiledBody:
     """The body of a loop. large, small: positions of its large kernels and of its other computing instructions. calls:
     the large kernels with their windows. varying: bytes of each small value that they read, by entry of the table.
     """
 
     def __init__(
-        self, loop: Loop, kernels: dict[int, Kernel], place: Callable[[Value], Place], plan: Plan, before: Sequence[Any]
+        self,
+        loop: Loop,
+        kernels: dict[int, Kernel],
+        place: Callable[[Value], Place],
+        plan: ProgramPlan,
+        before: Sequence[Any],
     ):
         self.loop, self.kernels, self.place = loop, kernels, place
         self.plan, self.buffers = plan, plan.buffers
@@ -120,7 +125,7 @@ class _Body:
         self.small = [
             k for k, x in enumerate(loop.body) if k not in self.large and not isinstance(x, (Swap, Advance))
         ]
-        self.calls: list[_Call] = []
+        self.calls: list[_LargeKernel] = []
         self.varying: dict[int, int] = {}
 
     def _is_large(self, k: int, x: KernelCall) -> bool:
@@ -186,14 +191,14 @@ class _Body:
             instruction = self.loop.body[k]
             if reach is None or reach.unit * reach.rows != instruction.extent:
                 return None
-            windows: dict[int, Window] = {}
+            windows: dict[int, RowWindow] = {}
             for v, window in reach.windows.items():
                 at = self.place(v)
                 if window.writes and at.offset:
                     return None
                 if at.buffer not in self.varying:
                     windows[at.buffer] = windows[at.buffer].joined(window) if at.buffer in windows else window
-            self.calls.append(_Call(k, instruction, reach, windows))
+            self.calls.append(_LargeKernel(k, instruction, reach, windows))
         return self._chosen() if self._has_equal_rows() else None
 
     def _small_come_first(self) -> bool:
@@ -280,10 +285,10 @@ class _Body:
     def _behind(self, depth: int, rows: int) -> tuple[list[int], list[int]]:
         """`above` and `below` of the kernels of `depth` iterations, or of fewer, if they would exceed the array."""
         calls, above, below = self.calls, list[int](), list[int]()
-        uses: list[dict[Memory, Window]] = []
+        uses: list[dict[Memory, RowWindow]] = []
         for iteration in range(depth):
             for call in calls:
-                own: dict[Memory, Window] = {}
+                own: dict[Memory, RowWindow] = {}
                 for buffer, w in call.windows.items():
                     memory = self.memory(buffer, iteration)
                     own[memory] = own[memory].joined(w) if memory in own else w

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Node, Value
-from mpijax.compiler.graph.products import View, dims_of, sizes_of
+from mpijax.compiler.graph.products import StridedView, dims_of, sizes_of
 from mpijax.compiler.loops.alike import Alike, Written
 from mpijax.compiler.loops.chunks import grain_of
 from mpijax.compiler.loops.emit import emit
@@ -28,8 +28,8 @@ from mpijax.compiler.steps.instructions import (
     PythonCall,
 )
 from mpijax.compiler.steps.lower import matrix_of
-from mpijax.compiler.steps.memory import Memory
-from mpijax.compiler.steps.plan import KernelCode, Plan
+from mpijax.compiler.steps.memory import BufferAssignment
+from mpijax.compiler.steps.plan import KernelCode, ProgramPlan
 from mpijax.compiler.steps.step import (
     BeginStep,
     CombinedStep,
@@ -57,7 +57,7 @@ class Places(Protocol):
         """The results of a kernel that may be stored past the caches, by id."""
 
 
-class Writer:
+class InstructionWriter:
     """Writes the instructions of the steps of one graph.
 
     plan: has the buffers, and gets the kernels. control: the instructions of a loop or branch. kernels: the kernel of
@@ -67,10 +67,10 @@ class Writer:
 
     def __init__(
         self,
-        memory: Memory,
+        memory: BufferAssignment,
         places: Places,
-        plan: Plan,
-        control: Callable[[Writer, ControlStep], list[Any]],
+        plan: ProgramPlan,
+        control: Callable[[InstructionWriter, ControlStep], list[Any]],
         alone: bool,
     ):
         self.memory = memory
@@ -230,7 +230,7 @@ class Writer:
         """Where an operand is; a literal becomes a constant."""
         return self.ref(v) if v.scalar is None else self.places.literal(v)
 
-    def operand(self, v: Value, view: View | None = None) -> Operand:
+    def operand(self, v: Value, view: StridedView | None = None) -> Operand:
         """A value as an operand or result of an instruction. view: the part of an array that it is."""
         return Operand(self.ref_or_const(v) if view is None else self.ref(view.base, view.offset), v.shape, v.element)
 

@@ -6,7 +6,7 @@ import os
 from functools import cache
 
 from mpijax.compiler.steps.instructions import Input, Output
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.base.warn import warn_user
@@ -44,7 +44,7 @@ def ranks_per_node() -> int:
     return 1
 
 
-def check_memory(plan: Plan, name: str) -> None:
+def check_memory(plan: ProgramPlan, name: str) -> None:
     """Raise JaxRuntimeError if a program's buffers exceed the rank's memory; the error lists the largest ones."""
     arguments = sum(b.nbytes for b in plan.buffers if isinstance(b, Input))
     needed = plan.arena + arguments + sum(b.nbytes for b in plan.buffers if isinstance(b, Output) and b.donor < 0)
@@ -74,7 +74,7 @@ def gather_limit() -> int:
     return min(2**30, memory_limit() // 2)
 
 
-def check_gathers(plan: Plan, name: str) -> None:
+def check_gathers(plan: ProgramPlan, name: str) -> None:
     """Warn or raise, as `mpijax_gather` says, if a program gathers a large split array on every rank."""
     large = [g for g in plan.gathered if g.nbytes > gather_limit()]
     how = config.values.mpijax_gather

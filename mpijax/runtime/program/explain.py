@@ -5,13 +5,13 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
-from mpijax.compiler.steps.plan import Gathered, Plan
+from mpijax.compiler.steps.plan import Gathered, ProgramPlan
 from mpijax.core.base.source import Source, name_stack_of
 from mpijax.core.base.units import amount
 from mpijax.runtime.program.traffic import Sent, sent
 
 
-def explanation(plan: Plan) -> dict[str, Any]:
+def explanation(plan: ProgramPlan) -> dict[str, Any]:
     """This rank's messages in one run of a program, their reasons, the arrays that are gathered, and the memory needed.
 
     The result is plain data. `lines`: one entry for each communication. `whole`: gathered arrays. Sizes are in bytes.
@@ -57,7 +57,7 @@ def _avoid(g: Gathered) -> str:
     )
 
 
-def explained(plan: Plan) -> str:
+def explained(plan: ProgramPlan) -> str:
     """`explanation` as a table."""
     return text_of(explanation(plan))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, KernelCall, NativeCall, bodies, mapped, walk
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config
 from mpijax.core.base.simulation import Simulation
 from mpijax.runtime.machine.executable import Program, ProgramSpec, load
@@ -19,15 +19,15 @@ from mpijax.runtime.program.link import linked, uses_lanes
 from mpijax.runtime.reports import step_notes
 
 # Called with each plan that is loaded, and its name. Plans then do not come from disk, because those lack loop nests.
-watchers: list[Callable[[Plan, str], None]] = []
+watchers: list[Callable[[ProgramPlan, str], None]] = []
 # For `mpijax predict`: returns the instructions to run instead of a plan's, without its exchanges.
-stand_in: Callable[[Plan, str], tuple[Any, ...]] | None = None
+stand_in: Callable[[ProgramPlan, str], tuple[Any, ...]] | None = None
 
 # With less work than this, in bytes, a program ends before another thread could take the GIL.
 RELEASE_ABOVE = 1 << 16
 
 
-def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
+def load_plan(plan: ProgramPlan, name: str, runs: int | None = None) -> Program:
     """The executable program; compiles new kernels.
 
     runs: the number of runs on baseline code, from `tiers.baseline_runs`; None: use optimized code.
@@ -62,12 +62,12 @@ def load_plan(plan: Plan, name: str, runs: int | None = None) -> Program:
     return loaded
 
 
-def communicates(plan: Plan) -> bool:
+def communicates(plan: ProgramPlan) -> bool:
     """Whether other ranks take part in a run of the program, and in loading it where a communicator is new."""
     return stand_in is None and any(isinstance(s, Communicate) for s in walk(plan.instructions))
 
 
-def _takes_long(plan: Plan) -> bool:
+def _takes_long(plan: ProgramPlan) -> bool:
     """Whether a run may take so long that it should release the GIL."""
     if sum(b.nbytes for b in plan.buffers) > RELEASE_ABOVE:
         return True
@@ -75,7 +75,7 @@ def _takes_long(plan: Plan) -> bool:
     return loops or any(isinstance(s, NativeCall) or bodies(s) for s in plan.instructions)
 
 
-def simulation_of(plan: Plan, layouts: tuple[Any, ...] = ()) -> Simulation | None:
+def simulation_of(plan: ProgramPlan, layouts: tuple[Any, ...] = ()) -> Simulation | None:
     """The simulated ranks of a program; None for a program of this job. layouts: of the program's arguments."""
     meshes = [getattr(x, "mesh", None) for x in (*layouts, *(r.sharding for r in plan.results))]
     meshes += [x.params.get("mesh") for x in walk(plan.instructions) if isinstance(x, Communicate)]

@@ -24,7 +24,7 @@ import mpijax
 from mpijax.compiler.backend.disk_cache import DiskCache, host_id
 from mpijax.compiler.backend.once_on_node import once_on_node
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config, option
 from mpijax.core.base.source import Source
 from mpijax.core.programs.jaxpr import ClosedJaxpr
@@ -42,7 +42,7 @@ LARGEST = 1 << 20
 
 # Fields that only pages show. `jit(f).lower(x)`, which makes pages, plans in each process, so it has these fields.
 _NOT_KEPT = frozenset(("nests", "kernels", "placed"))
-_FIELDS = tuple(f.name for f in fields(Plan) if f.name not in _NOT_KEPT)
+_FIELDS = tuple(f.name for f in fields(ProgramPlan) if f.name not in _NOT_KEPT)
 
 
 def _disk() -> DiskCache | None:
@@ -58,7 +58,7 @@ class Entry:
         self.constants = writer.constants
         self.began = time.perf_counter()
 
-    def load(self) -> Plan | None:
+    def load(self) -> ProgramPlan | None:
         """The plan, with its kernels' machine code loaded; None if any of it is missing."""
         data = self.disk.get(self.key)
         if data is None:
@@ -68,7 +68,7 @@ class Entry:
             files, values = content
             with config.enable_x64(True):  # the plan's types may have 64 bits, whatever the option is now
                 read = _PlanReader(tables, blobs, self.constants).values(values)
-            plan = Plan(**dict(zip(_FIELDS, read, strict=True)))
+            plan = ProgramPlan(**dict(zip(_FIELDS, read, strict=True)))
             loaded = code.load_objects(files)
             if loaded is None:
                 return None
@@ -77,17 +77,17 @@ class Entry:
         except Exception:  # any defect in a file counts as a missing file
             return None
 
-    def plan(self, make: Callable[[], Plan]) -> Plan:
+    def plan(self, make: Callable[[], ProgramPlan]) -> ProgramPlan:
         """The plan from disk, else a new one. If several processes of this node need it, the first one makes it."""
 
-        def made() -> Plan:
+        def made() -> ProgramPlan:
             plan = make()
             self.store(plan)
             return plan
 
         return self.load() or once_on_node(self.key, self.load, made)
 
-    def store(self, plan: Plan) -> None:
+    def store(self, plan: ProgramPlan) -> None:
         """Compile the kernels of a plan, and store it if it is plain data and took time to make."""
         compiled = code.addresses(plan.kernels, baseline=tiers.baseline_runs(plan) is not None)
         if time.perf_counter() - self.began < WORTH:

@@ -22,7 +22,7 @@ from mpijax.compiler.steps.instructions import (
     line_of,
     walk,
 )
-from mpijax.compiler.steps.plan import Placed, Plan
+from mpijax.compiler.steps.plan import ProgramPlan, ResultPlacement
 from mpijax.core.base import pages
 from mpijax.core.base.source import Source
 from mpijax.core.base.units import amount
@@ -82,7 +82,7 @@ class ProgramPage:
     True
     """
 
-    def __init__(self, plan: Plan, name: str):
+    def __init__(self, plan: ProgramPlan, name: str):
         self.html = _page(plan, name)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -93,7 +93,7 @@ class ProgramPage:
         return pages.frame(self.html)
 
 
-def _page(plan: Plan, name: str) -> str:
+def _page(plan: ProgramPlan, name: str) -> str:
     messages, nests = sent(plan), dict(_nests(plan))
     memory = plan.memory()
     held = memory["argument"] + memory["output"] - memory["alias"] + memory["temp"]
@@ -123,7 +123,7 @@ def _code(source: Source) -> str:
     return linecache.getline(source.file, source.line).strip()
 
 
-def _lines(plan: Plan, messages: list[Any]) -> str:
+def _lines(plan: ProgramPlan, messages: list[Any]) -> str:
     """A row for each of the user's lines: the number of steps of each kind, and bytes sent."""
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sources: dict[str, Source] = {}
@@ -156,7 +156,7 @@ def _volumes(messages: list[Any]) -> dict[str, float]:
     return volume
 
 
-def _nests(plan: Plan) -> Any:
+def _nests(plan: ProgramPlan) -> Any:
     """The text of each kernel, by its name and line; of kernels alike, the first one's."""
     for kernel in reversed(plan.nests):
         yield (kernel.name, _at(kernel.source)), nest_text(kernel)
@@ -180,7 +180,7 @@ def _step(step: Any, nests: dict[tuple[str, str], str]) -> str:
     return f'<div class="step leaf {kind}" {line}>{text}</div>'
 
 
-def _buffers(plan: Plan) -> str:
+def _buffers(plan: ProgramPlan) -> str:
     most = max([1, *(b.nbytes for b in plan.buffers)])
     rows = "".join(
         f'<tr><td>b{i}</td><td class="text">{type(b).__name__.lower()}</td><td>{amount(b.nbytes)}</td>'
@@ -194,11 +194,11 @@ def _buffers(plan: Plan) -> str:
 # ---------------------------------------------------------------- array layouts
 
 
-def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
+def _placement(placed: list[ResultPlacement], volume: dict[str, float]) -> str:
     """A row for each line, with a grid for each array that shows which rank has which block."""
     if not placed:
         return ""
-    rows: dict[str, list[Placed]] = defaultdict(list)
+    rows: dict[str, list[ResultPlacement]] = defaultdict(list)
     for p in placed:
         rows[_at(p.source)].append(p)
     out = []
@@ -220,7 +220,7 @@ def _placement(placed: list[Placed], volume: dict[str, float]) -> str:
     )
 
 
-def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
+def grid(placed: ResultPlacement, width: int = 120, height: int = 60) -> str:
     """An array as a rectangle: first axis downwards, last axis to the right, one block for each part.
 
     Other axes are not drawn. A block lists the ranks that hold it.
@@ -243,13 +243,13 @@ def grid(placed: Placed, width: int = 120, height: int = 60) -> str:
     return f'<svg width="{width}" height="{height}" role="img">{"".join(parts)}</svg>'
 
 
-def _spans(placed: Placed, dim: int) -> list[tuple[float, float]]:
+def _spans(placed: ResultPlacement, dim: int) -> list[tuple[float, float]]:
     """The parts of an axis, as fractions of its length."""
     cut, size = placed.cuts[dim], placed.aval.shape[dim] or 1
     return [(0.0, 1.0)] if cut is None else [(low / size, high / size) for low, high in cut.spans]
 
 
-def _owners(placed: Placed) -> dict[tuple[int, int], list[int]]:
+def _owners(placed: ResultPlacement) -> dict[tuple[int, int], list[int]]:
     """The mesh ranks, in row-major order, that hold each (row, column) of blocks."""
     sizes = dict(placed.mesh)
     found: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -13,7 +13,7 @@ from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
 from mpijax.compiler.sharding.build import others_layout
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
-from mpijax.compiler.steps.plan import Plan, module_text
+from mpijax.compiler.steps.plan import ProgramPlan, module_text
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core.base import config, provided
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
@@ -52,7 +52,7 @@ class _Later(Stage):
 
     __slots__ = ("_traced", "_plan", "_names")
 
-    def __init__(self, traced, plan: Plan, names: Sequence[str]):
+    def __init__(self, traced, plan: ProgramPlan, names: Sequence[str]):
         self._traced = traced
         self._plan = plan
         self._names = names  # of the arguments; the function may be deleted before an error needs them
@@ -77,7 +77,7 @@ class Lowered(_Later):
     # The program over meshes without devices, if `compile` takes the devices.
     __slots__ = ("_without_devices",)
 
-    def __init__(self, traced, plan: Plan, names: Sequence[str], without_devices: Any = None):
+    def __init__(self, traced, plan: ProgramPlan, names: Sequence[str], without_devices: Any = None):
         super().__init__(traced, plan, names)
         self._without_devices = without_devices
 
@@ -132,7 +132,7 @@ class Lowered(_Later):
 class MemoryAnalysis:
     """Bytes of a program: arguments, results (the part in donated arguments, too), temporaries, machine code."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: ProgramPlan):
         m = plan.memory()
         self.argument_size_in_bytes = m["argument"]
         self.output_size_in_bytes = m["output"]
@@ -155,7 +155,7 @@ class Compiled(_Later):
 
     __slots__ = ("_loaded", "_simulation")
 
-    def __init__(self, traced, plan: Plan, names: Sequence[str]):
+    def __init__(self, traced, plan: ProgramPlan, names: Sequence[str]):
         super().__init__(traced, plan, names)
         self._loaded: Program | None = None
         self._simulation = simulation_of(plan, tuple(traced.layouts))
@@ -301,7 +301,7 @@ class Compiled(_Later):
         return MemoryAnalysis(self._plan)
 
 
-def cost_analysis(plan: Plan) -> dict[str, float]:
+def cost_analysis(plan: ProgramPlan) -> dict[str, float]:
     """Counts for one run of a program on this rank. In the bytes sent, a `while` loop counts as one iteration."""
     flops = sum(2.0 * s.m * s.n * s.k * _batch(s) for s in walk(plan.instructions) if isinstance(s, GemmCall))
     flops += sum(float(k.flops()) for k in plan.nests)

@@ -19,7 +19,7 @@ from weakref import ref
 from mpijax._ext.loading import rebind
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.steps.instructions import KernelCall, Loop, While, bytes_touched
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config, locks
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.program import code
@@ -45,7 +45,7 @@ _fewer_wait = threading.Condition(_lock)
 _working = False
 
 
-def baseline_runs(plan: Plan) -> int | None:
+def baseline_runs(plan: ProgramPlan) -> int | None:
     """The number of runs on baseline code before a program gets optimized code; None: it starts with optimized code.
 
     0: a thread makes optimized code during its first run, because its loops have many iterations.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpijax.compiler.steps.instructions import Communicate, Loop, Switch, While
-from mpijax.compiler.steps.plan import Plan
+from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
 from mpijax.core.rules.lowering import Exchange
@@ -43,12 +43,12 @@ class Sent:
         return self.nbytes * self.times
 
 
-def sent(plan: Plan) -> list[Sent]:
+def sent(plan: ProgramPlan) -> list[Sent]:
     """The communication of one run on this rank. For a `cond`, the branch that sends most counts."""
     return list(_of(plan.instructions, 1, True))
 
 
-def bytes_sent(plan: Plan) -> float:
+def bytes_sent(plan: ProgramPlan) -> float:
     """Bytes that this rank sends in one run."""
     return math.fsum(s.total for s in sent(plan))
 
