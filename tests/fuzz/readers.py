@@ -39,7 +39,7 @@ from mpijax.distributed import handshake
 from mpijax.distributed.pmi import Job
 from mpijax.distributed.server import Coordinator
 from mpijax.runtime.mpi import coordination
-from mpijax.runtime.mpi.key_value import Store
+from mpijax.runtime.mpi.key_value import KeyValueStore
 from mpijax.runtime.program import plan_cache
 
 # Inputs in a batch; seconds for one; bytes that a batch may map beyond what it has.
@@ -158,7 +158,7 @@ def plans() -> Callable[[random.Random], str]:
 
         written = Written()
         written.blobs, written.tables = blobs, lambda: tables
-        entry = plan_cache.Entry.__new__(plan_cache.Entry)
+        entry = plan_cache.CachedPlan.__new__(plan_cache.CachedPlan)
         entry.disk, entry.key, entry.constants = _Disk(pack(plan_cache._MAGIC, content, written)), "", constants
         return REFUSED if entry.load() is None else READ
 
@@ -254,7 +254,7 @@ def rendezvous() -> Callable[[random.Random], str]:
 
     async def ask(request: bytes) -> str:
         try:
-            return REFUSED if "error" in await asyncio.wait_for(coordination._answer(Store(2), request), 0.05) else READ
+            return REFUSED if "error" in await asyncio.wait_for(coordination._answer(KeyValueStore(2), request), 0.05) else READ
         except TimeoutError:  # it asks to wait so long
             return READ
 

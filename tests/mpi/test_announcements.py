@@ -10,24 +10,24 @@ from mpi.jobs import START_ALONE, Job, run_once
 from once import shared_folder
 
 from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
-from mpijax.runtime.machine.executable import Call, Part, Peers, Report
+from mpijax.runtime.machine.executable import Call, ExchangeSide, Peers, Report
 from mpijax.runtime.matching import announcements
-from mpijax.runtime.matching.announcements import Transfer, announced, incoming, outgoing
+from mpijax.runtime.matching.announcements import AnnouncedTransfer, announced, incoming, outgoing
 from mpijax.runtime.mpi import mpi_start
-from mpijax.runtime.reports.recorder import Group
+from mpijax.runtime.reports.recorder import CommRecord
 
-ALL = Group(8, "all ranks", (5, 6, 7), 0)
+ALL = CommRecord(8, "all ranks", (5, 6, 7), 0)
 ANY = mpi_start.start().MPI.ANY_SOURCE
 
 
 def comm(op, *, group=ALL, status=0, sent="", received="", source=1, dest=2, sends=(), receives=()):
     report = Report(f"{op} of {sent or received}", group=group, line="model.py:3")
-    send, recv = Part(count=12, dtype=sent, counts=sends), Part(count=8, dtype=received, counts=receives)
+    send, recv = ExchangeSide(count=12, dtype=sent, counts=sends), ExchangeSide(count=8, dtype=received, counts=receives)
     return Call(op, 0, send, recv, peers=Peers(source, dest, 4, -1, status), report=report)
 
 
 SEND, RECV = comm("send", sent="f4"), comm("recv", received="i4")
-SENT, EXPECTED = Transfer(7, (4, 12, False), "f4", "send of f4 at model.py:3"), Transfer(6, (-1, 8, False), "i4", "recv of i4 at model.py:3")
+SENT, EXPECTED = AnnouncedTransfer(7, (4, 12, False), "f4", "send of f4 at model.py:3"), AnnouncedTransfer(6, (-1, 8, False), "i4", "recv of i4 at model.py:3")
 BLOCKS = comm("alltoallv", sent="f4", sends=(4, 0, 8), receives=(0, 0, 12))
 # (instructions, what is sent, what is expected)
 PROGRAMS = {
@@ -38,10 +38,10 @@ PROGRAMS = {
     "while": ((While((RECV,), Place(0), (SEND, comm("recv", received="f4"))),), [SENT], [EXPECTED]),
     "of any length": ((comm("recv", received="i4", status=1),), [], []),
     "nobody": ((comm("sendrecv", sent="f4", received="i4", source=-9, dest=-9),), [], []),
-    "anybody": ((comm("recv", received="i4", source=ANY),), [], [Transfer(None, (-1, 8, False), "i4", EXPECTED.text)]),
+    "anybody": ((comm("recv", received="i4", source=ANY),), [], [AnnouncedTransfer(None, (-1, 8, False), "i4", EXPECTED.text)]),
     "ranks of another job": ((comm("send", sent="f4", group=None),), [], []),
-    "blocks": ((BLOCKS,), [Transfer(r, (BLOCKS.report.label,), n, f"{BLOCKS.report.label} at model.py:3") for r, n in ((5, 4), (7, 8))],
-               [Transfer(7, (BLOCKS.report.label,), 12, f"{BLOCKS.report.label} at model.py:3")]),
+    "blocks": ((BLOCKS,), [AnnouncedTransfer(r, (BLOCKS.report.label,), n, f"{BLOCKS.report.label} at model.py:3") for r, n in ((5, 4), (7, 8))],
+               [AnnouncedTransfer(7, (BLOCKS.report.label,), 12, f"{BLOCKS.report.label} at model.py:3")]),
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_what_was_announced(monkeypatch):
 
     def found(*transfer):
         peer, tag, nbytes = transfer
-        return [(t.peer, t.value, t.text) for t in announced(Transfer(peer, (tag, nbytes, False), "", ""))]
+        return [(t.peer, t.value, t.text) for t in announced(AnnouncedTransfer(peer, (tag, nbytes, False), "", ""))]
 
     assert found(6, 4, 8) == [(6, "i4", "a"), (6, "f4", "b")]
     assert found(6, -1, 8) == found(None, -1, 8) == [(6, "i4", "a"), (6, "f4", "b"), (6, "u4", "c")]

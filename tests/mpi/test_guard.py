@@ -12,11 +12,11 @@ from once import shared_folder
 from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
 from mpijax.runtime.machine.executable import Call, Carrier, Report
 from mpijax.runtime.matching.guard import groups_of, schedule, text
-from mpijax.runtime.reports.recorder import Group
+from mpijax.runtime.reports.recorder import CommRecord
 
-ALL = Group(8, "all ranks", (0, 1, 2, 3), 0)
-SOME = Group(12, "ranks 0-1", (0, 1), 0)
-OTHERS = Group(16, "ranks 1-2", (1, 2), 0)
+ALL = CommRecord(8, "all ranks", (0, 1, 2, 3), 0)
+SOME = CommRecord(12, "ranks 0-1", (0, 1), 0)
+OTHERS = CommRecord(16, "ranks 1-2", (1, 2), 0)
 FILL = Fill(Place(0), 4, b"\0")
 
 

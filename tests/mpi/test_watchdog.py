@@ -14,7 +14,7 @@ from once import shared_folder
 from mpijax._ext import record
 from mpijax.cli import main
 from mpijax.runtime.reports import watchdog
-from mpijax.runtime.reports.recorder import REGION, Group, Recorder, Site, ranges
+from mpijax.runtime.reports.recorder import REGION, CommRecord, Recorder, Site, ranges
 
 # MPI runs, and mpijax has not started.
 MPI4PY_FIRST = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
@@ -361,7 +361,7 @@ def test_more_places_than_are_kept():
     """Places beyond those that are kept take the room of earlier ones, whose text is then not shown for them."""
     own = Recorder()
     own.regions = np.zeros(1, REGION)
-    group = Group(8, "all ranks", (0,), 0)
+    group = CommRecord(8, "all ranks", (0,), 0)
     for n in range(record.SITES + 3):
         assert own.site(Site(f"allreduce {n}", "a" * 300, group), 0)[0] == n
     assert own.text_of(own.mine, record.SITES + 1).startswith(f"allreduce {record.SITES + 1} on all ranks at aaa")

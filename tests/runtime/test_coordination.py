@@ -23,7 +23,7 @@ def place():
 
 @pytest.fixture
 def clients(place):
-    return [coordination.Client(*place, SECRET, rank) for rank in range(SIZE)]
+    return [coordination.DistributedClient(*place, SECRET, rank) for rank in range(SIZE)]
 
 
 def test_keys_are_set_once_unless_asked_otherwise(clients):
@@ -85,14 +85,14 @@ def test_a_barrier_names_who_did_not_come(clients):
 
 
 def test_strangers_learn_nothing(place):
-    stranger = coordination.Client(*place, b"x" * 32, 0)
+    stranger = coordination.DistributedClient(*place, b"x" * 32, 0)
     with pytest.raises(JaxRuntimeError, match="^UNAVAILABLE"):
         stranger.key_value_set("secret", "1")
     with socket.create_connection(place) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n" * 3)
         received = b"".join(iter(lambda: connection.recv(1000), b""))
         assert len(received) == coordination._NONCE
-    honest = coordination.Client(*place, SECRET, 0)
+    honest = coordination.DistributedClient(*place, SECRET, 0)
     with pytest.raises(JaxRuntimeError, match="^NOT_FOUND"):
         honest.key_value_try_get("secret")
 

@@ -40,7 +40,7 @@ from mpijax.core.base import config
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays.array import ArrayImpl, from_numpy
-from mpijax.runtime.machine.executable import Call, Carrier, Part, ProgramSpec, Report, load
+from mpijax.runtime.machine.executable import Call, Carrier, ExchangeSide, ProgramSpec, Report, load
 
 SOURCE = r"""
 #include <stdint.h>
@@ -607,7 +607,7 @@ def test_allreduce_and_errors():
 
     world, shims = mpi_start.world(), mpi_start.start().ext
     dtype, mpi_op = shims.reduction("sum", "float32")
-    sent, received = Part(Place(0), 4, dtype), Part(Place(1), 4, dtype)
+    sent, received = ExchangeSide(Place(0), 4, dtype), ExchangeSide(Place(1), 4, dtype)
     call = Call("allreduce", shims.handle(world), sent, received, mpi_op)
     program = single(1, (Input(0), out((4,))), (call,), release_gil=True)
     x = np.arange(4, dtype=np.float32) * (world.rank + 1)

@@ -17,7 +17,7 @@ from mpijax.compiler.steps.plan import Result
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
-__all__ = ["Call", "Carrier", "Part", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]
+__all__ = ["Call", "Carrier", "ExchangeSide", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExchangeSide:
     """The send or receive side of an exchange.
 
     count: elements of `datatype` (MPI's handle, as an integer); elements per block if each rank has a block. counts:
@@ -117,8 +117,8 @@ class Call:
 
     op: str
     comm: int
-    send: Part = Part()
-    recv: Part = Part()
+    send: ExchangeSide = ExchangeSide()
+    recv: ExchangeSide = ExchangeSide()
     mpi_op: int = 0
     root: int = 0
     peers: Peers = Peers()

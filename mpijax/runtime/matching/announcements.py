@@ -43,7 +43,7 @@ Topic = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Transfer:
+class AnnouncedTransfer:
     """A transfer that this rank sends to, or expects from, another rank of the job (None: any rank).
 
     value: the part that must match: the dtype of a message, or the bytes of an `alltoallv`. text: for people.
@@ -58,7 +58,7 @@ class Transfer:
 
 
 # Unmatched expectations, each with the announcements received instead.
-Wrong = list[tuple[Transfer, list[Transfer]]]
+Wrong = list[tuple[AnnouncedTransfer, list[AnnouncedTransfer]]]
 
 _told: set[tuple[int | None, Topic, str | int]] = set()
 _heard: dict[int, dict[Topic, dict[str | int, str]]] = {}  # by sender
@@ -89,7 +89,7 @@ def before_first_run(instructions: tuple, name: str) -> Callable[[], Callable[[]
 # ---------------------------------------------------------------- transfers of a program
 
 
-def outgoing(instructions: tuple) -> Iterator[Transfer]:
+def outgoing(instructions: tuple) -> Iterator[AnnouncedTransfer]:
     """Transfers that this rank may send."""
     for visit in visits(instructions):
         x = visit.instruction
@@ -100,10 +100,10 @@ def outgoing(instructions: tuple) -> Iterator[Transfer]:
             yield from _blocks(x, x.send.counts)
         elif x.op != "recv" and x.send.dtype and peers.dest >= 0:
             topic = peers.sendtag, x.send.count, group.users
-            yield Transfer(group.ranks[peers.dest], topic, x.send.dtype, _text(x), group.users)
+            yield AnnouncedTransfer(group.ranks[peers.dest], topic, x.send.dtype, _text(x), group.users)
 
 
-def incoming(instructions: tuple) -> Iterator[Transfer]:
+def incoming(instructions: tuple) -> Iterator[AnnouncedTransfer]:
     """Transfers that this rank certainly expects."""
     for visit in visits(instructions):
         x = visit.instruction
@@ -117,14 +117,14 @@ def incoming(instructions: tuple) -> Iterator[Transfer]:
             if any_rank or peers.source >= 0:
                 peer = None if any_rank else group.ranks[peers.source]
                 topic = peers.recvtag, x.recv.count, group.users
-                yield Transfer(peer, topic, x.recv.dtype, _text(x), group.users)
+                yield AnnouncedTransfer(peer, topic, x.recv.dtype, _text(x), group.users)
 
 
-def _blocks(x: Call, counts: tuple[int, ...]) -> Iterator[Transfer]:
+def _blocks(x: Call, counts: tuple[int, ...]) -> Iterator[AnnouncedTransfer]:
     """The non-empty blocks of other ranks; an empty block needs no announcement."""
     for rank, nbytes in zip(x.report.group.ranks, counts):
         if nbytes and rank != recorder.rank:
-            yield Transfer(rank, (x.report.label,), nbytes, _text(x), x.report.group.users)
+            yield AnnouncedTransfer(rank, (x.report.label,), nbytes, _text(x), x.report.group.users)
 
 
 def _text(x: Call) -> str:
@@ -134,8 +134,8 @@ def _text(x: Call) -> str:
 # ---------------------------------------------------------------- sending and receiving announcements
 
 
-def _tell(new: list[Transfer]) -> None:
-    by_peer: dict[int, list[Transfer]] = {}
+def _tell(new: list[AnnouncedTransfer]) -> None:
+    by_peer: dict[int, list[AnnouncedTransfer]] = {}
     for t in new:
         assert t.peer is not None
         _told.add((t.peer, t.topic, t.value))
@@ -168,7 +168,7 @@ def _listen() -> None:
         _hear(status.Get_source(), json.loads(data.tobytes()))
 
 
-def _compare(expected: list[Transfer]) -> None:
+def _compare(expected: list[AnnouncedTransfer]) -> None:
     """Raise MismatchError for mismatched announcements, or warn. Waits only if there is a mismatch."""
     suspected: Wrong = []
     began, looks = time.monotonic(), 0
@@ -190,14 +190,15 @@ def _compare(expected: list[Transfer]) -> None:
             os.sched_yield()
 
 
-def announced(t: Transfer) -> list[Transfer]:
+def announced(t: AnnouncedTransfer) -> list[AnnouncedTransfer]:
     """The announcements received on the topic of a transfer, with the rank that announced each."""
     out = []
     for peer in _heard if t.peer is None else [t.peer]:
         topics = _heard.get(peer, {})
         any_tag = len(t.topic) > 1 and t.topic[0] < 0
         same = [topic for topic in topics if topic[1:] == t.topic[1:]] if any_tag else [t.topic]
-        out += [Transfer(peer, t.topic, value, text) for topic in same for value, text in topics.get(topic, {}).items()]
+        found = [x for topic in same for x in topics.get(topic, {}).items()]
+        out += [AnnouncedTransfer(peer, t.topic, value, text) for value, text in found]
     return out
 
 

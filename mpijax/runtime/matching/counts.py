@@ -13,12 +13,12 @@ import numpy as np
 
 from mpijax.compiler.steps.instructions import visits
 from mpijax.runtime.machine.executable import Call
-from mpijax.runtime.reports.recorder import Group, recorder
+from mpijax.runtime.reports.recorder import CommRecord, recorder
 
 _TAG = 32751
 
 
-def exchanges(instructions: tuple, group: Group) -> Iterator[Call]:
+def exchanges(instructions: tuple, group: CommRecord) -> Iterator[Call]:
     """The `alltoallv` exchanges of a group whose counts are known."""
     for visit in visits(instructions):
         x = visit.instruction
@@ -26,7 +26,7 @@ def exchanges(instructions: tuple, group: Group) -> Iterator[Call]:
             yield x
 
 
-def differences(comm: Any, group: Group, given: list[Call]) -> Generator[None, None, list[str]]:
+def differences(comm: Any, group: CommRecord, given: list[Call]) -> Generator[None, None, list[str]]:
     """The counts of other ranks that differ from this rank's expectations. Collective; yields while it waits.
 
     comm: a communicator of all ranks of the job.

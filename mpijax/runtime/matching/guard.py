@@ -29,7 +29,7 @@ from mpijax.core.base.errors import MismatchError
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.matching import announcements, counts, pairing
 from mpijax.runtime.mpi import mpi_start
-from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, Group, Site, ranges, recorder
+from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, CommRecord, Site, ranges, recorder
 
 # Maximum bytes of a schedule's text, sent if schedules differ, and of the message that comes back.
 TEXT = 1 << 14
@@ -70,7 +70,7 @@ def _atom(*parts: Any) -> _Hash:
     return 1, int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=15).digest(), "little")
 
 
-def schedule(instructions: tuple, group: Group) -> _Hash:
+def schedule(instructions: tuple, group: CommRecord) -> _Hash:
     """The hash of what the group's ranks must run in the same order: collectives on it and on supergroups."""
     out = _EMPTY
     for x in instructions:
@@ -78,7 +78,7 @@ def schedule(instructions: tuple, group: Group) -> _Hash:
     return out
 
 
-def _of_instruction(x: Any, group: Group) -> _Hash:
+def _of_instruction(x: Any, group: CommRecord) -> _Hash:
     if isinstance(x, Call):
         around = x.report.group
         counts = x.carrier.matched and around is not None and set(group.ranks) <= set(around.ranks)
@@ -94,7 +94,7 @@ def _of_instruction(x: Any, group: Group) -> _Hash:
     return _EMPTY
 
 
-def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
+def text(instructions: tuple, group: CommRecord, indent: str = "  ") -> list[str]:
     """The schedule as text: one line for each operation."""
     out: list[str] = []
     for x in instructions:
@@ -114,7 +114,7 @@ def text(instructions: tuple, group: Group, indent: str = "  ") -> list[str]:
     return out
 
 
-def groups_of(instructions: tuple) -> list[Group]:
+def groups_of(instructions: tuple) -> list[CommRecord]:
     """The groups with collectives among the instructions, in order of first use."""
     return list(dict.fromkeys(x.report.group for x in _collectives(instructions)))
 
@@ -157,7 +157,7 @@ def before_first_run(
     return agree
 
 
-def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str) -> bool:
+def _agree(schedules: list[tuple[CommRecord, bytes]], instructions: tuple, name: str) -> bool:
     """Compare on all groups at once, since ranks may disagree on which is first. Raises MismatchError.
 
     Returns whether all ranks of the job have compared a schedule.
@@ -176,7 +176,7 @@ def _agree(schedules: list[tuple[Group, bytes]], instructions: tuple, name: str)
     return any(len(g.ranks) == mpi_start.size() for g, _ in new)
 
 
-def agree(group: Group, digest: bytes, what: str, line: str) -> None:
+def agree(group: CommRecord, digest: bytes, what: str, line: str) -> None:
     """Raise MismatchError on all ranks of a group unless all are about to make the same object.
 
     Ranks that are about to run a program there for the first time count as different. Call it inside a GUARD operation.
@@ -186,7 +186,7 @@ def agree(group: Group, digest: bytes, what: str, line: str) -> None:
         raise MismatchError(answer)
 
 
-def same_values(group: Group, kinds: bytes, values: bytes, what: str, line: str) -> bool:
+def same_values(group: CommRecord, kinds: bytes, values: bytes, what: str, line: str) -> bool:
     """Whether all ranks of a group have the same values, given each rank's 8-byte digest of them.
 
     kinds: digest of the types and places of the values. Raises MismatchError on all ranks if it differs. See `agree`.
@@ -208,7 +208,7 @@ def _answered(exchange: Generator[None, None, Any]) -> Iterator[Any]:
     yield (yield from exchange)
 
 
-def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) -> Iterator[str | None]:
+def _compare_all(group: CommRecord, digest: bytes, instructions: tuple, name: str) -> Iterator[str | None]:
     """Compares the schedules, then the omitted counts. Yields None while it waits, then '' or the difference."""
     describe = functools.partial(_described, instructions, group, name)
     answer = yield from _compare(group, digest, describe)
@@ -222,7 +222,7 @@ def _compare_all(group: Group, digest: bytes, instructions: tuple, name: str) ->
     yield answer
 
 
-def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, str]:
+def _meet(group: CommRecord, describe: Callable[[], str]) -> Generator[None, None, str]:
     """Whether the ranks that agree use the same communicator, since several may have the same ranks; '' if so."""
     MPI = mpi_start.start().MPI
     mine, largest = np.array([group.id >> 1, -(group.id >> 1)], np.int64), np.empty(2, np.int64)
@@ -244,7 +244,7 @@ def _meet(group: Group, describe: Callable[[], str]) -> Generator[None, None, st
     return ""
 
 
-def _described(instructions: tuple, group: Group, name: str) -> str:
+def _described(instructions: tuple, group: CommRecord, name: str) -> str:
     return "\n".join([f"program {name!r}:", *text(instructions, group)])
 
 
@@ -252,7 +252,7 @@ def _first_line(instructions: tuple) -> str:
     return next((x.report.line for x in _collectives(instructions) if x.report.line), "")
 
 
-def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list[str]:
+def _all(exchanges: list[Iterator[str | None]], group: CommRecord, name: str) -> list[str]:
     """Advance the exchanges until each has yielded its answer: '' or the difference."""
     answers: list[Any] = [None] * len(exchanges)
     began = looked = time.monotonic()
@@ -270,7 +270,7 @@ def _all(exchanges: list[Iterator[str | None]], group: Group, name: str) -> list
         pairing.rest(now - began)
 
 
-def _compare(group: Group, digest: bytes, describe: Callable[[], str]) -> Generator[None, None, str]:
+def _compare(group: CommRecord, digest: bytes, describe: Callable[[], str]) -> Generator[None, None, str]:
     """Yields None while it waits, then '' or the difference."""
     if (yield from _verdict(group, digest)) == ALIKE:
         return ""
@@ -288,7 +288,7 @@ def _likeness(heard: np.ndarray, mine: np.ndarray) -> int:
     return min(HALF, int(heard[16])) if bytes(heard[:8]) == bytes(mine[:8]) else DIFFERENT
 
 
-def _verdict(group: Group, digest: bytes) -> Generator[None, None, int]:
+def _verdict(group: CommRecord, digest: bytes) -> Generator[None, None, int]:
     """Up the tree: is my subtree like me? Down: are all ranks alike? Yields None while it waits."""
     comm = mpi_start.start().control
     tag = _tag(group)
@@ -307,11 +307,11 @@ def _verdict(group: Group, digest: bytes) -> Generator[None, None, int]:
     return int(verdict[0])
 
 
-def _tag(group: Group) -> int:
+def _tag(group: CommRecord) -> int:
     return group.id % 30011 + 1
 
 
-def _difference(group: Group, own: bytes) -> Generator[None, None, str]:
+def _difference(group: CommRecord, own: bytes) -> Generator[None, None, str]:
     """The group's first rank collects all schedules and sends the difference to everybody."""
     comm, tag = mpi_start.start().control, _tag(group)
     first, others = group.ranks[0], group.ranks[1:]
@@ -339,7 +339,7 @@ def _wait(requests: list[Any]) -> Generator[None, None, None]:
             yield None
 
 
-def _message(group: Group, schedules: dict[str, list[int]]) -> str:
+def _message(group: CommRecord, schedules: dict[str, list[int]]) -> str:
     parts = [
         f"ranks run different collectives: on the communicator of {group.name} they would run",
         *(f"rank{'s' if len(r) > 1 else ''} {ranges(r)}: {t}" for t, r in list(schedules.items())[:8]),
@@ -357,7 +357,7 @@ def _message(group: Group, schedules: dict[str, list[int]]) -> str:
 # ---------------------------------------------------------------- ranks that cannot arrive
 
 
-def _check_for_absent(group: Group, name: str, suspicion: dict[int, int]) -> None:
+def _check_for_absent(group: CommRecord, name: str, suspicion: dict[int, int]) -> None:
     """Raise if a rank of this node has ended, or waits in a collective that this rank will never enter.
 
     A rank inside a collective of this group that is not in this agreement waits for us, and we for it: a deadlock. It

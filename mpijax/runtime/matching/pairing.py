@@ -33,7 +33,7 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.ops.ranks.messages import DERIVATIVES, PRIMAL, SHOWN
 from mpijax.runtime.machine.executable import Call
 from mpijax.runtime.mpi import mpi_start
-from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, Group, Site, recorder
+from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, CommRecord, Site, recorder
 
 # Maximum bytes of a list; longer ones are not compared.
 LIST = 1 << 13
@@ -59,7 +59,7 @@ class Edge:
     whole: whether the program also contains the original messages. counted: whether the number of messages is known.
     """
 
-    group: Group
+    group: CommRecord
     peer: int
     items: Counter[Item] = field(default_factory=Counter)
     lines: dict[Item, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ def _is_new(edge: Edge) -> bool:
     return key not in _given_up and edge.kind() not in _settled.get(key, ())
 
 
-class _Line:
+class _EdgeChannel:
     """The channel between the two ranks of an edge."""
 
     def __init__(self, edge: Edge):
@@ -205,7 +205,7 @@ class _Line:
 
 def _compare(edge: Edge) -> Generator[str | None, None, None]:
     """Yields None while it waits, then '' or the difference. A `Doubt` thrown into it ends it."""
-    key, text, line = (edge.group.id, edge.peer), edge.text(), _Line(edge)
+    key, text, line = (edge.group.id, edge.peer), edge.text(), _EdgeChannel(edge)
     number = _finished[key]
     line.send(_LIST, number, text)
     found: list[str] | None = None  # the differences, once the peer's list has arrived and counts

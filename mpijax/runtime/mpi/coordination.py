@@ -20,7 +20,7 @@ from typing import Any
 
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.runtime.mpi import mpi_start, objects
-from mpijax.runtime.mpi.key_value import Failure, Store
+from mpijax.runtime.mpi.key_value import Failure, KeyValueStore
 
 # Bytes of a nonce, of a proof, and of a message's length prefix.
 _NONCE, _PROOF, _LENGTH = 32, 32, 8
@@ -34,7 +34,7 @@ _GRACE = 30.0
 THREAD = "mpijax coordination"
 
 
-class Client:
+class DistributedClient:
     """JAX's distributed client. Each call opens its own connection, so any thread may call it.
 
     Raises JaxRuntimeError for missing keys (NOT_FOUND), existing keys (ALREADY_EXISTS), and after the caller's timeout
@@ -132,7 +132,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 async def _serve(listener: socket.socket, size: int, secret: bytes) -> None:
-    store = Store(size)
+    store = KeyValueStore(size)
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonce = secrets.token_bytes(_NONCE)
@@ -155,7 +155,7 @@ async def _serve(listener: socket.socket, size: int, secret: bytes) -> None:
     await server.serve_forever()
 
 
-async def _answer(store: Store, request: bytes) -> dict[str, Any]:
+async def _answer(store: KeyValueStore, request: bytes) -> dict[str, Any]:
     try:
         return {"value": await store.answer(json.loads(request))}
     except Failure as error:
@@ -164,10 +164,10 @@ async def _answer(store: Store, request: bytes) -> dict[str, Any]:
         return {"error": f"INVALID_ARGUMENT: {error}"}
 
 
-_client: Client | None = None
+_client: DistributedClient | None = None
 
 
-def client() -> Client | None:
+def client() -> DistributedClient | None:
     """This rank's client; None before `start`."""
     return _client
 
@@ -197,4 +197,4 @@ def start(alone: bool = False) -> None:
     port, secret, problem = objects.bcast(told, 0, what)
     if problem:
         raise JaxRuntimeError(f"UNAVAILABLE: rank 0 cannot listen on {host}: {problem}")
-    _client = Client(host, port, secret, rank)
+    _client = DistributedClient(host, port, secret, rank)

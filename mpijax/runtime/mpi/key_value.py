@@ -13,7 +13,7 @@ class Failure(Exception):
     """An answer that is an error. It starts with a gRPC code, by which libraries distinguish errors."""
 
 
-class Store:
+class KeyValueStore:
     """Strings by key, and barriers by name. Keys are paths: `a/b` is below `a`."""
 
     def __init__(self, size: int):
@@ -97,5 +97,10 @@ class _Barrier:
 
 
 _REQUESTS = {
-    call.__name__: call for call in (Store.put, Store.increment, Store.get, Store.below, Store.delete, Store.barrier)
+    "put": KeyValueStore.put,
+    "increment": KeyValueStore.increment,
+    "get": KeyValueStore.get,
+    "below": KeyValueStore.below,
+    "delete": KeyValueStore.delete,
+    "barrier": KeyValueStore.barrier,
 }

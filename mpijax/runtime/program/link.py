@@ -12,7 +12,7 @@ from mpijax.compiler.steps.instructions import Communicate, Copy, Fill, Operand,
 from mpijax.core.base.source import FirstCall, current_source
 from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.messages import HALO_TAG, SHOWN, is_local
-from mpijax.runtime.machine.executable import Call, Carrier, Part, Peers, Report, Rows
+from mpijax.runtime.machine.executable import Call, Carrier, ExchangeSide, Peers, Report, Rows
 from mpijax.runtime.matching import guard
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program.communicators import communicator
@@ -27,7 +27,7 @@ EARLY_ABOVE = 1 << 16
 # The number of messages per run above which lanes pay off; their first messages go through MPI.
 MANY_MESSAGES = 16
 # The empty part of an exchange that only sends or only receives; the carrier for plain MPI calls.
-NOTHING, BY_MPI = Part(), Carrier()
+NOTHING, BY_MPI = ExchangeSide(), Carrier()
 # Capacity for any number of rows.
 _ANY = 1 << 62
 
@@ -92,11 +92,11 @@ class _Link:
     def at_root(self) -> bool:
         return self.comm.Get_rank() == self.root
 
-    def move(self, op: str, send: Part = NOTHING, recv: Part = NOTHING, **more: Any) -> Call:
+    def move(self, op: str, send: ExchangeSide = NOTHING, recv: ExchangeSide = NOTHING, **more: Any) -> Call:
         kind = self.mpi.move_type()
         return self.call(op, replace(send, datatype=kind), replace(recv, datatype=kind), **more)
 
-    def reduction(self, op: str, send: Part, recv: Part, **more: Any) -> Call:
+    def reduction(self, op: str, send: ExchangeSide, recv: ExchangeSide, **more: Any) -> Call:
         name = self.step.lower.operation or self.params["op"].value
         kind, operation = self.mpi.reduction(name, self.operand.dtype)
         return self.call(
@@ -104,7 +104,12 @@ class _Link:
         )
 
     def call(
-        self, op: str, send: Part = NOTHING, recv: Part = NOTHING, carrier: Carrier = BY_MPI, **more: Any
+        self,
+        op: str,
+        send: ExchangeSide = NOTHING,
+        recv: ExchangeSide = NOTHING,
+        carrier: Carrier = BY_MPI,
+        **more: Any,
     ) -> Call:
         """A call, with its carrier and its report."""
         step, nbytes = self.step, sum(x.nbytes for x in self.step.inputs)
@@ -136,18 +141,18 @@ class _Link:
         return Fill(self.result.place, self.result.nbytes, b"\0")
 
 
-def _part(x: Operand | None, count: int = 0, **more: Any) -> Part:
-    return Part(None if x is None else x.place, count, **more)
+def _part(x: Operand | None, count: int = 0, **more: Any) -> ExchangeSide:
+    return ExchangeSide(None if x is None else x.place, count, **more)
 
 
-def _whole(x: Operand | None) -> Part:
+def _whole(x: Operand | None) -> ExchangeSide:
     """All bytes of an operand or result."""
-    return NOTHING if x is None else Part(x.place, x.nbytes)
+    return NOTHING if x is None else ExchangeSide(x.place, x.nbytes)
 
 
-def _blocks(x: Operand, counts: tuple[int, ...], size: int) -> Part:
+def _blocks(x: Operand, counts: tuple[int, ...], size: int) -> ExchangeSide:
     """A block for each rank, with `counts` rows of `size` bytes or elements."""
-    return Part(x.place, counts=tuple(c * size for c in counts))
+    return ExchangeSide(x.place, counts=tuple(c * size for c in counts))
 
 
 # ---------------------------------------------------------------- reports

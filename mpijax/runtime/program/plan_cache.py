@@ -49,7 +49,7 @@ def _disk() -> DiskCache | None:
     return DiskCache.default(".plan")
 
 
-class Entry:
+class CachedPlan:
     """The place of one program's plan in the cache."""
 
     def __init__(self, disk: DiskCache, key: str, writer: JaxprWriter):
@@ -106,7 +106,7 @@ class Entry:
 
 def entry(
     closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any = None
-) -> Entry | None:
+) -> CachedPlan | None:
     """The cache entry for a program's plan; None if it cannot be cached, or there is no cache."""
     disk = _disk()
     if disk is None:
@@ -120,7 +120,7 @@ def entry(
         key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, layouts, rank, writer=writer)
     except NotSerializable:
         return None
-    return Entry(disk, key, writer) if all(map(_is_own, writer.primitives)) else None
+    return CachedPlan(disk, key, writer) if all(map(_is_own, writer.primitives)) else None
 
 
 class _PlanWriter(JaxprWriter):

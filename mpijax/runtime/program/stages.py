@@ -47,7 +47,7 @@ __all__ = ["Compiled", "Lowered", "lower"]
 _DIALECTS = (None, "stablehlo", "hlo", "mhlo")
 
 
-class _Later(Stage):
+class _PlannedStage(Stage):
     """The state that the stages after tracing share."""
 
     __slots__ = ("_traced", "_plan", "_names")
@@ -67,7 +67,7 @@ class _Later(Stage):
         return cost_analysis(self._plan)
 
 
-class Lowered(_Later):
+class Lowered(_PlannedStage):
     """A traced function lowered to loop nests and instructions.
 
     >>> mpijax.jit(jnp.sin).lower(jnp.ones(3)).out_info.shape
@@ -145,7 +145,7 @@ class MemoryAnalysis:
         return f"MemoryAnalysis({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 
-class Compiled(_Later):
+class Compiled(_PlannedStage):
     """A compiled program.
 
     >>> compiled = mpijax.jit(lambda x: x * x).lower(jnp.arange(3)).compile()

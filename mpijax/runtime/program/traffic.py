@@ -74,7 +74,7 @@ def _bytes(x: Communicate) -> float:
 
 
 @dataclass(frozen=True)
-class _Ranks:
+class _Participants:
     """The participating ranks: their number, this rank's number, and MPI's PROC_NULL."""
 
     size: int
@@ -82,24 +82,24 @@ class _Ranks:
     nobody: int = -1
 
 
-def _over_mesh(x: Communicate) -> _Ranks:
+def _over_mesh(x: Communicate) -> _Participants:
     mesh, names, groups = x.params["mesh"], x.params["names"], x.params.get("axis_index_groups")
     at, sizes = dict(zip(mesh.axis_names, mesh.place, strict=True)), mesh.processes_along
     size = count(names, sizes) if groups is None else max(map(len, groups))
-    return _Ranks(size, part_number(names, sizes, at))
+    return _Participants(size, part_number(names, sizes, at))
 
 
-def _of_communicator(x: Communicate) -> _Ranks:
+def _of_communicator(x: Communicate) -> _Participants:
     comm = x.params["comm"].value or mpi_start.world()
-    return _Ranks(comm.Get_size(), comm.Get_rank(), mpi_start.start().MPI.PROC_NULL)
+    return _Participants(comm.Get_size(), comm.Get_rank(), mpi_start.start().MPI.PROC_NULL)
 
 
-def _around(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+def _around(n: float, r: _Participants, params: dict[str, Any]) -> float:
     """Bytes of all equal blocks except this rank's own."""
     return n * (r.size - 1) / r.size
 
 
-def _exchanged(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+def _exchanged(n: float, r: _Participants, params: dict[str, Any]) -> float:
     """Bytes of all blocks except this rank's own; counts known only at run time are taken as equal.
 
     Of these blocks, a rank sends the usual share.
@@ -110,16 +110,16 @@ def _exchanged(n: float, r: _Ranks, params: dict[str, Any]) -> float:
     return n * (1 - counts[r.here] / sum(counts)) if sum(counts) else 0
 
 
-def _message(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+def _message(n: float, r: _Participants, params: dict[str, Any]) -> float:
     return 0 if params["dest"] in (r.here, r.nobody) else n
 
 
-def _along_the_ranks(n: float, r: _Ranks, params: dict[str, Any]) -> float:
+def _along_the_ranks(n: float, r: _Participants, params: dict[str, Any]) -> float:
     return n if r.here + 1 < r.size else 0
 
 
 # Bytes that a rank with an operand of `n` bytes sends.
-_SENT: dict[Exchange, Callable[[float, _Ranks, dict[str, Any]], float]] = {
+_SENT: dict[Exchange, Callable[[float, _Participants, dict[str, Any]], float]] = {
     Exchange.ALLREDUCE: lambda n, r, p: 2 * _around(n, r, p),
     Exchange.REDUCE: lambda n, r, p: 0 if r.here == p["root"] else n,
     Exchange.SCAN: _along_the_ranks,

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, Group, ranges, recorder
+from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, CommRecord, ranges, recorder
 
 # Seconds without progress of any rank in the ring. Delivering a message takes much less, also on busy cores.
 STUCK = 10.0
@@ -69,7 +69,7 @@ class _Wait:
     rank: int
     number: int
     text: str
-    group: Group
+    group: CommRecord
     kind: int
     sequence: int
 
@@ -128,12 +128,12 @@ def _wait_of(rank: int, certain: bool) -> _Wait | None:
     return _Wait(rank, number, text, group, kind, sequence)
 
 
-def _group_of(region: Any, number: int) -> Group | None:
+def _group_of(region: Any, number: int) -> CommRecord | None:
     """The group with that id, from this rank or from another rank's region; None if it is unknown."""
     if own := recorder.groups.get(number):
         return own
     ranks = recorder.members(region, number)
-    return None if ranks is None else Group(number, f"ranks {ranges(ranks)}", ranks, 0)
+    return None if ranks is None else CommRecord(number, f"ranks {ranges(ranks)}", ranks, 0)
 
 
 def _ring(certain: bool) -> list[_Wait]:

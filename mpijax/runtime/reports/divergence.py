@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax._ext import record
 from mpijax.core.base.errors import MismatchError
-from mpijax.runtime.reports.recorder import COLLECTIVE, Group, recorder
+from mpijax.runtime.reports.recorder import COLLECTIVE, CommRecord, recorder
 
 
 def found() -> str:
@@ -70,14 +70,14 @@ def _with_any() -> list[str]:
 _AGAIN = 1e-3
 
 
-def _differs(group: Group, other: int) -> int:
+def _differs(group: CommRecord, other: int) -> int:
     """A number of operations after which the digests of this rank and another one differ; 0 if none is known."""
     a, b = _digests(group, recorder.mine), _digests(group, recorder.region(other))
     common = max(a.keys() & b.keys(), default=0)
     return common if common and a[common] != b[common] else 0
 
 
-def _digests(group: Group, region: Any) -> dict[int, int]:
+def _digests(group: CommRecord, region: Any) -> dict[int, int]:
     """Digests by number of operations, as far as they are stored. The rank may add more meanwhile."""
     [at] = np.nonzero(region["sequences"]["id"] == group.id + COLLECTIVE)
     if not len(at):
@@ -87,7 +87,7 @@ def _digests(group: Group, region: Any) -> dict[int, int]:
     return {n: int(copy["digests"][n % record.DIGESTS]) for n in range(max(1, now + 2 - record.DIGESTS), count + 1)}
 
 
-def _told(group: Group, ranks: list[int], number: int) -> str:
+def _told(group: CommRecord, ranks: list[int], number: int) -> str:
     a, b = (_last(group, recorder.region(rank)) for rank in ranks)
     first = next((n for n in sorted(a.keys() & b.keys()) if _label(a[n]) != _label(b[n])), None)
     what = f": rank {ranks[0]} ran {a[first]}, but rank {ranks[1]} ran {b[first]}" if first else ""
@@ -97,7 +97,7 @@ def _told(group: Group, ranks: list[int], number: int) -> str:
     )
 
 
-def _last(group: Group, region: Any) -> dict[int, str]:
+def _last(group: CommRecord, region: Any) -> dict[int, str]:
     """The group's collectives among the last operations of a rank, by number."""
     ring = region["ring"].copy()
     mine = [e for e in ring[ring["begin"] > 0] if recorder.sequence_of(region, int(e["site"])) == group.id + COLLECTIVE]

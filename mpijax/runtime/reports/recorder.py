@@ -51,7 +51,7 @@ COLLECTIVE, MESSAGE, GUARD = range(3)
 
 
 @dataclass(eq=False)
-class Group:
+class CommRecord:
     """A communicator, as reports name it.
 
     ranks: numbers in the job. id: equal on all of them. agreed: see `guard`. users: whether mpi4py calls of the user
@@ -77,7 +77,7 @@ class Site:
 
     label: str
     line: str
-    group: Group | None
+    group: CommRecord | None
     peers: tuple[int, ...] | None = None
     eager: bool = False
 
@@ -94,7 +94,7 @@ class Recorder:
         self._next_site = 0
         self._done: deque[int] = deque()  # sites whose communicators have been freed
         self._numbers: dict[Any, tuple[int, int]] = {}
-        self.groups: dict[int, Group] = {}  # by id
+        self.groups: dict[int, CommRecord] = {}  # by id
         self._alike: Counter[tuple[tuple[int, ...], bool]] = Counter()  # communicators per (ranks, users)
         self._left: deque[int] = deque()  # ids of groups whose communicators have been freed
         self._next_sequence = 1
@@ -166,7 +166,7 @@ class Recorder:
 
         return mpi.Attribute(self._freed)
 
-    def group(self, comm: Any, world: Any, users: bool = False) -> Group | None:
+    def group(self, comm: Any, world: Any, users: bool = False) -> CommRecord | None:
         """The communicator's group; None if it contains ranks outside of this job.
 
         Communicators of the same ranks are numbered in the order of first use; the user's (whose order may differ
@@ -184,11 +184,11 @@ class Recorder:
             self._kept.set(comm, found)
         return found
 
-    def keep(self, group: Group, comm: Any) -> None:
+    def keep(self, group: CommRecord, comm: Any) -> None:
         """Attach a group made by `new_group` to a new communicator."""
         self._kept.set(comm, group)
 
-    def new_group(self, ranks: tuple[int, ...], users: bool = False) -> Group:
+    def new_group(self, ranks: tuple[int, ...], users: bool = False) -> CommRecord:
         """The group of a communicator of these ranks, which exists or is about to be made."""
         number = self._alike[ranks, users]
         self._alike[ranks, users] += 1
@@ -196,7 +196,7 @@ class Recorder:
         if number:
             name += f" (communicator {number + 1} of these)"
         digest = hashlib.blake2b(repr((ranks, users, number)).encode(), digest_size=8).digest()
-        group = Group(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
+        group = CommRecord(int.from_bytes(digest, "little") & ~3, name, ranks, self._free_sequences(), users=users)
         for kind in range(3) if group.sequence else ():
             self.mine["sequences"][group.sequence + kind] = (group.id + kind, 0, 0)
         if group.sequence and self.file >= 0 and self.regions.base is not None:
@@ -206,7 +206,7 @@ class Recorder:
         self._note_members(group)
         return group
 
-    def _note_members(self, group: Group) -> None:
+    def _note_members(self, group: CommRecord) -> None:
         """Publish the ranks of a group to other ranks. Entries of freed groups are reused."""
         entry = _members_entry(group)
         if self._next_member + len(entry) >= record.MEMBERS:
@@ -237,7 +237,7 @@ class Recorder:
             return first
         return self.groups.pop(self._left.popleft()).sequence if self._left else 0
 
-    def _freed(self, group: Group) -> None:
+    def _freed(self, group: CommRecord) -> None:
         """Called when a communicator is freed. Other ranks may still read its entries."""
         for key in [key for key in self._numbers if key[0].group is group]:
             self._done.append(self._numbers.pop(key)[0])
@@ -345,7 +345,7 @@ def compared_with(ranks: tuple[int, ...], own: int) -> list[int]:
     return [r for r in found if r != own]
 
 
-def _members_entry(group: Group) -> np.ndarray:
+def _members_entry(group: CommRecord) -> np.ndarray:
     return np.array([group.id & 0xFFFFFFFF, group.id >> 32, len(group.ranks), *group.ranks], np.uint32)
 
 

@@ -29,7 +29,7 @@ with_exchanges = False
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NotedStep:
     """The step behind a note: the kind of instruction, its label, the user's line, and the operations and operand bytes
     of a matrix product."""
 
@@ -40,7 +40,7 @@ class Step:
     nbytes: int = 0
 
 
-_steps: list[Step] = []
+_steps: list[NotedStep] = []
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,20 @@ def noted(step: Any) -> tuple[Any, ...]:
     return begins, step, ends
 
 
-def _described(kind: str, step: Any) -> Step:
+def _described(kind: str, step: Any) -> NotedStep:
     if isinstance(step, Call):
-        return Step(kind, step.report.label, step.report.line)
+        return NotedStep(kind, step.report.label, step.report.line)
     if isinstance(step, Finish):
-        return Step(kind, "wait for an exchange", "")
+        return NotedStep(kind, "wait for an exchange", "")
     line = str(step.source) if step.source.file else ""
     if isinstance(step, Loop):
-        return Step(kind, "_".join(["loop", *(x.label for x in step.body if isinstance(x, KernelCall))])[:80], line)
+        label = "_".join(["loop", *(x.label for x in step.body if isinstance(x, KernelCall))])
+        return NotedStep(kind, label[:80], line)
     if not isinstance(step, GemmCall):
-        return Step(kind, step.label, line)
+        return NotedStep(kind, step.label, line)
     m, n, k, batch = step.m, step.n, step.k, math.prod(step.batch)
     nbytes = batch * (m * k + k * n + m * n) * step.dtype.itemsize
-    return Step(kind, f"gemm {m}x{n}x{k}", line, 2.0 * batch * m * n * k, nbytes)
+    return NotedStep(kind, f"gemm {m}x{n}x{k}", line, 2.0 * batch * m * n * k, nbytes)
 
 
 def count() -> int:
@@ -86,7 +87,7 @@ def count() -> int:
     return len(_steps)
 
 
-def sums() -> list[tuple[Step, int, float]]:
+def sums() -> list[tuple[NotedStep, int, float]]:
     """(step, number of runs, total seconds) of each step, without the steps of other programs that it called."""
     scale, _ = recorder.nanoseconds()
     found = record.step_sums(len(_steps))
