@@ -14,7 +14,7 @@ from mpijax.core.trees import tree
 from mpijax.export.exported import deserialize, of_traced
 from mpijax.runtime.arrays import devices
 from mpijax.runtime.program.stages import Compiled, lower
-from mpijax.transforms.traced import Traced
+from mpijax.transforms.traced import TracedProgram
 
 __all__ = ["deserialize_and_load", "serialize"]
 
@@ -84,5 +84,5 @@ def deserialize_and_load(
     if out_tree.num_leaves != exported.out_tree.num_leaves:
         raise ValueError(f"the program has {exported.out_tree.num_leaves} results, but out_tree is {out_tree}")
     program: ClosedJaxpr = exported.program
-    traced = Traced(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_layouts)
+    traced = TracedProgram(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_layouts)
     return lower(traced).compile()

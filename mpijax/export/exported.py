@@ -37,7 +37,7 @@ from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import vjp
 from mpijax.transforms.jit import PjitFunction, jit
 from mpijax.transforms.pullback import DontWant, GradValue
-from mpijax.transforms.traced import Traced
+from mpijax.transforms.traced import TracedProgram
 from mpijax.version import __version__
 
 _MAGIC = b"mpijax-export-1\n"
@@ -325,7 +325,7 @@ def export(
 
 
 def of_traced(
-    traced: Traced,
+    traced: TracedProgram,
     in_tree: tree.PyTreeDef,
     out_tree: tree.PyTreeDef,
     out_layouts: Sequence[Any],

@@ -15,7 +15,7 @@ from mpijax.spmd.shard_specs import (
     flatten_specs,
 )
 from mpijax.transforms.batching import AxisData, batch_flat, move_dim
-from mpijax.transforms.blocks import Blocks
+from mpijax.transforms.blocks import MeshBlocks
 from mpijax.transforms.flat import FlatFun
 
 
@@ -26,7 +26,7 @@ def run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma:
     """
     leaves, in_tree = tree.tree_flatten((args, {}))
     axes = [(n, s) for n, s in mesh.shape.items() if n in names]
-    blocks, flat_fun = Blocks(axes), FlatFun(f, in_tree)
+    blocks, flat_fun = MeshBlocks(axes), FlatFun(f, in_tree)
     splits = [s.split(typeof(x).ndim) for s, x in zip(in_specs, leaves, strict=True)]
     operands = [blocks.apart(x, split) for x, split in zip(leaves, splits, strict=True)]
     outs, differing = _over_axes(flat_fun, axes, operands, [blocks.named(split) for split in splits])

@@ -298,7 +298,7 @@ def _reference(*_args, **_params):
     raise NotImplementedError("shard_map has no NumPy reference")
 
 
-class _ShardMap(Primitive):
+class _ShardMapPrimitive(Primitive):
     """Over Explicit axes, results have layouts with an entry for each array axis in programs. Outside of programs they
     have the layouts exactly as out_specs give them, if the body maps all axes of the mesh."""
 
@@ -312,7 +312,7 @@ class _ShardMap(Primitive):
         return [x if x.sharding == s else rewrap(x, x.aval, s) for x, s in zip(outs, layouts, strict=True)]
 
 
-shard_map_p = _ShardMap(
+shard_map_p = _ShardMapPrimitive(
     "shard_map",
     type_rule=_type_rule,
     reference=_reference,

@@ -12,7 +12,7 @@ from mpijax.core.types.typeof import typeof
 Split = tuple[tuple[Any, ...], ...]
 
 
-class Blocks:
+class MeshBlocks:
     """Blocks over mesh axes, which are given as pairs of name and size in the order of the mesh.
 
     A split gives for each array axis the mesh axes that divide it.

@@ -15,7 +15,7 @@ from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.flat import FlatFun, debug_info
 
 
-class _Program:
+class _ConvertedClosure:
     """A traced function of pytrees, without the values of its constants, which are its first arguments."""
 
     def __init__(self, jaxpr: Jaxpr, in_tree, out_tree):
@@ -33,12 +33,12 @@ class _Program:
         return tree.tree_unflatten(self.out_tree, eval_jaxpr(self.jaxpr, consts, *leaves))
 
 
-def _trace(fun: Callable, what: str, *args) -> tuple[_Program, list[Any]]:
+def _trace(fun: Callable, what: str, *args) -> tuple[_ConvertedClosure, list[Any]]:
     """The program of `fun` for arguments of these types, and the values that it closes over."""
     leaves, in_tree = tree.tree_flatten(args)
     flat = FlatFun(fun, tree.tree_structure((args, {})))
     jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves], debug_info(what, fun, args, {}))
-    return _Program(jaxpr, in_tree, flat.out_tree), consts
+    return _ConvertedClosure(jaxpr, in_tree, flat.out_tree), consts
 
 
 def custom_gradient(fun: Callable) -> custom_vjp:

@@ -33,7 +33,7 @@ from mpijax.transforms.compiler_options import check_compiler_options
 from mpijax.transforms.flat import FlatFun, argument_types, check_arguments, debug_info, named_like, parameter_names
 from mpijax.transforms.inlining import Inline, while_tracing
 from mpijax.transforms.parameters import parameters_of
-from mpijax.transforms.traced import Traced as TracedProgram
+from mpijax.transforms.traced import TracedProgram
 
 # Traced programs for each function, shared by all `jit`s of the function.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()

@@ -20,7 +20,7 @@ from mpijax.transforms.policies import keeps, nothing_saveable
 _AGAIN = NO_SCOPES.extend("rematted_computation")
 
 
-class Split:
+class CheckpointedJaxprs:
     """A Jaxpr under `checkpoint` and its derivative.
 
     known: takes all arguments; returns the results, then the kept values.
@@ -39,7 +39,7 @@ class Split:
 
 
 @memo_on_jaxpr
-def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> Split:
+def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable | None) -> CheckpointedJaxprs:
     """Split a Jaxpr into the part computed once and the derivative with respect to the arguments marked `nonzero`."""
     # The linear part is a program by itself, which forward mode evaluates.
     halves = linearize_jaxpr(closed, nonzero, False, True, False)
@@ -72,7 +72,7 @@ def split_jaxpr(closed: ClosedJaxpr, nonzero: tuple[bool, ...], policy: Callable
         Jaxpr([v for v, _ in consts], invars, body.outvars, body.eqns, debug_info=closed.jaxpr.debug_info)
     )
     known = _first_pass(primal, count, saved)
-    return Split(
+    return CheckpointedJaxprs(
         known, ClosedJaxpr(staged, [c for _, c in consts]), primal_inputs, tangent_inputs, halves.nonzero_out
     )
 

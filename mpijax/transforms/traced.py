@@ -47,7 +47,7 @@ class Stage:
         return tuple(i for i, info in enumerate(tree.tree_leaves(self.args_info)) if info.donated)
 
 
-class Traced(Stage):
+class TracedProgram(Stage):
     """A function traced for one signature: its Jaxpr and the structure around it.
 
     Attributes:

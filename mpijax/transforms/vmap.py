@@ -133,7 +133,7 @@ def vmap(
         "{fun} is mapped.",
     )
     def vmap_f(*args, **kwargs):
-        call = _Call(fun, in_axes, out_axes, args, kwargs)
+        call = _VmapCall(fun, in_axes, out_axes, args, kwargs)
         axis = call.axis(axis_name, axis_size, spmd_axis_name)
         return call.results(axis, *call.batched(axis))
 
@@ -153,7 +153,7 @@ def _check_axes(in_axes: Any, out_axes: Any) -> None:
             )
 
 
-class _Call:
+class _VmapCall:
     """A call of a vectorized function.
 
     leaves, axes: the arrays among the arguments, and the mapped axis of each (None: unmapped; the function receives it

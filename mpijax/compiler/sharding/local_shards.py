@@ -26,7 +26,7 @@ from mpijax.core.types.avals import NO_AXES
 from mpijax.ops.collectives.position import axis_index, axis_index_p
 from mpijax.ops.collectives.scope import names_of
 from mpijax.transforms.batching import AxisData, batch_jaxpr
-from mpijax.transforms.blocks import Blocks
+from mpijax.transforms.blocks import MeshBlocks
 
 Axes = tuple[tuple[Any, int], ...]
 
@@ -132,7 +132,7 @@ def without_varying(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr.replace(constvars=constvars, invars=invars, outvars=outvars, eqns=eqns), closed.consts)
 
 
-class _GraphBlocks(Blocks):
+class _GraphBlocks(MeshBlocks):
     """Cuts and joins blocks of graph values."""
 
     def __init__(self, graph: GraphBuilder, axes: Axes, source):
