@@ -30,7 +30,7 @@ from mpijax._ext import record
 from mpijax.core.base import locks
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.tracing.tracer import Tracer
-from mpijax.ops.callbacks.loop_progress import Loop, loop_mark_p, loop_part_p
+from mpijax.ops.callbacks.loop_progress import WatchedLoop, loop_mark_p, loop_part_p
 from mpijax.runtime.arrays.devices import process_index
 
 # Parts of a compiled loop; seconds between two states of a bar; between lines if there is no total.
@@ -153,15 +153,15 @@ def _size(total: int) -> int:
 
 
 @contextmanager
-def _watched(desc: str | None, total: Any) -> Iterator[Loop]:
+def _watched(desc: str | None, total: Any) -> Iterator[WatchedLoop]:
     """The loop that is traced inside, between its marks."""
-    loop = Loop(desc or "", None if isinstance(total, Tracer) else total, _watch)
+    loop = WatchedLoop(desc or "", None if isinstance(total, Tracer) else total, _watch)
     loop_mark_p.bind(jnp.asarray(total), loop=loop, ends=False)
     yield loop
     loop_mark_p.bind(jnp.asarray(total), loop=loop, ends=True)
 
 
-def _note_part(loop: Loop, k: Any) -> None:
+def _note_part(loop: WatchedLoop, k: Any) -> None:
     loop_part_p.bind(jnp.asarray(k, jnp.int32), loop=loop)
 
 
@@ -190,7 +190,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._lock = locks.lock()
-        self._running: dict[Loop, _Running] = {}
+        self._running: dict[WatchedLoop, _Running] = {}
         self._thread: threading.Thread | None = None
 
     def forget(self) -> None:
@@ -198,7 +198,7 @@ class _Watch:
         self._running.clear()
         self._thread = None
 
-    def __call__(self, loop: Loop, iterations: int, ends: bool) -> None:
+    def __call__(self, loop: WatchedLoop, iterations: int, ends: bool) -> None:
         if process_index() != 0:
             return
         with self._lock:
@@ -226,7 +226,7 @@ class _Watch:
 
 @dataclass
 class _Running:
-    loop: Loop
+    loop: WatchedLoop
     iterations: int
     begin: float
     bar: Any = None

@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Loop:
+class WatchedLoop:
     """A loop that reports its progress. Equal loops are one loop to the compiler, with the number of the first.
 
     watch: called with the loop, its number of iterations, and whether the loop ends.
@@ -30,17 +30,17 @@ class Loop:
 
     desc: str
     iterations: int | None  # None: known at run time
-    watch: Callable[[Loop, int, bool], None]
+    watch: Callable[[WatchedLoop, int, bool], None]
     number: int = field(default_factory=lambda: next(_numbers), compare=False)
 
 
-def _mark(iterations: Any, *, loop: Loop, ends: bool) -> list[Any]:
+def _mark(iterations: Any, *, loop: WatchedLoop, ends: bool) -> list[Any]:
     loop.watch(loop, int(iterations), ends)
     return []
 
 
 class _NotePart:
-    def __init__(self, loop: Loop):
+    def __init__(self, loop: WatchedLoop):
         self.words: tuple[int, ...] = (loop.number,)
         self.label = "note how far a loop is"
 

@@ -25,7 +25,7 @@ RAISED, WRONG_SHAPE = 1, 2
 
 
 @dataclass(frozen=True)
-class Kernel:
+class NumbaKernel:
     """A numba function, and how it takes arrays.
 
     style: "fills" its last arguments, the results; "returns" the results; or takes "pointers" (a `cfunc`).
@@ -55,7 +55,7 @@ def python_function(function: Any) -> Any:
     return getattr(getattr(function, "_dispatcher", None), "py_func", function)
 
 
-def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: bool) -> Kernel:
+def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: bool) -> NumbaKernel:
     """The kernel, with its style from its number of parameters. Raises TypeError for an unsupported function."""
     from numba.core.ccallback import CFunc
     from numba.core.registry import CPUDispatcher
@@ -65,7 +65,7 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
     if check_bounds and not isinstance(function, CPUDispatcher):
         raise ValueError(f"numba_call: check_bounds needs an @numba.njit kernel, got {function!r}")
     if isinstance(function, CFunc):
-        return Kernel(function, "pointers")
+        return NumbaKernel(function, "pointers")
     if isinstance(function, (DUFunc, GUFunc)):
         low = high = function.nin + (function.nout if isinstance(function, GUFunc) else 0)
     elif isinstance(function, CPUDispatcher):
@@ -78,7 +78,7 @@ def make_kernel(function: Any, num_inputs: int, num_outputs: int, check_bounds: 
             f"numba_call: {callable_location(function) if callable(function) else repr(function)} of type "
             f"{type(function).__name__} is not compiled by numba. Decorate it with @numba.njit."
         )
-    kernel = Kernel(function, "fills" if low > num_inputs and not isinstance(function, DUFunc) else "returns")
+    kernel = NumbaKernel(function, "fills" if low > num_inputs and not isinstance(function, DUFunc) else "returns")
     if not low <= num_inputs + (num_outputs if kernel.style == "fills" else 0) <= high:
         number = low if low == high else f"{low} to {high}"
         raise TypeError(
@@ -102,7 +102,7 @@ def _with_checks(function: Any) -> Any:
 
 
 @functools.cache
-def compiled(kernel: Kernel, in_types: tuple, out_types: tuple) -> Any:
+def compiled(kernel: NumbaKernel, in_types: tuple, out_types: tuple) -> Any:
     """The compiled wrapper of a kernel, for (dtype, number of axes) of arguments and results.
 
     Raises TypeError for types that numba or the kernel does not support, with numba's message.
@@ -135,7 +135,7 @@ def compiled(kernel: Kernel, in_types: tuple, out_types: tuple) -> Any:
         ) from error
 
 
-def _check_returned(kernel: Kernel, in_types, out_types) -> None:
+def _check_returned(kernel: NumbaKernel, in_types, out_types) -> None:
     """Raise TypeError unless a kernel's results match the declared number, axes and kinds of dtypes."""
     import numba
     from numba.np.numpy_support import as_dtype
@@ -170,7 +170,7 @@ def _numba_type(dtype: np.dtype, ndim: int) -> Any:
     return numba.types.Array(element, ndim, "C") if ndim else element
 
 
-def _forward(kernel: Kernel, count: int) -> Callable[..., Any]:
+def _forward(kernel: NumbaKernel, count: int) -> Callable[..., Any]:
     """A Python function that calls the kernel with `count` arguments."""
     arguments = ", ".join(f"a{i}" for i in range(count))
     namespace = {"kernel": kernel.function}
@@ -182,12 +182,12 @@ def _shown(types) -> str:
     return ", ".join(f"{dtype}[{','.join(':' * ndim)}]" for dtype, ndim in types) or "none"
 
 
-def _described(kernel: Kernel, in_types, out_types) -> str:
+def _described(kernel: NumbaKernel, in_types, out_types) -> str:
     how = {"fills": "for results to fill", "returns": "to return", "pointers": "for pointers to results"}
     return f"for arguments {_shown(in_types)} and {how[kernel.style]} {_shown(out_types)}"
 
 
-def _source(kernel: Kernel, in_types, out_types) -> list[str]:
+def _source(kernel: NumbaKernel, in_types, out_types) -> list[str]:
     """The Python source of a kernel's wrapper. `words` are the sizes of all axes, arguments' first."""
     count, words = len(in_types) + len(out_types), 0
     lines = ["def call(buffers, words, begin, end):", f"    status = carray(pointer(buffers, {count}, i4), (48,))"]
@@ -228,14 +228,14 @@ def _stored(part: str, number: int, array: int, ndim: int, shape: str) -> list[s
     return [f"        if {part}.shape != {shape}:", *wrong, "        else:", *loops, copy]
 
 
-def _call_pointers(kernel: Kernel, count: int, shapes: Sequence[str]) -> list[str]:
+def _call_pointers(kernel: NumbaKernel, count: int, shapes: Sequence[str]) -> list[str]:
     values = [f"a{i}.ctypes" for i in range(count)]
     if len(kernel.function._sig.args) > count:
         values += [f"a{i}.size" for i in range(count)]
     return [f"    kernel({', '.join(values)})"]
 
 
-def _check_pointers(kernel: Kernel, in_types, out_types) -> None:
+def _check_pointers(kernel: NumbaKernel, in_types, out_types) -> None:
     """Raise TypeError unless a `cfunc` takes a pointer for each array, and optionally their numbers of elements."""
     import numba
 
@@ -277,7 +277,7 @@ def _pointer() -> Callable[..., Any]:
 class NumbaCode:
     """A call of a kernel on arrays of given types, in the compiler's format."""
 
-    def __init__(self, kernel: Kernel, in_types: Sequence[ShapedArray], out_types: Sequence[ShapedArray]):
+    def __init__(self, kernel: NumbaKernel, in_types: Sequence[ShapedArray], out_types: Sequence[ShapedArray]):
         self.kernel = kernel
         self.out_types = out_types
         self.label = kernel.name

@@ -125,7 +125,7 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
 
     Raises ValueError for an unmatched half.
     """
-    body = _Body()
+    body = _SendMatcher()
     result = trace_to_closed_jaxpr(lambda *args: body.run(closed, args), closed.in_avals)
     for (axis_name, perm), messages in body.sent.items():
         for message in messages:
@@ -136,7 +136,7 @@ def paired(closed: ClosedJaxpr) -> ClosedJaxpr:
     return result
 
 
-class _Body:
+class _SendMatcher:
     """The body of a program or loop. sent: by axes and pairs, the unreceived messages in order."""
 
     def __init__(self) -> None:

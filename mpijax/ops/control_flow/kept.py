@@ -24,7 +24,7 @@ class Twice(NamedTuple):
     kept: list[Var]
 
 
-class Body(NamedTuple):
+class BodyVersions(NamedTuple):
     """A body in two versions: `first` also returns the `kept` values last, and `again` takes them first."""
 
     first: ClosedJaxpr
@@ -32,7 +32,7 @@ class Body(NamedTuple):
     kept: list[Var]
 
 
-def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> Body:
+def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> BodyVersions:
     """Split a body by its kept values, including those of bodies inside it."""
     jaxpr = closed.jaxpr
     first: list[Eqn] = []
@@ -51,7 +51,7 @@ def keep_in_body(closed: ClosedJaxpr, keeps: Callable[[Eqn], bool]) -> Body:
         else:
             first.append(eqn)
             again.append(eqn)
-    return Body(
+    return BodyVersions(
         ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars, *kept], eqns=first), closed.consts),
         ClosedJaxpr(jaxpr.replace(invars=[*kept, *jaxpr.invars], eqns=_still_read(again, jaxpr, kept)), closed.consts),
         kept,

@@ -15,7 +15,7 @@ def with_open_calls(closed: ClosedJaxpr, known_inputs: Sequence[bool]) -> Closed
     jaxpr = closed.jaxpr
     if not _hides(jaxpr, known_inputs):
         return closed
-    opened = _Opened(closed, known_inputs)
+    opened = _OpenedJaxpr(closed, known_inputs)
     opened.write(jaxpr.eqns)
     outvars = [opened.atom(v) for v in jaxpr.outvars]
     rewritten = jaxpr.replace(constvars=list(opened.constants), outvars=outvars, eqns=opened.eqns)
@@ -40,7 +40,7 @@ def _hides(jaxpr: Jaxpr, known_inputs: Sequence[bool], inside: bool = False) -> 
     return False
 
 
-class _Opened:
+class _OpenedJaxpr:
     """A Jaxpr under reconstruction with calls inlined."""
 
     def __init__(self, closed: ClosedJaxpr, known_inputs: Sequence[bool]):

@@ -12,7 +12,7 @@ from mpijax.core.types import effects as fx
 from mpijax.ops.control_flow.opening import with_open_calls
 
 
-class Split:
+class SplitJaxpr:
     """A Jaxpr in two parts.
 
     `known` takes the known arguments. It returns `handed`, the values that the rest reads or returns, and the results
@@ -36,7 +36,7 @@ class Split:
 
 
 @memo_on_jaxpr
-def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: tuple[bool, ...]) -> Split:
+def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: tuple[bool, ...]) -> SplitJaxpr:
     """Split by known arguments. Equations that communicate or call back always stay in the rest."""
     closed = with_open_calls(closed, known_inputs)
     jaxpr = closed.jaxpr
@@ -69,7 +69,7 @@ def split_known(closed: ClosedJaxpr, known_inputs: tuple[bool, ...], hoistable: 
     known_args = [v for v, known in zip(jaxpr.invars, known_inputs, strict=True) if known]
     known = checked(Jaxpr(known_consts, known_args, outs, known_eqns, debug_info=debug))
     rest = checked(Jaxpr(rest_consts, handed_vars + rest_args, results, rest_eqns, debug_info=debug))
-    return Split(
+    return SplitJaxpr(
         ClosedJaxpr(known, [constants[v] for v in known_consts]),
         ClosedJaxpr(rest, [constants[v] for v in rest_consts]),
         len(handed_vars),

@@ -59,14 +59,14 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     return trace.lift(value[()])
 
 
-class _Stage(Primitive):
+class _StagePrimitive(Primitive):
     """Makes its operand a value of the program being traced, without an equation."""
 
     def bind(self, x: Any) -> Any:  # type: ignore[override]
         return stage(x)
 
 
-stage_p = _Stage(
+stage_p = _StagePrimitive(
     "stage",
     type_rule=lambda x: x,
     reference=lambda x: x,

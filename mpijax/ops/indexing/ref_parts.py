@@ -19,7 +19,7 @@ from mpijax.ops.indexing.slicing import slice as static_slice
 from mpijax.ops.shapes.reshape import reshape
 
 
-class Part(NamedTuple):
+class RefPart(NamedTuple):
     """For each axis: the start of the part, its length up to the last element, and its stride.
 
     shape: of the part, without axes that are indexed by integers.
@@ -38,7 +38,7 @@ def is_position(x: Any) -> bool:
     return isinstance(x, (Array, np.ndarray)) and not x.ndim and dtypes.issubdtype(x.dtype, np.integer)
 
 
-def part_of(index: tuple, shape: tuple[int, ...]) -> Part | None:
+def part_of(index: tuple, shape: tuple[int, ...]) -> RefPart | None:
     """The part that an index selects in an array of the given shape; None if NumPy's indexing can be used.
 
     Raises:
@@ -64,7 +64,7 @@ def part_of(index: tuple, shape: tuple[int, ...]) -> Part | None:
         strides.append(stride)
         if not is_position(x):
             sizes.append(size)
-    return Part(starts, lengths, strides, tuple(sizes))
+    return RefPart(starts, lengths, strides, tuple(sizes))
 
 
 def _start(start: Any, size: int) -> Any:
@@ -73,7 +73,7 @@ def _start(start: Any, size: int) -> Any:
     return convert_element_type(start, np.int32)
 
 
-def read_part(x: Any, part: Part) -> Any:
+def read_part(x: Any, part: RefPart) -> Any:
     """The elements of x in a part."""
     found = dynamic_slice(x, part.starts, part.lengths)
     if any(s != 1 for s in part.strides):
@@ -81,7 +81,7 @@ def read_part(x: Any, part: Part) -> Any:
     return reshape(found, part.shape)
 
 
-def write_part(x: Any, part: Part, value: Any) -> Any:
+def write_part(x: Any, part: RefPart, value: Any) -> Any:
     """x with the elements in a part replaced by `value`, which has the shape of the part."""
     if all(s == 1 for s in part.strides):
         return dynamic_update_slice(x, reshape(value, part.lengths), part.starts)

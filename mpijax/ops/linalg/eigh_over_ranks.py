@@ -67,12 +67,12 @@ def sharding(s: rules.Operation) -> rules.Plan | None:
     width = -(-n // (2 * cut.parts))  # of a block
     borders = np.minimum(np.arange(cut.parts + 1) * 2 * width, n)
     columns = Cut.between(cut.axes, borders[:-1], borders[1:])
-    ranks = _Ranks(cut.axes, cut.parts, part_number(cut.axes, s.sizes, s.place), n, width)
+    ranks = _ColumnSplit(cut.axes, cut.parts, part_number(cut.axes, s.sizes, s.place), n, width)
     program = _by_rotations(ranks, s.params)
     return rules.Plan([(None, columns)], [(None, columns), (None,)], s.params, program=program)
 
 
-class _Ranks(NamedTuple):
+class _ColumnSplit(NamedTuple):
     """Mesh axes, number of parts, this rank's part; size of the matrix, columns of a block."""
 
     axes: tuple[Any, ...]
@@ -87,7 +87,7 @@ class _Ranks(NamedTuple):
         return 2 * self.parts * self.width
 
 
-def _by_rotations(r: _Ranks, params: Any) -> Callable[..., Any]:
+def _by_rotations(r: _ColumnSplit, params: Any) -> Callable[..., Any]:
     """This rank's eigenvectors, and all eigenvalues."""
 
     def program(x: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def _by_rotations(r: _Ranks, params: Any) -> Callable[..., Any]:
     return program
 
 
-def _hermitian(r: _Ranks, x: Any, lower: bool) -> Any:
+def _hermitian(r: _ColumnSplit, x: Any, lower: bool) -> Any:
     """This rank's columns of the matrix, of which `x` has the lower or the upper triangle; zeros behind the matrix."""
     own = typeof(x).shape[1]
     x = pad(x, const_like(x, 0), [(0, r.size - r.n, 0), (0, 2 * r.width - own, 0)])
@@ -117,13 +117,13 @@ def _hermitian(r: _Ranks, x: Any, lower: bool) -> Any:
     return select(on_diagonal, (full + full.conj()) / 2, full) if full.dtype.kind == "c" else full
 
 
-def _places(r: _Ranks) -> tuple[Any, Any]:
+def _places(r: _ColumnSplit) -> tuple[Any, Any]:
     """Row and column of each element of this rank's columns."""
     shape = (r.size, 2 * r.width)
     return broadcasted_iota(_I32, shape, 0), broadcasted_iota(_I32, shape, 1) + np.int32(2 * r.width * r.me)
 
 
-def _largest_magnitude(r: _Ranks, a: Any) -> Any:
+def _largest_magnitude(r: _ColumnSplit, a: Any) -> Any:
     """An estimate, from below, of the largest magnitude of an eigenvalue."""
     rows = adjoint(a)
     # Fractional parts of multiples of the golden ratio: nearly as good as random numbers.
@@ -144,14 +144,14 @@ def _norms(x: Any) -> Any:
     return reduce_sum(squares, (0,)) ** 0.5
 
 
-def _shifted(r: _Ranks, a: Any, shift: Any) -> Any:
+def _shifted(r: _ColumnSplit, a: Any, shift: Any) -> Any:
     """The matrix with the shift on its diagonal; behind the matrix, what is larger than all eigenvalues."""
     row, column = _places(r)
     on_diagonal = select(ge(row, const_like(row, r.n)), full_like(a, 4), full_like(a, 1)) * shift.astype(a.dtype)
     return a + select(eq(row, column), on_diagonal, full_like(a, 0))
 
 
-def _orthogonal_columns(r: _Ranks, g: Any, shift: Any, params: Any) -> tuple[Any, Any]:
+def _orthogonal_columns(r: _ColumnSplit, g: Any, shift: Any, params: Any) -> tuple[Any, Any]:
     """This rank's two blocks when all columns are orthogonal."""
     rounding = float(np.finfo(typeof(shift).dtype).eps) * r.size
     limit = (ENOUGH * rounding * shift * shift) ** 2
@@ -171,7 +171,7 @@ def _orthogonal_columns(r: _Ranks, g: Any, shift: Any, params: Any) -> tuple[Any
     return left, right
 
 
-def _sweep(r: _Ranks, blocks: Any, params: Any) -> tuple[Any, Any]:
+def _sweep(r: _ColumnSplit, blocks: Any, params: Any) -> tuple[Any, Any]:
     """The sum of the squared products of different columns, and the blocks after each two have met."""
     products: Any = 0.0
     for numbers in tournament(r.parts):
@@ -194,7 +194,7 @@ def _rotated(blocks: Any, numbers: tuple[int, int], params: Any) -> tuple[Any, A
     return reduce_sum(_norms(different) ** 2, (0,)), [second, first] if swapped else [first, second]
 
 
-def _passed_on(r: _Ranks, blocks: Any) -> list[Any]:
+def _passed_on(r: _ColumnSplit, blocks: Any) -> list[Any]:
     """The blocks for the next round; see `tournament`."""
     top, bottom = blocks
     last = r.parts - 1

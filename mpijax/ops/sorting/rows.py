@@ -40,7 +40,7 @@ class SortCode:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SortKey:
     """A number in an element to sort by. detail: the bits of infinity for a float; the order of a byte's values."""
 
     operand: int
@@ -50,18 +50,18 @@ class _Part:
     detail: Any = 0
 
 
-def _parts(operand: int, dtype: Any) -> list[_Part]:
+def _parts(operand: int, dtype: Any) -> list[_SortKey]:
     """The numbers of an element, most significant first."""
     if dtype.kind == "c":
         half = dtype.itemsize // 2
         [part] = _parts(operand, np.dtype(f"f{half}"))
-        return [part, _Part(operand, half, half, part.form, part.detail)]
+        return [part, _SortKey(operand, half, half, part.form, part.detail)]
     if dtype.itemsize == 1:
-        return [_Part(operand, 0, 1, _TABLE, _ranks(dtype))]
+        return [_SortKey(operand, 0, 1, _TABLE, _ranks(dtype))]
     if dtypes.issubdtype(dtype, np.floating):
         bits = np.array(np.inf, dtype).view(f"u{dtype.itemsize}")
-        return [_Part(operand, 0, dtype.itemsize, _FLOAT, int(bits))]
-    return [_Part(operand, 0, dtype.itemsize, _UNSIGNED if dtype.kind == "u" else _SIGNED)]
+        return [_SortKey(operand, 0, dtype.itemsize, _FLOAT, int(bits))]
+    return [_SortKey(operand, 0, dtype.itemsize, _UNSIGNED if dtype.kind == "u" else _SIGNED)]
 
 
 def _ranks(dtype: Any) -> tuple[int, ...]:
@@ -71,9 +71,9 @@ def _ranks(dtype: Any) -> tuple[int, ...]:
     return tuple(ranks.astype(np.uint8).view(np.int64).tolist())
 
 
-def _grouped(parts: Sequence[_Part]) -> list[list[_Part]]:
+def _grouped(parts: Sequence[_SortKey]) -> list[list[_SortKey]]:
     """Groups consecutive parts of at most 64 bits together."""
-    groups: list[list[_Part]] = []
+    groups: list[list[_SortKey]] = []
     for part in parts:
         if groups and sum(p.nbytes for p in groups[-1]) + part.nbytes <= 8:
             groups[-1].append(part)

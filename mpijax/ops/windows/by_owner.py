@@ -39,7 +39,7 @@ def dynamic_slice(s: Operation) -> Plan:
     local = s.local(sizes, plain.results[0])
 
     def program(x: Any, *at: Any) -> Any:
-        places = _Places(s, across, sizes, at)
+        places = _WindowPosition(s, across, sizes, at)
         found = registry["dynamic_slice"].bind(x, *places.starts, slice_sizes=local)
         for d in across:
             found = places.shifted(found, d, 1)
@@ -58,7 +58,7 @@ def dynamic_update_slice(s: Operation) -> Plan:
     local = s.local(window, of_window)
 
     def program(x: Any, new: Any, *at: Any) -> Any:
-        places = _Places(s, across, window, at)
+        places = _WindowPosition(s, across, window, at)
         mine = full(local, True, np.dtype(bool))
         for d in across:
             new, mine = places.shifted(new, d, -1), places.shifted(mine, d, -1)
@@ -79,7 +79,7 @@ def _shortest(cut: Cut | None) -> int:
     return cut.narrowest
 
 
-class _Places:
+class _WindowPosition:
     """The position of a window in this rank's part.
 
     starts: where this rank accesses a block of the window's size: at the window if possible, else at the nearest
