@@ -20,7 +20,7 @@ from mpijax.numpy.indexing.parse import (
     INT,
     NEWAXIS,
     SLICE,
-    Entry,
+    IndexEntry,
     check_slices,
     expand_ellipsis,
     wrap_negative,
@@ -51,19 +51,19 @@ class GatherPlan(NamedTuple):
     bool_axes: list[int]
 
 
-def _arrays_adjacent(entries: Sequence[Entry]) -> bool:
+def _arrays_adjacent(entries: Sequence[IndexEntry]) -> bool:
     """Whether index arrays and integers are adjacent. If so, their axes stay in place; otherwise they go first."""
     positions = [i for i, e in enumerate(entries) if e.kind in (ARRAY, INT)]
     return all(b - a == 1 for a, b in zip(positions, positions[1:], strict=False))
 
 
-def _expand_scalar_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> tuple[list[Entry], list[int]]:
+def _expand_scalar_masks(entries: Sequence[IndexEntry], shape: tuple[int, ...]) -> tuple[list[IndexEntry], list[int]]:
     """Scalar masks become index arrays [0] or [] into an axis of size 1 of their own."""
     sizes, expanded, axis = list(shape), [], 0
     for i, entry in enumerate(entries):
         if entry.kind == BOOL:
             sizes.insert(i, 1)
-            expanded.append(Entry(ARRAY, np.arange(int(entry.value)), (axis,)))
+            expanded.append(IndexEntry(ARRAY, np.arange(int(entry.value)), (axis,)))
             axis += 1
         else:
             count = len(entry.axes)
@@ -72,7 +72,7 @@ def _expand_scalar_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> tu
     return expanded, sizes
 
 
-class _Traced:
+class _TracedPositions:
     """Operations on positions inside a trace."""
 
     asarray = staticmethod(asarray)
@@ -216,17 +216,17 @@ class _GatherBuilder:
         return self.ops.columns(self.parts, [*self.batch_shape, 1])
 
 
-def _with_known_values(entries: Sequence[Entry]) -> tuple[list[Entry], Any]:
+def _with_known_values(entries: Sequence[IndexEntry]) -> tuple[list[IndexEntry], Any]:
     """The entries and what reads positions: NumPy outside of traces, unless an index array is split over ranks."""
     if state.trace is not EVAL:
-        return list(entries), _Traced
+        return list(entries), _TracedPositions
     known = [e._replace(value=host_value(e.value)) if e.kind == ARRAY else e for e in entries]
     if all(isinstance(e.value, np.ndarray) for e in known if e.kind == ARRAY):
         return known, _Host
-    return list(entries), _Traced
+    return list(entries), _TracedPositions
 
 
-def gather_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool) -> GatherPlan:
+def gather_plan(entries: Sequence[IndexEntry], shape: tuple[int, ...], wrap: bool) -> GatherPlan:
     """The plan of any index whose masks have been expanded.
 
     Raises:

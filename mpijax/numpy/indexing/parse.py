@@ -27,7 +27,7 @@ from mpijax.numpy.util import scalar_like
 NEWAXIS, ELLIPSIS, SLICE, INT, BOOL, ARRAY = "newaxis", "ellipsis", "slice", "int", "bool", "array"
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One element of an index tuple.
 
     Attributes:
@@ -114,7 +114,7 @@ def _as_tuple(index: Any) -> tuple:
     )
 
 
-def parse(index: Any, shape: tuple[int, ...]) -> list[Entry]:
+def parse(index: Any, shape: tuple[int, ...]) -> list[IndexEntry]:
     """Read an index of an array of shape `shape`.
 
     Raises:
@@ -133,7 +133,7 @@ def parse(index: Any, shape: tuple[int, ...]) -> list[Entry]:
         consumed[kinds.index(ELLIPSIS)] = len(shape) - total
     entries, axis = [], 0
     for (kind, value), count in zip(read, consumed, strict=True):
-        entries.append(Entry(kind, value, tuple(range(axis, axis + count))))
+        entries.append(IndexEntry(kind, value, tuple(range(axis, axis + count))))
         axis += count
     return entries
 
@@ -144,16 +144,16 @@ def _consumes(kind: str, value: Any) -> int:
     return np.ndim(value) if kind == BOOL else 1
 
 
-def expand_ellipsis(entries: Sequence[Entry], ndim: int) -> list[Entry]:
+def expand_ellipsis(entries: Sequence[IndexEntry], ndim: int) -> list[IndexEntry]:
     """The entries with full slices instead of the ellipsis, and for axes that the index does not mention."""
     expanded, used = [], 0
     for entry in entries:
         used += len(entry.axes)
         if entry.kind == ELLIPSIS:
-            expanded += [Entry(SLICE, slice(None), (axis,)) for axis in entry.axes]
+            expanded += [IndexEntry(SLICE, slice(None), (axis,)) for axis in entry.axes]
         else:
             expanded.append(entry)
-    return expanded + [Entry(SLICE, slice(None), (axis,)) for axis in range(used, ndim)]
+    return expanded + [IndexEntry(SLICE, slice(None), (axis,)) for axis in range(used, ndim)]
 
 
 def known_value(x: Any) -> Any | None:
@@ -162,14 +162,14 @@ def known_value(x: Any) -> Any | None:
     return x.concrete() if isinstance(x, Tracer) else x
 
 
-def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry]:
+def expand_masks(entries: Sequence[IndexEntry], shape: tuple[int, ...]) -> list[IndexEntry]:
     """The entries with integer arrays instead of masks, one for each axis of a mask. Scalar masks become Python bools.
 
     Raises:
       NonConcreteBooleanIndexError: a mask is traced, so the shape of the result would depend on its values.
       IndexError: the shape of a mask differs from the axes that it selects from.
     """
-    expanded: list[Entry] = []
+    expanded: list[IndexEntry] = []
     for position, entry in enumerate(entries):
         if entry.kind != BOOL:
             expanded.append(entry)
@@ -179,7 +179,7 @@ def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry
             raise errors.NonConcreteBooleanIndexError(typeof(entry.value))
         mask = np.asarray(mask)
         if mask.ndim == 0:
-            expanded.append(Entry(BOOL, bool(mask), ()))
+            expanded.append(IndexEntry(BOOL, bool(mask), ()))
             continue
         expected = [shape[axis] for axis in entry.axes]
         if any(size not in (0, want) for size, want in zip(mask.shape, expected, strict=True)):
@@ -188,12 +188,12 @@ def expand_masks(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry
                 f" {position}: got {mask.shape}, expected {expected}"
             )
         expanded += [
-            Entry(ARRAY, positions, (axis,)) for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
+            IndexEntry(ARRAY, positions, (axis,)) for positions, axis in zip(np.nonzero(mask), entry.axes, strict=True)
         ]
     return expanded
 
 
-def check_static_indices(entries: Sequence[Entry], shape: tuple[int, ...], wrap_negative_indices: bool) -> None:
+def check_static_indices(entries: Sequence[IndexEntry], shape: tuple[int, ...], wrap_negative_indices: bool) -> None:
     """Raise IndexError for a known index of one element that is out of bounds."""
     for entry in entries:
         if entry.kind == INT:
@@ -206,7 +206,7 @@ def check_static_indices(entries: Sequence[Entry], shape: tuple[int, ...], wrap_
                 )
 
 
-def check_slices(entries: Sequence[Entry]) -> None:
+def check_slices(entries: Sequence[IndexEntry]) -> None:
     """Raise IndexError if the bounds of a slice are traced: its length would depend on data."""
     for position, entry in enumerate(entries):
         if entry.kind == SLICE:
@@ -219,7 +219,7 @@ def check_slices(entries: Sequence[Entry]) -> None:
                 )
 
 
-def wrap_negative(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entry]:
+def wrap_negative(entries: Sequence[IndexEntry], shape: tuple[int, ...]) -> list[IndexEntry]:
     """Count negative indices from the end of their axis."""
     wrapped = []
     for entry in entries:
@@ -228,7 +228,7 @@ def wrap_negative(entries: Sequence[Entry], shape: tuple[int, ...]) -> list[Entr
             value = value + shape[axes[0]] if value < 0 else value
         elif kind == ARRAY and not dtypes.issubdtype(value.dtype, np.unsignedinteger):
             value = wrap_negative_array(value, shape[axes[0]])
-        wrapped.append(Entry(kind, value, axes))
+        wrapped.append(IndexEntry(kind, value, axes))
     return wrapped
 
 

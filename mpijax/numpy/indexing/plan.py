@@ -22,7 +22,7 @@ from mpijax.numpy.indexing.parse import (
     BOOL,
     INT,
     NEWAXIS,
-    Entry,
+    IndexEntry,
     check_slices,
     expand_ellipsis,
 )
@@ -117,7 +117,7 @@ def _surely_inside(position: Any, size: DimExpr) -> bool:
         return False
 
 
-def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
+def static_plan(entries: Sequence[IndexEntry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
     """The plan of an index that is known while tracing; None if it needs another way."""
     if any(e.kind in (ARRAY, BOOL) for e in entries):
         return None
@@ -131,7 +131,7 @@ def static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mo
         return None
 
 
-def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
+def _static_plan(entries: Sequence[IndexEntry], shape: tuple[int, ...], wrap: bool, mode: Any) -> StaticSlices | None:
     clip = mode is not None and lax.GatherScatterMode.from_any(mode) == lax.GatherScatterMode.CLIP
     starts: list[int] = []
     limits: list[int] = []
@@ -164,7 +164,7 @@ def _static_plan(entries: Sequence[Entry], shape: tuple[int, ...], wrap: bool, m
     return StaticSlices(starts, limits, None if all(s == 1 for s in strides) else strides, axes)
 
 
-def dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...], mode: Any) -> DynamicSlices | None:
+def dynamic_plan(entries: Sequence[IndexEntry], shape: tuple[int, ...], mode: Any) -> DynamicSlices | None:
     """The plan of an index of scalars and slices of step 1 or -1; None if it needs a gather."""
     for kind, value, _ in entries:
         if kind == BOOL or (kind == ARRAY and np.shape(value) != ()):
@@ -177,7 +177,7 @@ def dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...], mode: Any) ->
         return None
 
 
-def _dynamic_plan(entries: Sequence[Entry], shape: tuple[int, ...]) -> DynamicSlices | None:
+def _dynamic_plan(entries: Sequence[IndexEntry], shape: tuple[int, ...]) -> DynamicSlices | None:
     starts: list[Any] = []
     sizes: list[int] = []
     axes = AxisChanges([], [], [])

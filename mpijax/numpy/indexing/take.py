@@ -29,11 +29,11 @@ from mpijax.runtime.arrays.default_layout import default_layout
 from mpijax.transforms.jit import jit
 
 # How to execute a known index, by (type of the array, key of the index); see `_index_key`.
-_known: dict[tuple, _Known] = {}
+_known: dict[tuple, _KnownIndex] = {}
 _MAX_KNOWN = 4096
 
 
-class _Known(NamedTuple):
+class _KnownIndex(NamedTuple):
     """How to execute an index of ints, slices, None and Ellipsis.
 
     Attributes:
@@ -71,7 +71,7 @@ def _index_key(index: Any) -> Any:
     raise TypeError
 
 
-def _look_up(aval: ShapedArray, key: Any, index: Any) -> _Known:
+def _look_up(aval: ShapedArray, key: Any, index: Any) -> _KnownIndex:
     try:
         return _known[aval, key]
     except KeyError:
@@ -82,16 +82,16 @@ def _look_up(aval: ShapedArray, key: Any, index: Any) -> _Known:
     return known
 
 
-def _read_known(aval: ShapedArray, index: Any) -> _Known:
+def _read_known(aval: ShapedArray, index: Any) -> _KnownIndex:
     plan = static_plan(parse(index, aval.shape), aval.shape, True, None)
     if plan is None or not isinstance(aval.dtype, np.dtype) or any(isinstance(d, DimExpr) for d in aval.shape):
-        return _Known(plan, None, None)
+        return _KnownIndex(plan, None, None)
     index = index if isinstance(index, tuple) else (index,)
     if Ellipsis not in index:
         # Without it, NumPy returns a scalar instead of an array if no axis remains.
         index = (*index, Ellipsis)
     shape = np.broadcast_to(np.int8(0), aval.shape)[index].shape
-    return _Known(plan, index, aval.update(shape=shape))
+    return _KnownIndex(plan, index, aval.update(shape=shape))
 
 
 def _is_here(x: Any) -> bool:

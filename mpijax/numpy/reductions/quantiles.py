@@ -177,7 +177,7 @@ def _percent(name: str, a: Any, q: Any, weights: Any) -> tuple[Any, Any, Any]:
     return a, q / 100, weights
 
 
-class _Lines(NamedTuple):
+class _Samples(NamedTuple):
     """The elements to take together along a last axis, and the shape of the result with the reduced axes."""
 
     a: Any
@@ -205,7 +205,7 @@ def _check_weights(a: Any, axis: _Axis, method: str, weights: Any) -> tuple[Any,
     return a, lax.broadcast_in_dim(weights, a.shape, axes)
 
 
-def _in_lines(a: Any, axis: _Axis, weights: Any) -> _Lines:
+def _in_lines(a: Any, axis: _Axis, weights: Any) -> _Samples:
     if axis is None:
         axes: Sequence[int] = range(a.ndim)
     elif isinstance(axis, tuple):
@@ -222,7 +222,7 @@ def _in_lines(a: Any, axis: _Axis, weights: Any) -> _Lines:
     def lined_up(x):
         return x if x is None else lax.reshape(lax.transpose(x, order), shape)
 
-    return _Lines(lined_up(a), lined_up(weights), kept_shape)
+    return _Samples(lined_up(a), lined_up(weights), kept_shape)
 
 
 def _quantile(a, q, axis, method, keepdims, skip_nan, weights):

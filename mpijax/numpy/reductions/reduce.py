@@ -24,7 +24,7 @@ _BOOL, _F32 = np.dtype(bool), np.dtype(np.float32)
 _HALF = (np.dtype(np.float16), np.dtype(dtypes.bfloat16))
 
 
-class Reduction(NamedTuple):
+class ReductionKind(NamedTuple):
     """One kind of reduction: its lax operations for an array and for a pair, and its identity."""
 
     name: str
@@ -99,7 +99,7 @@ def identity_in(dtype: Any, value: Any) -> Any:
 
 
 def reduce(
-    kind: Reduction,
+    kind: ReductionKind,
     a: Any,
     *,
     axis: Any = None,
@@ -160,7 +160,7 @@ def reduce(
     return convert(result, result_dtype)
 
 
-def _over_names(kind: Reduction, a: Any, dims: tuple[Any, ...]):
+def _over_names(kind: ReductionKind, a: Any, dims: tuple[Any, ...]):
     if kind.over_names is None:
         raise NotImplementedError(f"Named reductions not implemented for jnp.{kind.name}()")
     return getattr(lax, kind.over_names)(a, dims)

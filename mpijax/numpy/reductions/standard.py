@@ -12,22 +12,22 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.base.option import values as options
-from mpijax.numpy.reductions.reduce import Reduction, reduce, to_bool, to_numeric
+from mpijax.numpy.reductions.reduce import ReductionKind, reduce, to_bool, to_numeric
 from mpijax.numpy.util import ensure_arraylike, optional_axes
 from mpijax.transforms.jit import jit
 
-_SUM = Reduction(
+_SUM = ReductionKind(
     "sum", lax.reduce_sum, lax.add, 0,
     prepare=to_numeric, reduce_bool=lax.reduce_or, combine_bool=lax.bitwise_or, over_names="psum",
 )  # fmt: skip
-_PROD = Reduction(
+_PROD = ReductionKind(
     "prod", lax.reduce_prod, lax.mul, 1,
     prepare=to_numeric, reduce_bool=lax.reduce_and, combine_bool=lax.bitwise_and,
 )  # fmt: skip
-_MAX = Reduction("max", lax.reduce_max, lax.max, -np.inf, total=False, over_names="pmax")
-_MIN = Reduction("min", lax.reduce_min, lax.min, np.inf, total=False, over_names="pmin")
-_ALL = Reduction("all", lax.reduce_and, lax.bitwise_and, True, prepare=to_bool)
-_ANY = Reduction("any", lax.reduce_or, lax.bitwise_or, False, prepare=to_bool)
+_MAX = ReductionKind("max", lax.reduce_max, lax.max, -np.inf, total=False, over_names="pmax")
+_MIN = ReductionKind("min", lax.reduce_min, lax.min, np.inf, total=False, over_names="pmin")
+_ALL = ReductionKind("all", lax.reduce_and, lax.bitwise_and, True, prepare=to_bool)
+_ANY = ReductionKind("any", lax.reduce_or, lax.bitwise_or, False, prepare=to_bool)
 
 _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128", "int64", "uint64")))
 _DEFAULT_INTS = frozenset(map(np.dtype, ("int32", "uint32")))
@@ -51,7 +51,7 @@ def _plain_axes(a: Any, axis: Any) -> tuple[int, ...] | None:
     return None
 
 
-def _program(kind: Reduction):
+def _program(kind: ReductionKind):
     """The general form of a reduction, as a program that is inlined."""
 
     def fun(a, **arguments):
@@ -109,7 +109,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where
     )  # fmt: skip
 
 
-def _extremum(kind: Reduction, program, a, axis, out, keepdims, initial, where):
+def _extremum(kind: ReductionKind, program, a, axis, out, keepdims, initial, where):
     if out is None and keepdims is False and initial is None and where is None:
         dims = _plain_axes(a, axis)
         if dims is not None and 0 not in a.aval.shape:

@@ -12,14 +12,14 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.numpy.reductions import cumulative
 from mpijax.numpy.reductions import standard as reductions
-from mpijax.numpy.reductions.reduce import Reduction, _require_integer, check_where, reduce, reduction_axes, to_bool
+from mpijax.numpy.reductions.reduce import ReductionKind, _require_integer, check_where, reduce, reduction_axes, to_bool
 from mpijax.numpy.ufuncs import arithmetic, elementwise, logic
 from mpijax.numpy.ufuncs.ufunc_type import ufunc
 from mpijax.numpy.util import ensure_arraylike, promote_dtypes_inexact
 
 
 def _reducing(name: str, reducer: Callable, combine: Callable, identity: Any, prepare: Callable) -> Callable:
-    return partial(reduce, Reduction(name, reducer, combine, identity, prepare=prepare))
+    return partial(reduce, ReductionKind(name, reducer, combine, identity, prepare=prepare))
 
 
 def _logsumexp(a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
