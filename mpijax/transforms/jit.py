@@ -43,7 +43,11 @@ _jitted_lock = locks.reentrant_lock()  # the set must not grow while it is being
 
 
 class Traced(TracedProgram):
-    """The result of `jit(f).trace(...)`."""
+    """The result of `jit(f).trace(...)`.
+
+    >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
+    { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) }
+    """
 
     __slots__ = ()
 

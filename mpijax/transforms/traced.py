@@ -58,9 +58,6 @@ class TracedProgram(Stage):
       uses_refs: whether references are among the arguments or closed-over values.
       layouts: for each argument a sharding or None.
       asked: for each result the sharding that the caller gave, or None; empty if none was given.
-
-    >>> mpijax.jit(lambda x: x * x).trace(jnp.float32(3)).jaxpr
-    { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) }
     """
 
     __slots__ = (
