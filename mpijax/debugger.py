@@ -27,7 +27,7 @@ from mpijax.ops.callbacks.host import pure_callback
 
 
 @dataclass(frozen=True)
-class Frame:
+class DebuggerFrame:
     """A frame of the traced function: where it is, its source, and its names."""
 
     filename: str
@@ -71,13 +71,13 @@ def _as_it_was(value: Any) -> Any:
     return tree.tree_map(lambda leaf: leaf.value if type(leaf) is _Opaque else leaf, value)
 
 
-def _frame_of(info: inspect.FrameInfo) -> Frame:
+def _frame_of(info: inspect.FrameInfo) -> DebuggerFrame:
     try:
         source, first = inspect.getsourcelines(info.frame)
     except OSError:
         source, first = [], 1
     names = dict(info.frame.f_globals), dict(info.frame.f_locals)
-    return Frame(info.filename, info.lineno, tuple("".join(source).split("\n")), max(first, 1), *names)
+    return DebuggerFrame(info.filename, info.lineno, tuple("".join(source).split("\n")), max(first, 1), *names)
 
 
 class CliDebugger(cmd.Cmd):
@@ -87,7 +87,11 @@ class CliDebugger(cmd.Cmd):
     intro = "Entering jdb:"
 
     def __init__(
-        self, frames: list[Frame], stdin: IO[str] | None = None, stdout: IO[str] | None = None, completekey: str = "tab"
+        self,
+        frames: list[DebuggerFrame],
+        stdin: IO[str] | None = None,
+        stdout: IO[str] | None = None,
+        completekey: str = "tab",
     ):
         super().__init__(stdin=stdin, stdout=stdout, completekey=completekey)
         self.use_rawinput = stdin is None
@@ -161,7 +165,7 @@ class CliDebugger(cmd.Cmd):
         return False
 
 
-def _run_cli(frames: list[Frame], **options: Any) -> None:
+def _run_cli(frames: list[DebuggerFrame], **options: Any) -> None:
     CliDebugger(frames, **options).cmdloop()
 
 

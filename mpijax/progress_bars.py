@@ -190,7 +190,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._lock = locks.lock()
-        self._running: dict[WatchedLoop, _Running] = {}
+        self._running: dict[WatchedLoop, _RunningLoop] = {}
         self._thread: threading.Thread | None = None
 
     def forget(self) -> None:
@@ -207,7 +207,7 @@ class _Watch:
                 if found is not None:
                     found.end()
                 return
-            self._running[loop] = _Running(loop, iterations, time.monotonic())
+            self._running[loop] = _RunningLoop(loop, iterations, time.monotonic())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="mpijax progress", daemon=True)
                 self._thread.start()
@@ -225,7 +225,7 @@ class _Watch:
 
 
 @dataclass
-class _Running:
+class _RunningLoop:
     loop: WatchedLoop
     iterations: int
     begin: float
@@ -260,7 +260,7 @@ def open_bar(desc: str, total: int | None, begin: float | None = None) -> Any:
     mode, begin = _mode(), time.monotonic() if begin is None else begin
     if mode == "bar":
         return (_TqdmBar if importlib.util.find_spec("tqdm") else _Bar)(desc, total, begin)
-    return _Lines(desc, total, begin) if mode == "lines" else _Nothing()
+    return _ProgressLines(desc, total, begin) if mode == "lines" else _Nothing()
 
 
 def _mode() -> str:
@@ -365,7 +365,7 @@ class _Bar(_Timed):
 
 
 @dataclass
-class _Lines(_Timed):
+class _ProgressLines(_Timed):
     """A line every 10 %; without a total, every 10 s."""
 
     tenths: int = 0

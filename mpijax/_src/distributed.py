@@ -8,7 +8,7 @@ from mpijax.runtime.mpi import coordination
 __all__ = ["global_state"]
 
 
-class _State:
+class _GlobalState:
     """There is a client after `distributed.initialize`: on several ranks, and on one rank that names a coordinator."""
 
     service: Any = None
@@ -19,4 +19,4 @@ class _State:
     num_processes = property(lambda self: process_count())
 
 
-global_state = _State()
+global_state = _GlobalState()

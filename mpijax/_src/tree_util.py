@@ -7,11 +7,11 @@ from mpijax.tree_util import *  # noqa: F403
 __all__ = ["prefix_errors"]
 
 
-class _Registry:
+class _NodeTypes:
     """The types of nodes, as a container."""
 
     def __contains__(self, nodetype: type) -> bool:
         return nodetype is type(None) or is_tree_node(nodetype)
 
 
-_registry = _Registry()
+_registry = _NodeTypes()

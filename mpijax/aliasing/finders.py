@@ -94,7 +94,7 @@ class _Alias(Loader):
         module.__spec__ = self.spec
 
 
-class _Made(Loader):
+class _NoFileLoader(Loader):
     """Loads a module that has no file."""
 
     def __init__(self, module: ModuleType):
@@ -109,7 +109,7 @@ class _Made(Loader):
 
 def _made(name: str, module: ModuleType) -> ModuleSpec:
     """The spec of a module without a file. Its submodules, if any, have no files either."""
-    return ModuleSpec(name, _Made(module), origin="mpijax.as_jax", is_package=True)
+    return ModuleSpec(name, _NoFileLoader(module), origin="mpijax.as_jax", is_package=True)
 
 
 class Aliases(MetaPathFinder):
@@ -167,6 +167,6 @@ class Virtual(MetaPathFinder):
     def found(name: str) -> ModuleSpec | None:
         """The spec of a module without a file."""
         if name in names.modules():
-            return _made(name, names.Names(name))
+            return _made(name, names.AliasModule(name))
         reason = placeholders.reason(name)
         return None if reason is None else _made(name, placeholders.Placeholder(name, reason))

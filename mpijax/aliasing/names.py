@@ -50,7 +50,7 @@ def modules() -> dict[str, dict[str, str]]:
     return found
 
 
-class Names(ModuleType):
+class AliasModule(ModuleType):
     """A module that looks up its names at their location in mpijax on first use."""
 
     def __init__(self, name: str):

@@ -38,7 +38,7 @@ def chunk_shape(
 
 
 @dataclass(frozen=True)
-class Part:
+class LocalPart:
     """This rank's part of an array. data: its elements, or None if it has none. start: its position in the whole.
 
     shard: the shape of every rank's part. split: the axes that are split over ranks. copies: the number of ranks with
@@ -53,7 +53,7 @@ class Part:
     copies: int = 1
 
 
-def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
+def part_of(x: Any, number: int, rank: int, ranks: int) -> LocalPart:
     """This rank's part of leaf `number`. Does not communicate.
 
     Of an array that every rank has separately, rank `number % ranks` writes its own.
@@ -67,7 +67,7 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     if sharding is None or sharding.is_fully_addressable:
         data = np.asarray(x._physical if isinstance(x, ArrayBase) else x)
         mine = number % ranks == rank
-        return Part(data.shape, (False,) * data.ndim, (0,) * data.ndim, data if mine else None)
+        return LocalPart(data.shape, (False,) * data.ndim, (0,) * data.ndim, data if mine else None)
     if sharding.spec.unreduced:
         raise ValueError(
             f"An array with unreduced axes cannot be saved (its spec is {sharding.spec}). Reduce it first, with "
@@ -78,10 +78,10 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> Part:
     parts = [-(-whole // n) if n else 1 for whole, n in zip(x.shape, shard, strict=True)]
     split = (*(p > 1 for p in parts), *(False for _ in words))
     if not sharding.addressable_devices:
-        return Part((*shard, *words), split)
+        return LocalPart((*shard, *words), split)
     start = tuple(s.start or 0 for s in sharding.local_slices(x.shape)) + (0,) * len(words)
     copies = max(sharding.mesh.num_processes // max(math.prod(parts), 1), 1)
-    return Part((*shard, *words), split, start, x._physical, sharding.replica(), copies)
+    return LocalPart((*shard, *words), split, start, x._physical, sharding.replica(), copies)
 
 
 # The number of a chunk along each axis, and the slices of a part of an array.
@@ -109,7 +109,7 @@ def _places(ranges: list[range]) -> Iterator[tuple[int, ...]]:
             yield (i, *rest)
 
 
-def to_write(part: Part, chunk: tuple[int, ...], number: int) -> list[tuple[Place, Box, np.ndarray]]:
+def to_write(part: LocalPart, chunk: tuple[int, ...], number: int) -> list[tuple[Place, Box, np.ndarray]]:
     """[(chunk, its slices in the whole, its elements), ...] that this rank writes; ranks with copies share the work."""
     if part.data is None:
         return []

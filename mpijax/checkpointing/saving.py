@@ -19,17 +19,17 @@ from mpijax.runtime.mpi import mpi_start
 
 
 @dataclass
-class Job:
+class SaveJob:
     """The data that this rank writes: the whole metadata, and [(array, its Zarr metadata, chunks), ...]."""
 
     description: bytes
     arrays: dict[str, dict[str, Any]]
     pieces: list[tuple[str, list]]
 
-    def copied(self) -> Job:
+    def copied(self) -> SaveJob:
         """The same with copies of the elements, so that the program may continue and reuse their memory."""
         kept = [(array, [(at, box, np.array(data)) for at, box, data in chunks]) for array, chunks in self.pieces]
-        return Job(self.description, self.arrays, kept)
+        return SaveJob(self.description, self.arrays, kept)
 
     def write(self, folder: Path, first: bool) -> None:
         """Write the data, and drop each array's elements once written. first: whether this rank manages the folder."""
@@ -49,7 +49,7 @@ def _drained(chunks: list):
         yield chunks.pop(0)
 
 
-def plan(tree: Any, rank: int, ranks: int) -> Job:
+def plan(tree: Any, rank: int, ranks: int) -> SaveJob:
     """The data to write for a tree. TypeError or ValueError for unsupported leaves. Does not communicate."""
     node, found = structure.encode(tree)
     leaves: list[Any] = []
@@ -68,16 +68,16 @@ def plan(tree: Any, rank: int, ranks: int) -> Job:
         pieces.append((leaf.array, to_write(part, chunk, number)))
     contents = metadata.Contents(node, tuple(leaves), cut)
     arrays = {leaf.array: contents.zarr_of(leaf) for leaf in contents.arrays}
-    return Job(metadata.dump(contents), arrays, pieces)
+    return SaveJob(metadata.dump(contents), arrays, pieces)
 
 
-def prepare(tree: Any, copy: bool) -> Job:
+def prepare(tree: Any, copy: bool) -> SaveJob:
     """The data that this rank writes; `copy`: whether to copy the elements. Collective.
 
     Raises CheckpointError on every rank if any cannot save its tree, or if the ranks have different trees.
     """
     rank, ranks = mpi_start.rank(), mpi_start.size()
-    made: list[Job] = []
+    made: list[SaveJob] = []
 
     def planned() -> str:
         job = plan(tree, rank, ranks)

@@ -20,7 +20,7 @@ from typing import Any
 
 from mpijax import version
 from mpijax.cli import cores
-from mpijax.cli.launcher import RANK_VARIABLES, Launcher, Library, NoLauncher, clean_environment, is_rank
+from mpijax.cli.launcher import RANK_VARIABLES, Launcher, MpiLibrary, NoLauncher, clean_environment, is_rank
 from mpijax.cli.measure import MARK
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -130,7 +130,7 @@ def compiler() -> Finding:
     return Finding("compiler", OK, f"compiled and ran a small program in {float(output) * 1e3:.0f} ms")
 
 
-def libraries(library: Library, launcher: Launcher | NoLauncher) -> Iterator[Finding]:
+def libraries(library: MpiLibrary, launcher: Launcher | NoLauncher) -> Iterator[Finding]:
     """The MPI library and its launcher."""
     abi = f", MPI ABI {library.abi[0]}.{library.abi[1]}" if library.abi[0] > 0 else ""
     standard = ".".join(map(str, library.standard))

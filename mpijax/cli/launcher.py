@@ -31,7 +31,7 @@ print(json.dumps({"version": MPI.Get_library_version(), "files": files, "standar
 
 
 @dataclass(frozen=True)
-class Library:
+class MpiLibrary:
     """An MPI library. files: its shared objects. module: mpi4py's extension for it. abi: the version of the MPI ABI,
     (-1, -1) without."""
 
@@ -75,7 +75,7 @@ class NoLauncher(RuntimeError):
     """There is no MPI library, or no matching launcher."""
 
 
-def find_library(python: str = sys.executable) -> Library:
+def find_library(python: str = sys.executable) -> MpiLibrary:
     """The library that mpi4py loads, determined in a separate process (0.1 s). Raises NoLauncher."""
     asked = subprocess.run(
         [python, "-c", _PROBE], capture_output=True, text=True, env=clean_environment(), timeout=120, check=False
@@ -88,10 +88,10 @@ def find_library(python: str = sys.executable) -> Library:
         )
     found = json.loads(asked.stdout.splitlines()[-1])
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
-    return Library(**fields)
+    return MpiLibrary(**fields)
 
 
-def find_launcher(library: Library, given: str | None = None) -> Launcher:
+def find_launcher(library: MpiLibrary, given: str | None = None) -> Launcher:
     """The launcher of `library`: `given` or ``MPIJAX_LAUNCHER``, else the first matching one beside the library, beside
     this Python, or on the PATH; srun in an allocation without any. Raises NoLauncher, with what was found."""
     given = given or os.environ.get("MPIJAX_LAUNCHER")
@@ -121,7 +121,7 @@ def find_launcher(library: Library, given: str | None = None) -> Launcher:
     )
 
 
-def _with_pmi(launcher: Launcher, library: Library) -> Launcher:
+def _with_pmi(launcher: Launcher, library: MpiLibrary) -> Launcher:
     """srun with the PMI protocol that the library uses."""
     if launcher.family != "srun":
         return launcher
@@ -129,7 +129,7 @@ def _with_pmi(launcher: Launcher, library: Library) -> Launcher:
     return Launcher(launcher.path, "srun", protocol)
 
 
-def candidates(library: Library) -> list[str]:
+def candidates(library: MpiLibrary) -> list[str]:
     """Existing launchers, those nearest to the library first."""
     folders = [Path(file).parent.parent / "bin" for file in library.files]
     folders += [Path(sys.executable).parent, *(Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p)]

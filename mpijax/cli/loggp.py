@@ -48,7 +48,7 @@ class LogGP:
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """The ranks of an exchange and the number of their nodes. here: this rank's number among them."""
 
     ranks: int
@@ -130,7 +130,7 @@ class Network:
         for row in rows:
             self._rows.setdefault(row["operation"], []).append((row["bytes"], row["us"] / 1e6))
 
-    def collective(self, exchange: Exchange, group: Group, nbytes: float) -> Cost:
+    def collective(self, exchange: Exchange, group: RankGroup, nbytes: float) -> Cost:
         """The cost of an exchange of all ranks of a group: within each node first, then one rank of each node."""
         level, each = _COLLECTIVES[exchange]
         if group.ranks == 1:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mpijax.aliasing import program
-from mpijax.cli.loggp import Cost, Group, LogGP, Network
+from mpijax.cli.loggp import Cost, LogGP, Network, RankGroup
 from mpijax.compiler.steps.instructions import Communicate, Finish, Operand, PythonCall, mapped
 from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import provided
@@ -72,7 +72,7 @@ class _World:
 
 
 @dataclass
-class _Exchange:
+class _PredictedExchange:
     """An exchange of a program: its cost, and how often it ran."""
 
     line: str
@@ -83,20 +83,20 @@ class _Exchange:
 
 
 @dataclass
-class _Program:
+class _PredictedProgram:
     """A compiled program. runs: [computing, sending, waiting] of each run, in seconds."""
 
     name: str
     facts: dict[str, Any]
     runs: list[list[float]] = field(default_factory=list)
-    exchanges: list[_Exchange] = field(default_factory=list)
+    exchanges: list[_PredictedExchange] = field(default_factory=list)
 
 
 class Clock:
     """The time of this rank's programs: computation by wall clock, exchanges by the model."""
 
     def __init__(self) -> None:
-        self.running: list[_Program] = []
+        self.running: list[_PredictedProgram] = []
         self.pending: list[float] = []  # end times of exchanges that overlap with computation
         self.plain = 0.0  # seconds of calling one of the functions below from a program
         self.overhead = 0.0  # the same, as last measured
@@ -126,7 +126,7 @@ class Clock:
 
         return noted
 
-    def begin(self, p: _Program) -> list[Any]:
+    def begin(self, p: _PredictedProgram) -> list[Any]:
         called, self._called = self._called, None
         found = 0.0 if called is None or not p.runs else time.perf_counter() - called  # the first call compiles
         if self.running:
@@ -143,7 +143,7 @@ class Clock:
         self.pending.clear()
         return self._leave()
 
-    def exchange(self, x: _Exchange, goes_on: bool, fill: Callable[[], None]) -> list[Any]:
+    def exchange(self, x: _PredictedExchange, goes_on: bool, fill: Callable[[], None]) -> list[Any]:
         run = self._enter()
         x.times += 1
         run[1] += x.cost.sending
@@ -172,7 +172,7 @@ class Imagined:
 
     def __init__(self, ranks: int, nodes: int, rank: int, network: Network):
         self.ranks, self.on_node, self.rank, self.network = ranks, -(-ranks // nodes), rank, network
-        self.clock, self.programs = Clock(), list[_Program]()
+        self.clock, self.programs = Clock(), list[_PredictedProgram]()
 
     def start(self) -> None:
         """Make this process that rank, and measure the overhead of calling and timing programs."""
@@ -190,7 +190,7 @@ class Imagined:
 
     def instructions(self, plan: ProgramPlan, name: str) -> tuple[Any, ...]:
         """A program's instructions, with calls of the clock at its begin and end and instead of its exchanges."""
-        p = _Program(name, explanation(plan))
+        p = _PredictedProgram(name, explanation(plan))
         self.programs.append(p)
 
         def changed(x: Any) -> tuple[Any, ...]:
@@ -201,10 +201,11 @@ class Imagined:
         inner = mapped(plan.instructions, changed)
         return _call(lambda: self.clock.begin(p)), *inner, _call(self.clock.end)
 
-    def _stand_in(self, p: _Program, x: Communicate) -> tuple[PythonCall, ...]:
+    def _stand_in(self, p: _PredictedProgram, x: Communicate) -> tuple[PythonCall, ...]:
         members = self._members(x)
         nbytes = sum(view.nbytes for view in x.inputs[:1])
-        found = _Exchange(str(x.source) if x.source.file else "", x.label, nbytes, self._cost(x, members, nbytes))
+        line = str(x.source) if x.source.file else ""
+        found = _PredictedExchange(line, x.label, nbytes, self._cost(x, members, nbytes))
         p.exchanges.append(found)
         here = members.index(self.rank)
         views = (*x.inputs[:1], *x.outputs)
@@ -242,7 +243,7 @@ class Imagined:
         if kind is Exchange.POSITION:
             return Cost()
         if kind not in (Exchange.PERMUTE, Exchange.SEND, Exchange.RECV, Exchange.SENDRECV):
-            group = Group(len(members), len({self._node(r) for r in members}))
+            group = RankGroup(len(members), len({self._node(r) for r in members}))
             return self.network.collective(kind, group, nbytes)
         if kind is Exchange.PERMUTE:
             to = dict(params["perm"]).get(here, -1)
@@ -318,7 +319,7 @@ def main() -> int:
         Path(settings["file"]).write_text(json.dumps([_told(p) for p in job.programs if p.runs]))
 
 
-def _told(p: _Program) -> dict[str, Any]:
+def _told(p: _PredictedProgram) -> dict[str, Any]:
     """A program as data. Seconds are medians of its runs, without the first of several. fastest: the minimum of all
     runs, which other programs on the machine disturb least."""
     runs = p.runs[1:] or p.runs

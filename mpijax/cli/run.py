@@ -211,7 +211,7 @@ def _run_once(job: Job, launcher: Launcher, settings: dict[str, str], last: bool
     began = time.time()
     with scratch("run") as folder:
         (folder / "plan.json").write_text(json.dumps({"cpus": cpus, "prefix": job.prefix, "telling": telling}))
-        running = _Running(job, _command(job, launcher, folder), environment, folder, stdout, telling + LEFT)
+        running = _RunningJob(job, _command(job, launcher, folder), environment, folder, stdout, telling + LEFT)
         status = running.outcome()
         if status:
             leftovers.remove_of_failed(began)
@@ -239,7 +239,7 @@ def _binary(stream: Any, number: int) -> Any:
     return stream.buffer if stream is not None else open(number, "wb", closefd=False)
 
 
-class _Running:
+class _RunningJob:
     """A running job: merges the ranks' output, and passes signals to them."""
 
     def __init__(self, job: Job, command: list[str], environment: dict[str, str], folder: Path, stdout, left: float):

@@ -25,7 +25,7 @@ _RING = 1000
 
 
 @dataclass
-class Operation:
+class OperationEvent:
     """An operation of one rank; times in ns. wait: until the last rank began. late: that rank (-1: this one)."""
 
     rank: int
@@ -41,7 +41,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class StepEvent:
     """A step of a program that one rank ran: a kernel, or a call of a library or of Python; times in ns."""
 
     rank: int
@@ -51,11 +51,11 @@ class Kernel:
     end: int
 
 
-def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
+def load(paths: list[Path]) -> tuple[int, list[OperationEvent], list[StepEvent]]:
     """(number of ranks of the job, operations and kernels of all records). Raises ValueError for files of different
     jobs."""
-    operations: list[Operation] = []
-    kernels: list[Kernel] = []
+    operations: list[OperationEvent] = []
+    kernels: list[StepEvent] = []
     jobs: dict[str, int] = {}
     for path in paths:
         try:
@@ -67,9 +67,9 @@ def load(paths: list[Path]) -> tuple[int, list[Operation], list[Kernel]]:
                 what = record["sites"][str(site)]
                 done = end is not None
                 operations.append(
-                    Operation(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
+                    OperationEvent(record["rank"], number, what, position, nbytes, begin, end if done else now, done)
                 )
-            kernels += [Kernel(record["rank"], *kernel) for kernel in record.get("kernels", ())]
+            kernels += [StepEvent(record["rank"], *kernel) for kernel in record.get("kernels", ())]
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not a record of mpijax: {type(error).__name__}: {error}") from None
     if len(jobs) != 1:
@@ -111,9 +111,9 @@ def _text(value: Any) -> None:
         raise TypeError(f"{value!r:.60} is not a string")
 
 
-def find_waits(operations: list[Operation]) -> None:
+def find_waits(operations: list[OperationEvent]) -> None:
     """Set the rank that each operation waited for, and the time."""
-    together: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    together: dict[tuple[int, int], list[OperationEvent]] = defaultdict(list)
     for o in operations:
         if o.site["peers"] is None:
             together[o.site["sequence"], o.position].append(o)
@@ -129,7 +129,7 @@ def find_waits(operations: list[Operation]) -> None:
                 o.late, o.wait = last.rank, min(last.begin, o.end) - o.begin
 
 
-def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
+def volumes(size: int, operations: list[OperationEvent]) -> list[list[int]]:
     """Bytes sent from each rank to each rank: messages to their receiver, collectives to all other ranks.
 
     Empty if there are too many ranks for a table.
@@ -145,28 +145,28 @@ def volumes(size: int, operations: list[Operation]) -> list[list[int]]:
     return matrix
 
 
-def messages(operations: list[Operation]) -> list[tuple[Operation, Operation]]:
+def messages(operations: list[OperationEvent]) -> list[tuple[OperationEvent, OperationEvent]]:
     """(sending, receiving) operation of each message whose two ranks both have a record of it.
 
     MPI keeps the order of messages from one rank to another. A full record has lost its first operations, so messages
     are paired from the last one backwards.
     """
-    sent: dict[tuple[int, int], list[Operation]] = defaultdict(list)
-    received: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    sent: dict[tuple[int, int], list[OperationEvent]] = defaultdict(list)
+    received: dict[tuple[int, int], list[OperationEvent]] = defaultdict(list)
     for o in sorted(operations, key=lambda o: o.number, reverse=True):
         peers, label = o.site["peers"], o.site["label"]
         if peers and not label.startswith("recv"):
             sent[o.rank, peers[-1]].append(o)
         if peers and o.done and label.startswith(("recv", "sendrecv")):
             received[peers[0], o.rank].append(o)
-    found: list[tuple[Operation, Operation]] = []
+    found: list[tuple[OperationEvent, OperationEvent]] = []
     for pair, begun in sent.items():
         unfinished = max(len(begun) - len(received[pair]), 0) if len(begun) < _RING else 0
         found += zip(begun[unfinished:], received[pair], strict=False)
     return sorted(found, key=lambda pair: pair[0].begin)
 
 
-def chrome(operations: list[Operation], kernels: list[Kernel]) -> dict[str, Any]:
+def chrome(operations: list[OperationEvent], kernels: list[StepEvent]) -> dict[str, Any]:
     """The trace for Perfetto and chrome://tracing: a process for each rank, times in µs from the first operation."""
     zero = min((o.begin for o in operations), default=0)
     ranks = sorted({o.rank for o in operations})
@@ -190,7 +190,9 @@ def chrome(operations: list[Operation], kernels: list[Kernel]) -> dict[str, Any]
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def _totals(operations: list[Operation]) -> tuple[dict[tuple[int, int], list[int]], dict[tuple[str, str], list[int]]]:
+def _totals(
+    operations: list[OperationEvent],
+) -> tuple[dict[tuple[int, int], list[int]], dict[tuple[str, str], list[int]]]:
     """({(waiting rank, late rank): [ns, operations]}, {(label, line): [ns of waiting, ns, operations]})."""
     pairs: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
     lines: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -205,7 +207,7 @@ def _totals(operations: list[Operation]) -> tuple[dict[tuple[int, int], list[int
     return pairs, lines
 
 
-def figures(operations: list[Operation]) -> dict[str, Any]:
+def figures(operations: list[OperationEvent]) -> dict[str, Any]:
     """The content of `summary` as data: times in seconds."""
     pairs, lines = _totals(operations)
     return {
@@ -224,7 +226,7 @@ def figures(operations: list[Operation]) -> dict[str, Any]:
     }
 
 
-def summary(operations: list[Operation]) -> str:
+def summary(operations: list[OperationEvent]) -> str:
     """Which rank waited for which, and in which lines."""
     pairs, lines = _totals(operations)
     out = [f"{len(operations)} operations of {len({o.rank for o in operations})} ranks"]

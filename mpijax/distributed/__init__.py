@@ -16,11 +16,11 @@ from mpijax.distributed.preemption import should_stop as should_stop
 __all__ = ["initialize", "is_initialized", "should_stop", "shutdown", "survivors"]
 
 
-class _State:
+class _Initialization:
     initialized = False
 
 
-_state = _State()
+_state = _Initialization()
 
 
 def initialize(

@@ -17,7 +17,7 @@ from typing import Any
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.distributed import shared_values, spawning
 from mpijax.distributed.lines import Screen, ranges
-from mpijax.distributed.output import Output
+from mpijax.distributed.output import MergedOutput
 
 # Seconds that the other ranks have once one has failed, and that all have after an interrupt.
 GRACE, STOPPING = 1.0, 8.0
@@ -83,7 +83,7 @@ class Ranks:
         self._cells = 0
         terminal = getattr(sys.stdout, "isatty", lambda: False)()
         screen = Screen(lambda: shutil.get_terminal_size().columns, erases=terminal)
-        self._output = Output(size, screen)
+        self._output = MergedOutput(size, screen)
         environment = {"MPIJAX_PROGRESS": "bar", **os.environ}
         self._ranks = spawning.start(size, "mpijax.distributed.cell_worker", environment, self._output, session=True)
         for rank in self._ranks:

@@ -16,7 +16,7 @@ from mpijax.checkpointing import folders, restoring, saving, store
 from mpijax.checkpointing.errors import CheckpointError, CheckpointWarning, agree, describe, join
 from mpijax.core.base.warn import warn_user
 from mpijax.distributed import preemption
-from mpijax.distributed.memory import Memory
+from mpijax.distributed.memory import MemoryCheckpoints
 
 Every = int | datetime.timedelta | None
 
@@ -68,20 +68,21 @@ class Checkpointer:
         self._closed = False
 
     @cached_property
-    def _memory(self) -> Memory | None:
-        return None if self._memory_every is None else Memory.of_run(self.path)
+    def _memory(self) -> MemoryCheckpoints | None:
+        return None if self._memory_every is None else MemoryCheckpoints.of_run(self.path)
 
     @cached_property
-    def _places(self) -> list[_Place]:
+    def _places(self) -> list[_CheckpointFolder]:
         """The places that receive checkpoints: the disk, and memory if it is enabled."""
         from mpijax.runtime.mpi import mpi_start
 
-        disk = _Place("checkpoint", self.path, self._keep, self._every, mpi_start.rank() == 0, self._steps_on_disk)
+        first = mpi_start.rank() == 0
+        disk = _CheckpointFolder("checkpoint", self.path, self._keep, self._every, first, self._steps_on_disk)
         memory = self._memory
         if memory is None:
             return [disk]
         words = "checkpoint in memory", memory.folder, 1, self._memory_every, memory.first, memory.steps
-        return [disk, _Place(*words)]
+        return [disk, _CheckpointFolder(*words)]
 
     def save(self, step: int, tree: Any, *, force: bool = False) -> bool:
         """Begin to save the state after `step` steps, if it is due (`every`) or with `force`; returns whether it did.
@@ -165,7 +166,7 @@ class Checkpointer:
             self.close()
 
 
-class _Place:
+class _CheckpointFolder:
     """A folder of checkpoints, and the save into it that is in progress. All methods are collective.
 
     what: "checkpoint" in warnings. first: whether this rank manages the folder. steps: returns the saved steps.
@@ -191,7 +192,7 @@ class _Place:
             due = due or step % self._every == 0
         return due and step != self._latest_saved
 
-    def save(self, step: int, job: saving.Job) -> bool:
+    def save(self, step: int, job: saving.SaveJob) -> bool:
         """Begin to write; returns whether it did. No other write into this folder may be in progress."""
         target = folders.of_step(self._folder, step)
         whole = set(self._steps()) if self._latest_saved is None else set[int]()
@@ -258,14 +259,14 @@ class _Place:
 class _Writing:
     """A save in progress: the thread that writes, and its error."""
 
-    def __init__(self, step: int, target: Path, folder: Path, job: saving.Job, first: bool):
+    def __init__(self, step: int, target: Path, folder: Path, job: saving.SaveJob, first: bool):
         self.step, self.target, self.folder = step, target, folder
         self.error: str | None = None
         # A daemon, so that it does not keep a failing rank alive.
         self.thread = threading.Thread(target=self._run, args=(job, first), name="mpijax checkpoint", daemon=True)
         self.thread.start()
 
-    def _run(self, job: saving.Job, first: bool) -> None:
+    def _run(self, job: saving.SaveJob, first: bool) -> None:
         try:
             if sys.platform == "linux":  # affects only this thread and those that tensorstore starts from it
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

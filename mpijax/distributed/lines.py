@@ -88,7 +88,7 @@ class Screen:
 
 
 @dataclass
-class _Line:
+class _OutputLine:
     text: bytes
     since: float
     window: float = WINDOW
@@ -117,7 +117,7 @@ class Merger:
         self._clock = clock
         self._screen = screen
         self._rest = [b""] * ranks
-        self._waiting: list[_Line] = []
+        self._waiting: list[_OutputLine] = []
 
     def feed(self, rank: int, data: bytes) -> None:
         """Take a piece of a rank's output."""
@@ -139,7 +139,7 @@ class Merger:
         after = max((i + 1 for i, line in enumerate(self._waiting) if rank in line.ranks), default=0)
         line = next((line for line in self._waiting[after:] if line.text == text), None)
         if line is None:
-            line = _Line(text, self._clock(), REPORT_WINDOW if report else WINDOW)
+            line = _OutputLine(text, self._clock(), REPORT_WINDOW if report else WINDOW)
             self._waiting.append(line)
         line.ranks.add(rank)
 
@@ -168,7 +168,7 @@ class Merger:
         seen = [visible(rest) for rest in self._rest]
         first = next((text for text in seen if text), None)
         if first is not None:
-            return _Line(first, 0.0, ranks={r for r, text in enumerate(seen) if text == first}).marked()
+            return _OutputLine(first, 0.0, ranks={r for r, text in enumerate(seen) if text == first}).marked()
         return self._waiting[0].marked() if self._waiting and self._screen is not None and self._screen.erases else b""
 
     @property

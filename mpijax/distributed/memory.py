@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax.checkpointing import chunks, folders, metadata, restoring
 from mpijax.checkpointing.errors import CheckpointError, agree
-from mpijax.checkpointing.saving import Job
+from mpijax.checkpointing.saving import SaveJob
 from mpijax.runtime.mpi import mpi_start, objects
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -23,7 +23,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _Held = dict[int, tuple[set[str], int]]
 
 
-class Memory:
+class MemoryCheckpoints:
     """The checkpoints in memory of one run. All methods are collective.
 
     folder: this node's. first: whether this rank is the first of its node, and manages the folder.
@@ -35,7 +35,7 @@ class Memory:
         self.first = nodes.index(nodes[rank]) == rank
 
     @classmethod
-    def of_run(cls, path: Path) -> Memory | None:
+    def of_run(cls, path: Path) -> MemoryCheckpoints | None:
         """The memory for a run's checkpoints in the folder `path`; None if no launcher keeps memory for the job."""
         named = objects.allgather(os.environ.get("MPIJAX_MEMORY"), "Checkpointer")
         if not named[0]:
@@ -46,7 +46,7 @@ class Memory:
         known = list(dict.fromkeys(places))
         return cls(folder / hashlib.sha256(bytes(path)).hexdigest()[:16], [known.index(place) for place in places])
 
-    def with_neighbours(self, job: Job) -> Job:
+    def with_neighbours(self, job: SaveJob) -> SaveJob:
         """The data that this rank writes: its own part; on several nodes, also that of a rank of the previous node."""
         pieces = [(array, list(part)) for array, part in job.pieces]
         nodes, rank = self._nodes, mpi_start.rank()
@@ -56,7 +56,7 @@ class Memory:
             sent: list[Any] = [None] * len(nodes)
             sent[after[own.index(rank) % len(after)]] = pieces
             pieces = pieces + [piece for got in objects.alltoall(sent, "Checkpointer.save") for piece in got or ()]
-        return Job(job.description, job.arrays, pieces)
+        return SaveJob(job.description, job.arrays, pieces)
 
     def _held(self) -> list[_Held]:
         """The files that each node's first rank finds; empty for other ranks."""

@@ -51,7 +51,7 @@ def load_ipython_extension(ipython: Any) -> None:
     ipython.register_magic_function(mpijax, "line_cell", "mpijax")
 
 
-class _Parser(argparse.ArgumentParser):
+class _MagicParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise MagicError(f"{self.prog}: {message}")
 
@@ -64,7 +64,7 @@ def _names(text: str) -> list[str]:
 
 
 def _cell_parser() -> argparse.ArgumentParser:
-    p = _Parser(prog="%%mpijax", description="Run the cell on ranks that stay alive for the next cells.")
+    p = _MagicParser(prog="%%mpijax", description="Run the cell on ranks that stay alive for the next cells.")
     p.add_argument(
         "-n", "-np", "--np", "--ranks", dest="n", type=int, help="number of ranks to start if none run (default: 2)"
     )
@@ -80,7 +80,7 @@ def _cell_parser() -> argparse.ArgumentParser:
 
 
 def _line_parser() -> argparse.ArgumentParser:
-    p = _Parser(prog="%mpijax", description="Start and end the ranks of %%mpijax cells.")
+    p = _MagicParser(prog="%mpijax", description="Start and end the ranks of %%mpijax cells.")
     p.add_argument("-n", "-np", "--np", "--ranks", dest="n", type=int, help="number of new ranks to start")
     p.add_argument("command", nargs="?", choices=("restart", "stop", "status"), help="default: status")
     return p

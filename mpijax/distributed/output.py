@@ -13,7 +13,7 @@ from mpijax.distributed.lines import Merger, Screen
 _TURN_SECONDS = 0.05  # interval of checking lines that wait for other ranks
 
 
-class Output:
+class MergedOutput:
     """Reads one pipe per rank and writes merged lines to `sys.stdout`, as it is at construction.
 
     Others may register files with the same `selector`; their data must not be a number.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 _MAXES = "kvsname_max=256 keylen_max=256 vallen_max=1024"
 
 
-class Job:
+class PmiServer:
     """The store and the barrier that the ranks of a job share.
 
     `ended(rank, code)` is called once, when a rank aborts, or ends without finalizing MPI.

@@ -16,7 +16,7 @@ import socket
 import sys
 
 from mpijax.distributed.handshake import GREETING, ROLES, proof, proves
-from mpijax.distributed.pmi import Job
+from mpijax.distributed.pmi import PmiServer
 
 _HANDSHAKE_SECONDS = 10.0
 # Maximum connections that wait to be accepted, connections of strangers kept open, and connections accepted at once.
@@ -35,7 +35,7 @@ class Coordinator:
         self._secret = secret
         self._joined: dict[tuple[str, int], Streams] = {}
         self._complete = asyncio.Event()
-        self._job = Job(size, self._ended)
+        self._job = PmiServer(size, self._ended)
         # Connections without proof, oldest first; the job's own are at most two for each process.
         self._strangers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -21,8 +21,8 @@ from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.distributed import functions, launchers
-from mpijax.distributed.output import Output
-from mpijax.distributed.pmi import Job
+from mpijax.distributed.output import MergedOutput
+from mpijax.distributed.pmi import PmiServer
 
 GRACE = 0.5  # seconds for the other ranks' own messages after one has failed
 
@@ -66,7 +66,7 @@ def spawn(
     if not isinstance(nprocs, int) or nprocs < 1:
         raise ValueError(f"spawn needs at least 1 rank, got nprocs={nprocs!r}")
     task = functions.dumps((fn, tuple(args), dict(kwargs or {})))
-    output = Output(nprocs) if not _is_file(sys.stdout) else None
+    output = MergedOutput(nprocs) if not _is_file(sys.stdout) else None
     ranks = start(nprocs, "mpijax.distributed.worker", {**os.environ, **(env or {})}, output)
     if output:
         output.start()
@@ -108,7 +108,7 @@ class Rank:
 
 
 def start(
-    size: int, module: str, environment: Mapping[str, str], output: Output | None, *, session: bool = False
+    size: int, module: str, environment: Mapping[str, str], output: MergedOutput | None, *, session: bool = False
 ) -> list[Rank]:
     """The ranks of a new job, each running `module` with the descriptor of its pipe as argument.
 
@@ -140,7 +140,7 @@ def start(
 
 async def _serve(sockets: list[socket.socket]) -> None:
     """Runs the ranks' process manager. The end of a rank is detected on its pipe."""
-    job = Job(len(sockets), ended=lambda rank, code: None)
+    job = PmiServer(len(sockets), ended=lambda rank, code: None)
     streams = [await asyncio.open_connection(sock=each) for each in sockets]
     await asyncio.gather(*(job.serve(rank, *pair) for rank, pair in enumerate(streams)))
 

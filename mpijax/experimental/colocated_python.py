@@ -169,7 +169,7 @@ def colocated_python_class(cls: type) -> type:
 
     class Proxy:
         def __init__(self, *args: Any, **kwargs: Any):
-            made = _Made(cls, args, kwargs)
+            made = _LazyObject(cls, args, kwargs)
             for name, method in inspect.getmembers(cls, inspect.isfunction):
                 if not name.startswith("__") or name == "__call__":
                     setattr(self, name, ColocatedFunction(made.method(method)))
@@ -182,7 +182,7 @@ def colocated_python_class(cls: type) -> type:
     return Proxy
 
 
-class _Made:
+class _LazyObject:
     """An object that is made at its first use."""
 
     def __init__(self, cls: type, args: tuple, kwargs: dict[str, Any]):

@@ -111,7 +111,7 @@ def _combine(weights: Any, slopes: Any) -> Any:
     return sum(w * k for w, k in zip(weights, slopes, strict=True) if w)
 
 
-class _Step(NamedTuple):
+class _OdeState(NamedTuple):
     """The state of the integration: `y` and its slope `f` at time `t`, the size of the next step, and the last step:
     its start and the coefficients of its polynomial in the fraction of the step, (5, n), highest power first."""
 
@@ -123,7 +123,7 @@ class _Step(NamedTuple):
     polynomial: Any
 
 
-def _advance(func: Callable, limits: _Limits, s: _Step) -> _Step:
+def _advance(func: Callable, limits: _Limits, s: _OdeState) -> _OdeState:
     """Try a step, and accept it if its error is small enough. The error determines the size of the next step."""
     dt = s.dt.astype(s.y.dtype)
     slopes = [s.f]
@@ -131,10 +131,10 @@ def _advance(func: Callable, limits: _Limits, s: _Step) -> _Step:
         y = s.y + dt * _combine(weights, slopes)
         slopes.append(func(y, s.t + s.dt * when))
     ratio = _error_ratio(dt * _combine(_ERROR, slopes), limits, s.y, y)
-    taken = _Step(y, slopes[-1], s.t + s.dt, s.dt, s.t, _polynomial(s.y, y, slopes, dt))
+    taken = _OdeState(y, slopes[-1], s.t + s.dt, s.dt, s.t, _polynomial(s.y, y, slopes, dt))
     best = jnp.where(ratio == 0, _MOST_GROWTH, _SAFETY * jnp.where(ratio == 0, 1, ratio) ** (-1 / _ORDER))
     factor = jnp.clip(best, jnp.where(ratio < 1, 1.0, _MOST_SHRINKING), _MOST_GROWTH)
-    new = _Step(*(jnp.where(ratio <= 1, a, b) for a, b in zip(taken, s, strict=True)))
+    new = _OdeState(*(jnp.where(ratio <= 1, a, b) for a, b in zip(taken, s, strict=True)))
     return new._replace(dt=jnp.clip(s.dt * factor.astype(s.dt.dtype), 0, limits.hmax))
 
 
@@ -184,7 +184,7 @@ def _solve(func: Callable, limits: _Limits, y0: Any, ts: Any, args: tuple) -> An
 
     f0 = slope(y0, ts[0])
     polynomial = jnp.zeros((5, *y0.shape), y0.dtype).at[-1].set(y0)
-    start = _Step(y0, f0, ts[0], _first_step(slope, limits, ts[0], y0, f0), ts[0], polynomial)
+    start = _OdeState(y0, f0, ts[0], _first_step(slope, limits, ts[0], y0, f0), ts[0], polynomial)
     return jnp.concatenate([y0[None], lax.scan(to_next, start, ts[1:])[1]])
 
 

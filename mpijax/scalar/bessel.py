@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, is_single, polynomial, where
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.iteration import iterate
 from mpijax.scalar.trigonometric import cos, sin
@@ -52,7 +52,7 @@ I1_FAR_F64 = (0.3989422804014327, -0.1496033551505289, -0.046751048497540526, -0
               448324683667066.94, -462351474180787.0)
 
 
-def _scaled_bessel(x: Expr, near: Sequence[float], far: Sequence[float], factor: Expr | float) -> Expr:
+def _scaled_bessel(x: Real, near: Sequence[float], far: Sequence[float], factor: Real | float) -> Real:
     a = abs(x)
     limit = NEAR_F32 if is_single(x) else NEAR_F64
     inside = a < limit
@@ -64,14 +64,14 @@ def _scaled_bessel(x: Expr, near: Sequence[float], far: Sequence[float], factor:
 
 
 @elementary
-def bessel_i0e(x: Expr) -> Expr:
+def bessel_i0e(x: Real) -> Real:
     """e^-|x| I0(x)."""
     near, far = (I0_NEAR_F32, I0_FAR_F32) if is_single(x) else (I0_NEAR_F64, I0_FAR_F64)
     return _scaled_bessel(x, near, far, 1.0)
 
 
 @elementary
-def bessel_i1e(x: Expr) -> Expr:
+def bessel_i1e(x: Real) -> Real:
     """e^-|x| I1(x), with the sign of x."""
     near, far = (I1_NEAR_F32, I1_FAR_F32) if is_single(x) else (I1_NEAR_F64, I1_FAR_F64)
     return _scaled_bessel(x, near, far, abs(x)).with_sign_of(x)
@@ -84,13 +84,13 @@ MOST_TURNS, BEYOND = 100_000, {True: 5.0, False: 9.0}  # start BEYOND * sqrt(lar
 TINY, LARGE = 1e-140, 1e150  # smallest argument of the recurrence; threshold for scaling values down
 
 
-def _by_recurrence(n: Expr, x: Expr, single: bool) -> Expr:
+def _by_recurrence(n: Real, x: Real, single: bool) -> Real:
     """J_n for n >= 0 and x > 0, from an even order far above both down to 0."""
     larger = where(x > n, x, n)
     start = 2.0 * (0.5 * ((larger + 2.0).sqrt().fma(BEYOND[single], larger) + 6.0)).floor()
 
-    def step(value: Expr, above: Expr, wanted: Expr, total: Expr, k: Expr,
-             n: Expr, twice: Expr) -> tuple[list[Expr], Expr]:  # fmt: skip
+    def step(value: Real, above: Real, wanted: Real, total: Real, k: Real,
+             n: Real, twice: Real) -> tuple[list[Real], Real]:  # fmt: skip
         # value is J_k; all values are scaled down together when it grows too large.
         scale = where(abs(value) > LARGE, value.const(1.0 / LARGE), 1.0)
         value, above, wanted, total = value * scale, above * scale, wanted * scale, total * scale
@@ -105,7 +105,7 @@ def _by_recurrence(n: Expr, x: Expr, single: bool) -> Expr:
     return wanted / (2.0 * total - zeroth)
 
 
-def _by_hankel(n: Expr, x: Expr) -> Expr:
+def _by_hankel(n: Real, x: Real) -> Real:
     """sqrt(2 / (pi x)) (P cos chi - Q sin chi), chi = x - (n / 2 + 1 / 4) pi."""
     square, inverse = 4.0 * n * n, 0.125 / x
     p, q, term = n.const(1.0), n.const(0.0), n.const(1.0)
@@ -125,7 +125,7 @@ def _by_hankel(n: Expr, x: Expr) -> Expr:
     return where(beyond, -value, value)
 
 
-def _bessel_j(n: Expr, x: Expr, single: bool) -> Expr:
+def _bessel_j(n: Real, x: Real, single: bool) -> Real:
     """J_n for integer orders of either sign."""
     order, a = abs(n), abs(x)
     far = (a > HANKEL_FROM) & (2.0 * a > order * order)
@@ -140,7 +140,7 @@ def _bessel_j(n: Expr, x: Expr, single: bool) -> Expr:
 
 
 @elementary
-def bessel_jv(n: Expr, x: Expr) -> Expr:
+def bessel_jv(n: Real, x: Real) -> Real:
     """J of integer order n."""
     single = is_single(x)
     return in_double(lambda n, x: _bessel_j(n, x, single), n, x)

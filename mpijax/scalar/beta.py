@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, is_single, polynomial, where
 from mpijax.scalar.gamma import HALF_LOG_TWO_PI, STIRLING, lgamma, log_gamma_of_positive
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.iteration import iterate
@@ -25,19 +25,19 @@ TURNS = 5000
 PRECISION = {True: 2.0**-30, False: 2.0**-53}
 
 
-def _stirling(x: Expr) -> Expr:
+def _stirling(x: Real) -> Real:
     """log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2 for x >= 8."""
     inverse = 1.0 / x.at_least(LARGE)
     return inverse * polynomial(inverse * inverse, STIRLING)
 
 
-def _log_gamma_ratio(x: Expr, step: Expr) -> Expr:
+def _log_gamma_ratio(x: Real, step: Real) -> Real:
     """log(Gamma(x + step) / Gamma(x)) if both arguments are at least 8."""
     end = x + step
     return (x - 0.5) * log1p(step / x) + step * (log(end) - 1.0) + (_stirling(end) - _stirling(x))
 
 
-def _log_beta(a: Expr, b: Expr) -> Expr:
+def _log_beta(a: Real, b: Real) -> Real:
     """log(Gamma(a) Gamma(b) / Gamma(a + b)) for positive a and b."""
     a, b = where(b < a, b, a), where(b < a, a, b)
     total, ratio = a + b, a / b
@@ -50,7 +50,7 @@ def _log_beta(a: Expr, b: Expr) -> Expr:
     return where(b < LARGE, small, where(a < LARGE, one_large, both_large))
 
 
-def _betaln(a: Expr, b: Expr) -> Expr:
+def _betaln(a: Real, b: Real) -> Real:
     positive = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     return rarely("betaln", ~positive, _log_beta(a, b), lambda a, b: lgamma(a) + lgamma(b) - lgamma(a + b), a, b)
 
@@ -58,16 +58,16 @@ def _betaln(a: Expr, b: Expr) -> Expr:
 # ---------------------------------------------------------------- Pochhammer's symbol
 
 
-def _is_pole(x: Expr) -> Expr:
+def _is_pole(x: Real) -> Real:
     return (x <= 0.0) & x.floor().eq(x)
 
 
-def _odd_floor(x: Expr) -> Expr:
+def _odd_floor(x: Real) -> Real:
     half = x.floor() * 0.5
     return half.floor().ne(half)
 
 
-def _poch(z: Expr, m: Expr) -> Expr:
+def _poch(z: Real, m: Real) -> Real:
     """Gamma(z + m) / Gamma(z)."""
     end = z + m
     large = (z >= LARGE) & (end >= LARGE)
@@ -76,7 +76,7 @@ def _poch(z: Expr, m: Expr) -> Expr:
     return where(m.eq(0.0), 1.0, value)
 
 
-def _poch_below_zero(z: Expr, m: Expr) -> Expr:
+def _poch_below_zero(z: Real, m: Real) -> Real:
     """Uses the signs of both gamma functions; for two poles by reflection, for one pole the limit."""
     end = z + m
     pole, first, last = _is_pole(z), 1.0 - end, 1.0 - z
@@ -91,7 +91,7 @@ def _poch_below_zero(z: Expr, m: Expr) -> Expr:
 # ---------------------------------------------------------------- the incomplete beta function
 
 
-def _density(a: Expr, b: Expr, x: Expr, y: Expr) -> Expr:
+def _density(a: Real, b: Real, x: Real, y: Real) -> Real:
     """x^a y^b / B(a, b), where x + y = 1."""
     large = (a >= LARGE) & (b >= LARGE)
     # For x / y near a / b, the terms of size a and b vanish.
@@ -103,21 +103,21 @@ def _density(a: Expr, b: Expr, x: Expr, y: Expr) -> Expr:
     return exp(power) * where(large, (a / (a + b) * b * (0.5 / np.pi)).sqrt(), 1.0)
 
 
-def _log_less_linear(u: Expr, x: Expr, a: Expr, b: Expr) -> Expr:
+def _log_less_linear(u: Real, x: Real, a: Real, b: Real) -> Real:
     """log(1 + u) - u for u = x (a + b) / a - 1."""
     near = abs(u) < 0.29
     return where(near, log_of_mantissa(where(near, u, 0.0)), log(x * (1.0 + b / a)) - u)
 
 
-def _fraction(a: Expr, b: Expr, x: Expr, y: Expr, single: bool) -> Expr:
+def _fraction(a: Real, b: Real, x: Real, y: Real, single: bool) -> Real:
     """B(a, b) I / (x^a y^b) for x up to about a / (a + b), as 1 / (beta_0 + alpha_1 / (beta_1 + ...)).
 
     The state is the numerators and denominators of the last two convergents, divided by the last denominator.
     """
     precision = PRECISION[single]
 
-    def step(p: Expr, p_before: Expr, q_before: Expr, n: Expr, inverse: Expr,
-             a: Expr, b: Expr, x: Expr, slope: Expr) -> tuple[list[Expr], Expr]:  # fmt: skip
+    def step(p: Real, p_before: Real, q_before: Real, n: Real, inverse: Real,
+             a: Real, b: Real, x: Real, slope: Real) -> tuple[list[Real], Real]:  # fmt: skip
         value = p
         product = n * (b - n) * x
         shape = a + (n - 1.0)
@@ -138,7 +138,7 @@ def _fraction(a: Expr, b: Expr, x: Expr, y: Expr, single: bool) -> Expr:
     return value
 
 
-def _incomplete_beta(a: Expr, b: Expr, x: Expr, single: bool) -> Expr:
+def _incomplete_beta(a: Real, b: Real, x: Real, single: bool) -> Real:
     y = 1.0 - x
     inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (x > 0.0) & (x < 1.0)
     upper = x * (a + b + 2.0) > a + 1.0
@@ -154,19 +154,19 @@ def _incomplete_beta(a: Expr, b: Expr, x: Expr, single: bool) -> Expr:
 
 
 @elementary
-def betaln(a: Expr, b: Expr) -> Expr:
+def betaln(a: Real, b: Real) -> Real:
     """log |Gamma(a) Gamma(b) / Gamma(a + b)|."""
     return in_double(_betaln, a, b)
 
 
 @elementary
-def poch(z: Expr, m: Expr) -> Expr:
+def poch(z: Real, m: Real) -> Real:
     """Gamma(z + m) / Gamma(z)."""
     return in_double(_poch, z, m)
 
 
 @elementary
-def regularized_incomplete_beta(a: Expr, b: Expr, x: Expr) -> Expr:
+def regularized_incomplete_beta(a: Real, b: Real, x: Real) -> Real:
     """The probability that a variable with a beta distribution of shapes a and b is below x."""
     single = is_single(x)
     return in_double(lambda a, b, x: _incomplete_beta(a, b, x, single), a, b, x)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.scalar import narrow
 from mpijax.scalar.convert import convert
-from mpijax.scalar.memory import Memory
+from mpijax.scalar.memory import MemoryInstructions
 from mpijax.scalar.registry import RULES
 from mpijax.scalar.types import BOOL, INT32, INT64, Scalar, imag_part, info, literal
 
@@ -45,7 +45,7 @@ class FunctionText:
         return "\n".join([*sorted(self.declares), *self.helpers.values()])
 
 
-class Builder(Memory):
+class Builder(MemoryInstructions):
     """Emits instructions on `Scalar`s into `self.lines`.
 
     lanes: vector width W; function: names and declarations shared with other builders of the same

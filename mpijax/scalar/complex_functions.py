@@ -15,15 +15,15 @@ import numpy as np
 from mpijax.scalar import complex as cx
 from mpijax.scalar import exponential, hyperbolic, inverse_trigonometric, logarithm, trigonometric
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.expr import Expr, is_single, where
+from mpijax.scalar.expr import Real, is_single, where
 from mpijax.scalar.registry import COMPLEX_RULES
 from mpijax.scalar.types import Scalar, imag_part
 
-Pair = tuple[Expr, Expr]
+Pair = tuple[Real, Real]
 
 
 def _parts(b: Builder, z: Scalar) -> Pair:
-    return Expr(b, cx.real_part(z)), Expr(b, imag_part(z))
+    return Real(b, cx.real_part(z)), Real(b, imag_part(z))
 
 
 def _join(z: Pair) -> Scalar:
@@ -49,19 +49,19 @@ def _times(z: Pair, w: Pair) -> Pair:
     return z[0] * w[0] - z[1] * w[1], z[0] * w[1] + z[1] * w[0]
 
 
-def _size(z: Pair) -> Expr:
-    return Expr(z[0].b, cx.abs_(z[0].b, _join(z)))
+def _size(z: Pair) -> Real:
+    return Real(z[0].b, cx.abs_(z[0].b, _join(z)))
 
 
-def _finite(x: Expr) -> Expr:
+def _finite(x: Real) -> Real:
     return abs(x) < np.inf
 
 
-def _infinite(x: Expr) -> Expr:
+def _infinite(x: Real) -> Real:
     return abs(x).eq(np.inf)
 
 
-def _without_angle(z: Pair) -> tuple[Pair, Expr]:
+def _without_angle(z: Pair) -> tuple[Pair, Real]:
     """z with y = 0 if e^x is 0 and y is infinite or NaN (then e^z is 0); and whether e^x is infinite with such a y."""
     x, y = z
     no_angle = ~_finite(y)
@@ -229,13 +229,13 @@ def logistic(z: Pair) -> Pair:
     return _divide((x.const(1.0), x.const(0.0)), (1.0 + x, y))
 
 
-def _is_far(z: Pair) -> tuple[Expr, Expr]:
+def _is_far(z: Pair) -> tuple[Real, Real]:
     """Whether a part is infinite; whether z is so large that 1 + z equals z."""
     infinite = _infinite(z[0]) | _infinite(z[1])
     return infinite, infinite | (abs(z[0]).at_least(abs(z[1])) > (1e18 if is_single(z[0]) else 1e150))
 
 
-def _asinh_of_product(z: Pair, w: Pair, part: int, far: Expr) -> Expr:
+def _asinh_of_product(z: Pair, w: Pair, part: int, far: Real) -> Real:
     """asinh of the real or imaginary part of z w; asinh(p / 16) + log 16 if the product may overflow."""
     scale = where(far, z[0].const(1 / 16), 1.0)
     found = hyperbolic.asinh(_times((z[0] * scale, z[1] * scale), w)[part])

@@ -8,7 +8,7 @@ float32 is computed in float64 and rounded once: measured error 0.5 ulp. float64
 from __future__ import annotations
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, polynomial, where
 
 # In x^2 up to x^2 = 3, in x - 3 up to x = 4.25, in 1 / x^2 - 0.028 beyond
 NEAR = (1.0, 0.33333333333333337, 0.09999999999999853, 0.023809523809544545, 0.004629629629474581,
@@ -30,7 +30,7 @@ FAR = (0.5073168992075585, 0.273549258485615, 0.4734443799806308, 1.473852198032
        4.2019591251536924e+20, -6.100678774181939e+21, -8.199007474381729e+22, 8.860846274944999e+23)
 
 
-def _dawson(x: Expr) -> Expr:
+def _dawson(x: Real) -> Real:
     a = abs(x)
     square, inverse = a * a, 1.0 / a
     far = where(a < 4.25, polynomial(a - 3.0, MIDDLE), inverse * polynomial(inverse * inverse - 0.028, FAR))
@@ -38,6 +38,6 @@ def _dawson(x: Expr) -> Expr:
 
 
 @elementary
-def dawsn(x: Expr) -> Expr:
+def dawsn(x: Real) -> Real:
     """Dawson's integral."""
     return in_double(_dawson, x)

@@ -12,14 +12,14 @@ import math
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, polynomial, where
 from mpijax.scalar.logarithm import log, log1p
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 COEFFICIENTS = [b / math.factorial(2 * k + 1) for k, b in enumerate(_BERNOULLI, 1)]
 
 
-def _spence(x: Expr) -> Expr:
+def _spence(x: Real) -> Real:
     near, large = (x > 0.5) & (x < 2.0), x >= 2.0
     small = where(near, 0.5, where(large, 1.0 / x, x))
     logarithm = log(where(near | large, x, small))  # of x, because 1 / x is denormal for the largest x
@@ -33,6 +33,6 @@ def _spence(x: Expr) -> Expr:
 
 
 @elementary
-def spence(x: Expr) -> Expr:
+def spence(x: Real) -> Real:
     """The integral of log t / (1 - t) from 1 to x; NaN below 0 and at infinity."""
     return in_double(_spence, x)

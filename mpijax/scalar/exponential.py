@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 from mpijax.scalar.guard import rarely
 
 LN2 = 0.6931471805599453
@@ -42,14 +42,14 @@ EXPM1_F64 = (0.5, 0.16666666666666677, 0.04166666666666669, 0.008333333333321787
              2.5108619366201067e-08, 2.0894928791257234e-09)
 
 
-def scaled(x: Expr, k: Expr) -> Expr:
+def scaled(x: Real, k: Real) -> Real:
     """x * 2^k in two factors; k is an integer with the bits that `nearest` returns."""
     mantissa = 23 if is_single(x) else 52
-    half = Expr(k.b, k.b.lshr(k.s, k.const(1).s))
+    half = Real(k.b, k.b.lshr(k.s, k.const(1).s))
     return x * (half << mantissa).as_float() * ((k - half) << mantissa).as_float()
 
 
-def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
+def nearest(x: Real, factor: float) -> tuple[Real, Real]:
     """(n, bits) for n = x * factor rounded to an integer, as a float; the low end of bits is n + 2 * bias.
 
     These bits halved and shifted to the exponent field are 2^(n/2), including the bias.
@@ -61,7 +61,7 @@ def nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
 
 
 @elementary
-def exp(x: Expr) -> Expr:
+def exp(x: Real) -> Real:
     """e^x."""
     if not is_single(x):
         return scaled(*exp_parts(x))
@@ -71,26 +71,26 @@ def exp(x: Expr) -> Expr:
     )
 
 
-def ordinary_exp(x: Expr) -> Expr:
+def ordinary_exp(x: Real) -> Real:
     """e^x if it is a normal number: k is added to the exponent field."""
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
     _, bits, r = _reduced(x)
     return (_exp_polynomial(r).bits() + ((bits - 2 * bias) << mantissa)).as_float()
 
 
-def exp_parts(x: Expr) -> tuple[Expr, Expr]:
+def exp_parts(x: Real) -> tuple[Real, Real]:
     """(p, bits of k) with e^x = p 2^k, for e^x that would overflow or lose bits."""
     low, high = (-104.0, 90.0) if is_single(x) else (-746.0, 711.0)
     _, bits, r = _reduced(x.at_most(high).at_least(low))
     return _exp_polynomial(r), bits
 
 
-def _exp_polynomial(r: Expr) -> Expr:
+def _exp_polynomial(r: Real) -> Real:
     """e^r for |r| <= ln(2)/2."""
     return 1.0 + (r * r).fma(polynomial(r, EXP_F32 if is_single(r) else EXP_F64), r)
 
 
-def _reduced(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduced(x: Real) -> tuple[Real, Real, Real]:
     """(k, bits, r) with x = k ln 2 + r."""
     hi, lo = LN2_F32 if is_single(x) else LN2_F64
     k, bits = nearest(x, LOG2E)
@@ -98,7 +98,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 @elementary
-def exp2(x: Expr) -> Expr:
+def exp2(x: Real) -> Real:
     """2^x; exact for integers."""
     low, high = (-151.0, 129.0) if is_single(x) else (-1076.0, 1025.0)
     x = x.at_most(high).at_least(low)
@@ -107,7 +107,7 @@ def exp2(x: Expr) -> Expr:
 
 
 @elementary
-def expm1(x: Expr) -> Expr:
+def expm1(x: Real) -> Real:
     """e^x - 1 without cancellation near 0."""
     low, high = (-18.0, 89.0) if is_single(x) else (-38.0, 710.0)
     mantissa, bias = (23, 127) if is_single(x) else (52, 1023)
@@ -120,7 +120,7 @@ def expm1(x: Expr) -> Expr:
 
 
 @elementary
-def logistic(x: Expr) -> Expr:
+def logistic(x: Real) -> Real:
     """1 / (1 + e^-x); for negative x as e^-|x| / (1 + e^-|x|), so that small results keep their precision."""
     negative = x < 0.0
     e = exp(-abs(x))

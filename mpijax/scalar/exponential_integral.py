@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, is_single, polynomial, where
 from mpijax.scalar.gamma import digamma_of_double, log_gamma_of_positive
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.incomplete_gamma import legendre_fraction
@@ -55,7 +55,7 @@ EXPI_FAR = (1.02971696461148, 1.1286857172944003, 2.6525206824615455, 10.1174967
 EXPN_TERMS = 20  # of the power series up to 1
 
 
-def _exp1(x: Expr, logarithm: Expr, decay: Expr) -> Expr:
+def _exp1(x: Real, logarithm: Real, decay: Real) -> Real:
     """E1 for x > 0, from log x (needed up to 1 only) and e^-x."""
     near = x.fma(polynomial(x - 0.5, EXP1_NEAR), -np.euler_gamma) - logarithm
     bounded = x.at_most(1e3)
@@ -63,11 +63,11 @@ def _exp1(x: Expr, logarithm: Expr, decay: Expr) -> Expr:
     return where(x < 1.0, near, far)
 
 
-def _exp1_of_any(x: Expr) -> Expr:
+def _exp1_of_any(x: Real) -> Real:
     return where(x >= 0.0, _exp1(x, log(x), exp(-x)), np.nan)
 
 
-def _expi(x: Expr) -> Expr:
+def _expi(x: Real) -> Real:
     """Ei(x) for positive x, -E1(-x) for negative x, with one logarithm and one exponential for both."""
     a = abs(x)
     high, low = ZERO
@@ -84,7 +84,7 @@ def _expi(x: Expr) -> Expr:
     return where(x < 0.0, -_exp1(a, logarithm, root * root), where(x < 6.0, near, root * far * root))
 
 
-def _expn_by_series(n: Expr, x: Expr) -> Expr:
+def _expn_by_series(n: Real, x: Real) -> Real:
     """(-x)^(n - 1) (digamma n - log x) / (n - 1)! minus the sum over k != n - 1 of (-x)^k / ((k - n + 1) k!)."""
     logarithm, before = log(x), n - 1.0
     total, term = n.const(0.0), n.const(1.0)
@@ -97,7 +97,7 @@ def _expn_by_series(n: Expr, x: Expr) -> Expr:
     return own - total
 
 
-def _expn(n: Expr, x: Expr, single: bool) -> Expr:
+def _expn(n: Real, x: Real, single: bool) -> Real:
     n = n.floor()
     ordinary = (n > 0.0) & (x > 0.0) & (n < np.inf)
     near, far = ordinary & (x <= 1.0), ordinary & (x > 1.0)
@@ -111,19 +111,19 @@ def _expn(n: Expr, x: Expr, single: bool) -> Expr:
 
 
 @elementary
-def expi(x: Expr) -> Expr:
+def expi(x: Real) -> Real:
     """The integral of e^t / t from -inf to x."""
     return in_double(_expi, x)
 
 
 @elementary
-def exp1(x: Expr) -> Expr:
+def exp1(x: Real) -> Real:
     """The integral of e^-t / t from x to inf; NaN below 0."""
     return in_double(_exp1_of_any, x)
 
 
 @elementary
-def expn(n: Expr, x: Expr) -> Expr:
+def expn(n: Real, x: Real) -> Real:
     """The integral of e^(-x t) / t^n over t from 1 to inf; NaN below 0."""
     single = is_single(x)
     return in_double(lambda n, x: _expn(n, x, single), n, x)

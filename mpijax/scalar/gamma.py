@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, polynomial, where
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.logarithm import LN2_F64, exponent_value, log, log_of_mantissa, split
 from mpijax.scalar.trigonometric import cosine, sine
@@ -45,7 +45,7 @@ AT_LOWER_ROOT = (-1.9143501856115988, 9.575189475709667, -20.095134916842603, 62
                  -344497.5934348329, 1251567.4465251002, -4578716.594581718, 16850484.270697366)
 
 
-def _half_turns(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _half_turns(x: Real) -> tuple[Real, Real, Real]:
     """(sin, cos, whether x is an integer) for pi times the distance of x to the nearest integer."""
     distance = abs(x - x.roundeven())
     # The polynomials are valid up to pi/4; beyond, swap sine and cosine.
@@ -55,13 +55,13 @@ def _half_turns(x: Expr) -> tuple[Expr, Expr, Expr]:
     return where(upper, c, s), where(upper, s, c), distance.eq(0.0)
 
 
-def _log_gamma(x: Expr) -> Expr:
+def _log_gamma(x: Real) -> Real:
     """log |Gamma(x)|; positive normal numbers take the common path."""
     usual = log_gamma_of_positive(abs(x))
     return rarely("lgamma", ~(x >= 2.0**-1022), usual, _every_log_gamma, x, usual)
 
 
-def log_gamma_of_positive(x: Expr) -> Expr:
+def log_gamma_of_positive(x: Real) -> Real:
     """log Gamma(x) for a positive normal x in float64."""
     low, large = x < 0.9, x > float(SHIFT)
     near, product = where(low, 1.0 + x, x), where(low, x, 1.0)
@@ -80,7 +80,7 @@ def log_gamma_of_positive(x: Expr) -> Expr:
     return where(large, value + (where(value < np.inf, lost, 0.0) + series), small)
 
 
-def _log_in_two_parts(x: Expr) -> tuple[Expr, Expr]:
+def _log_in_two_parts(x: Real) -> tuple[Real, Real]:
     """log x as a sum of two numbers, with error 3e-17, for positive normal x."""
     high, low = LN2_F64
     field, m = split(x)
@@ -92,7 +92,7 @@ def _log_in_two_parts(x: Expr) -> tuple[Expr, Expr]:
     return value, rest - (value - total)
 
 
-def _every_log_gamma(x: Expr, of_size: Expr) -> Expr:
+def _every_log_gamma(x: Real, of_size: Real) -> Real:
     """For negative numbers, denormals and NaN: Gamma(x) Gamma(-x) = -pi / (x sin(pi x)). `of_size` is for |x|."""
     a = abs(x)
     tiny = a < TINY
@@ -104,7 +104,7 @@ def _every_log_gamma(x: Expr, of_size: Expr) -> Expr:
     return where((whole & ~tiny) | a.eq(np.inf), np.inf, reflected)
 
 
-def digamma_of_double(x: Expr) -> Expr:
+def digamma_of_double(x: Real) -> Real:
     """digamma in float64; NaN at 0 and the negative integers."""
     reflect = x < 0.5
     y = where(reflect, 1.0 - x, x)
@@ -129,12 +129,12 @@ def digamma_of_double(x: Expr) -> Expr:
 
 
 @elementary
-def lgamma(x: Expr) -> Expr:
+def lgamma(x: Real) -> Real:
     """log |Gamma(x)|; infinite at 0, the negative integers and both infinities."""
     return in_double(_log_gamma, x)
 
 
 @elementary
-def digamma(x: Expr) -> Expr:
+def digamma(x: Real) -> Real:
     """The derivative of log Gamma; NaN at 0 and the negative integers."""
     return in_double(digamma_of_double, x)

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.expr import Expr
+from mpijax.scalar.expr import Real
 from mpijax.scalar.types import BOOL, Scalar, info
 
 _RARE = '!prof !{!"branch_weights", i32 1, i32 9999}'
 
 
 # What a function is where it is easy, although the usual way fails there: a condition, and the value.
-Easy = Callable[[Expr], tuple[Expr, float]]
+Easy = Callable[[Real], tuple[Real, float]]
 
 
 def rarely(
-    name: str, rare: Expr, usual: Expr, work: Callable[..., Expr], *xs: Expr, easy: Easy | None = None
-) -> Expr:
+    name: str, rare: Real, usual: Real, work: Callable[..., Real], *xs: Real, easy: Easy | None = None
+) -> Real:
     """`usual`, but work(*xs) in the lanes where `rare`; `work` is compiled as a separate function.
 
     easy: where it holds for the first operand in all rare lanes, the function is not called.
@@ -31,7 +31,7 @@ def rarely(
     label, t, mask = _label(name, *xs), b.type(usual.dtype), b.vector("i1")
     if label not in b.function.helpers:
         inner = Builder(b.lanes, b.function)
-        slow = work(*(Expr(inner, Scalar(x.dtype, f"%x{i}")) for i, x in enumerate(xs))).s
+        slow = work(*(Real(inner, Scalar(x.dtype, f"%x{i}")) for i, x in enumerate(xs))).s
         merged = inner.select(Scalar(BOOL, "%rare"), slow, Scalar(usual.dtype, "%usual"))
         b.helper(label, "\n".join([
             f"define internal {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)}) noinline cold {{",
@@ -39,7 +39,7 @@ def rarely(
     if easy is None:
         return _branch(label, rare, usual, xs, [f"  %r = call {t} @{label}({mask} %rare, {t} %usual, {_formals(xs)})"])
     inner = Builder(b.lanes, b.function)
-    first = Expr(inner, Scalar(xs[0].dtype, "%x0"))
+    first = Real(inner, Scalar(xs[0].dtype, "%x0"))
     here, value = easy(first)
     most = inner.select(here.s, first.const(value).s, Scalar(usual.dtype, "%usual"))
     rest = inner.emit(f"xor {mask} {here.s.ir}, {inner.splat('true', BOOL).ir if b.lanes > 1 else 'true'}")
@@ -50,7 +50,7 @@ def rarely(
         "easily:", f"  %r = phi {t} [{most.ir}, %rarely], [%s, %hardly]"], last="easily")  # fmt: skip
 
 
-def rarely_call(name: str, rare: Expr, usual: Expr, library: str, x: Expr) -> Expr:
+def rarely_call(name: str, rare: Real, usual: Real, library: str, x: Real) -> Real:
     """`usual`, but the C library's function `library`(x) in the lanes where `rare`."""
     b, element = x.b, info(x.dtype).compute
     b.function.declares.add(f"declare {element} @{library}({element})")
@@ -67,11 +67,11 @@ def rarely_call(name: str, rare: Expr, usual: Expr, library: str, x: Expr) -> Ex
     return _branch(_label(name, x), rare, usual, (x,), work)
 
 
-def _label(name: str, *xs: Expr) -> str:
+def _label(name: str, *xs: Real) -> str:
     return ".".join(["mpijax", name, str(xs[0].b.lanes), *(info(x.dtype).compute for x in xs)])
 
 
-def _formals(xs: tuple[Expr, ...]) -> str:
+def _formals(xs: tuple[Real, ...]) -> str:
     return ", ".join(f"{x.b.type(x.dtype)} %x{i}" for i, x in enumerate(xs))
 
 
@@ -83,8 +83,8 @@ def _any_lane(lanes: int, mask: str, flags: str, name: str) -> list[str]:
 
 
 def _branch(
-    label: str, rare: Expr, usual: Expr, xs: tuple[Expr, ...], work: list[str], last: str = "rarely"
-) -> Expr:
+    label: str, rare: Real, usual: Real, xs: tuple[Real, ...], work: list[str], last: str = "rarely"
+) -> Real:
     """`usual`, but %r of the lines `work` where `rare`; the branch is taken if any lane is rare.
 
     last: the block in which `work` ends.
@@ -100,7 +100,7 @@ def _branch(
         "done:", f"  %z = phi {t} [%usual, %0], [%r, %{last}]", f"  ret {t} %z", "}"]))
     actual = ", ".join(f"{b.type(x.dtype)} {x.s.ir}" for x in xs)
     ir = b.emit(f"call {t} @{outer}({mask} {rare.s.ir}, {t} {usual.s.ir}, {actual})")
-    return Expr(b, Scalar(usual.dtype, ir))
+    return Real(b, Scalar(usual.dtype, ir))
 
 
 def _each_lane(label: str, library: str, element: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import EXPM1_F32, LN2_F32, LOG2E, exp_parts, nearest, ordinary_exp, scaled
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 from mpijax.scalar.logarithm import log1p
 
 LN2 = 0.6931471805599453
@@ -25,7 +25,7 @@ SINH_F64 = (0.16666666666666666, 0.008333333333333573, 0.00019841269841061162, 2
 
 
 @elementary
-def tanh(x: Expr) -> Expr:
+def tanh(x: Real) -> Real:
     """Hyperbolic tangent, (1 - e) / (1 + e) with e = e^(-2|x|); in float64, a polynomial near 0."""
     a = abs(x)
     if is_single(x):
@@ -37,7 +37,7 @@ def tanh(x: Expr) -> Expr:
     return where(a >= 0.56, large, small).with_sign_of(x)
 
 
-def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:
+def _exp_of_minus_double(a: Real) -> tuple[Real, Real]:
     """(e - 1, e + 1) in float32 with e = e^(-2 a), for 0 <= a <= 10.
 
     In this range k ln 2 needs one product, and rounding 2^k - 1 and 2^k + 1 is harmless.
@@ -49,14 +49,14 @@ def _exp_of_minus_double(a: Expr) -> tuple[Expr, Expr]:
     return scale.fma(q, scale - 1.0), scale.fma(q, scale + 1.0)
 
 
-def _half_exp(x: Expr) -> Expr:
+def _half_exp(x: Real) -> Real:
     """e^x / 2, which may be finite although e^x overflows."""
     p, bits = exp_parts(x)
     return scaled(p, bits - 1)
 
 
 @elementary
-def sinh(x: Expr) -> Expr:
+def sinh(x: Real) -> Real:
     """Hyperbolic sine."""
     z = x * x
     small = (x * z).fma(polynomial(z, SINH_F32 if is_single(x) else SINH_F64), x)
@@ -65,19 +65,19 @@ def sinh(x: Expr) -> Expr:
 
 
 @elementary
-def cosh(x: Expr) -> Expr:
+def cosh(x: Real) -> Real:
     """Hyperbolic cosine."""
     half = _half_exp(abs(x))
     return half + 0.25 / half
 
 
-def _log_of_double(huge: Expr, x: Expr, t: Expr) -> Expr:
+def _log_of_double(huge: Real, x: Real, t: Real) -> Real:
     """log1p(t), or log(2 x) if `huge` (squares overflow)."""
     return log1p(where(huge, x, t)) + where(huge, x.const(LN2), 0.0)
 
 
 @elementary
-def asinh(x: Expr) -> Expr:
+def asinh(x: Real) -> Real:
     """Inverse hyperbolic sine, log1p(|x| + x^2 / (1 + sqrt(1 + x^2))) with the sign of x."""
     a = abs(x)
     huge = a > (2.0**60 if is_single(x) else 2.0**500)
@@ -86,7 +86,7 @@ def asinh(x: Expr) -> Expr:
 
 
 @elementary
-def acosh(x: Expr) -> Expr:
+def acosh(x: Real) -> Real:
     """Inverse hyperbolic cosine, log1p(t + sqrt(2 t + t^2)) with t = x - 1; NaN below 1."""
     huge = x > (2.0**60 if is_single(x) else 2.0**500)
     t = x - 1.0
@@ -95,7 +95,7 @@ def acosh(x: Expr) -> Expr:
 
 
 @elementary
-def atanh(x: Expr) -> Expr:
+def atanh(x: Real) -> Real:
     """Inverse hyperbolic tangent, log1p(2 x / (1 - x)) / 2 on |x|; infinite at 1, NaN beyond."""
     a = abs(x)
     return (0.5 * log1p(2.0 * a / (1.0 - a))).with_sign_of(x)

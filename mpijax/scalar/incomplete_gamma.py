@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp, expm1
-from mpijax.scalar.expr import Expr, elementary, horner, in_double, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, horner, in_double, is_single, polynomial, where
 from mpijax.scalar.gamma import NEAR_ONE_AND_TWO, STIRLING, log_gamma_of_positive
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.iteration import iterate
@@ -65,7 +65,7 @@ def _precision_name(single: bool) -> str:
     return "single" if single else "double"
 
 
-def _exponent(a: Expr, x: Expr) -> Expr:
+def _exponent(a: Real, x: Real) -> Real:
     """log(x/a) - (x/a - 1), which is negative, without cancellation near x = a."""
     far = x / a - 1.0
     mu = (x - a) / a
@@ -73,7 +73,7 @@ def _exponent(a: Expr, x: Expr) -> Expr:
     return where(near, log_of_mantissa(where(near, mu, 0.0)), log(x / a) - where(far < np.inf, mu, far))
 
 
-def factor_of(a: Expr, x: Expr) -> Expr:
+def factor_of(a: Real, x: Real) -> Real:
     """x^a e^-x / Gamma(a + 1)."""
     large = a >= STIRLING_FROM
     inverse = 1.0 / where(large, a, STIRLING_FROM)
@@ -82,11 +82,11 @@ def factor_of(a: Expr, x: Expr) -> Expr:
     return exp(power) * where(large, (inverse * (0.5 / np.pi)).sqrt(), 1.0)
 
 
-def _series(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
+def _series(a: Real, x: Real, factor: Real, single: bool) -> Real:
     """P by 1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + ..., four terms with one division."""
     precision = PRECISION_F32 if single else PRECISION_F64
 
-    def step(total: Expr, term: Expr, n: Expr, x: Expr) -> tuple[list[Expr], Expr]:
+    def step(total: Real, term: Real, n: Real, x: Real) -> tuple[list[Real], Real]:
         first, second, third, fourth = (n + float(k) for k in range(1, 5))
         last_two = third * fourth
         product = second * last_two
@@ -102,19 +102,19 @@ def _series(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
     return factor * total
 
 
-def _fraction(a: Expr, x: Expr, factor: Expr, single: bool) -> Expr:
+def _fraction(a: Real, x: Real, factor: Real, single: bool) -> Real:
     """Q by the continued fraction."""
     return where(factor > 0.0, factor * a * legendre_fraction(a, x, factor > 0.0, single), 0.0)
 
 
-def legendre_fraction(a: Expr, x: Expr, active: Expr, single: bool) -> Expr:
+def legendre_fraction(a: Real, x: Real, active: Real, single: bool) -> Real:
     """1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), four steps with one division, in lanes `active`.
 
     The state is the numerators and denominators of the last two convergents, divided by the last denominator.
     """
     precision = PRECISION_F32 if single else PRECISION_F64
 
-    def step(p: Expr, p_before: Expr, q_before: Expr, n: Expr, b: Expr, a: Expr) -> tuple[list[Expr], Expr]:
+    def step(p: Real, p_before: Real, q_before: Real, n: Real, b: Real, a: Real) -> tuple[list[Real], Real]:
         value, q = p, p.const(1.0)
         for _ in range(4):
             n, b = n + 1.0, b + 2.0
@@ -132,7 +132,7 @@ def legendre_fraction(a: Expr, x: Expr, active: Expr, single: bool) -> Expr:
     return value
 
 
-def _uniform(a: Expr, x: Expr) -> Expr:
+def _uniform(a: Real, x: Real) -> Real:
     """The smaller of P and Q, for large a and x near a."""
     square = -2.0 * _exponent(a, x)  # eta^2
     eta = square.sqrt().with_sign_of(x - a)
@@ -147,7 +147,7 @@ def _uniform(a: Expr, x: Expr) -> Expr:
     return 0.5 * tail + where(x < a, -rest, rest)
 
 
-def _upper_of_small(a: Expr, x: Expr) -> Expr:
+def _upper_of_small(a: Real, x: Real) -> Real:
     """Q for a and x up to about 1, where P is nearly 1: -expm1(u) - e^u (the sum over n > 0 of a (-x)^n / ((a + n)
     n!)), e^u = x^a / Gamma(a + 1)."""
     u = a * log(x) - a * (a - 1.0) * polynomial(a - 0.5, NEAR_ONE_AND_TWO)
@@ -158,7 +158,7 @@ def _upper_of_small(a: Expr, x: Expr) -> Expr:
     return -expm1(u) - exp(u) * total
 
 
-def _both(a: Expr, x: Expr, single: bool, upper: bool) -> Expr:
+def _both(a: Real, x: Real, single: bool, upper: bool) -> Real:
     """P, or Q if `upper`, in float64."""
     ordinary = (a > 0.0) & (x > 0.0) & (a < np.inf)
     uniform = (a > TEMME_FROM) & (abs(x - a) < TEMME_WIDTH * a) & ordinary
@@ -179,7 +179,7 @@ def _both(a: Expr, x: Expr, single: bool, upper: bool) -> Expr:
     return _at_the_edges(a, x, result, upper)
 
 
-def _at_the_edges(a: Expr, x: Expr, result: Expr, upper: bool) -> Expr:
+def _at_the_edges(a: Real, x: Real, result: Real, upper: bool) -> Real:
     """NaN for negative operands and for a = x = 0; all weight is at 0 for a = 0, at infinity for infinite a."""
     below, above = (1.0, 0.0) if upper else (0.0, 1.0)
     result = where(x.eq(0.0) | a.eq(np.inf), below, result)
@@ -189,14 +189,14 @@ def _at_the_edges(a: Expr, x: Expr, result: Expr, upper: bool) -> Expr:
 
 
 @elementary
-def igamma(a: Expr, x: Expr) -> Expr:
+def igamma(a: Real, x: Real) -> Real:
     """P(a, x), the probability that a variable with a gamma distribution of shape a is below x."""
     single = is_single(x)
     return in_double(lambda a, x: _both(a, x, single, False), a, x)
 
 
 @elementary
-def igammac(a: Expr, x: Expr) -> Expr:
+def igammac(a: Real, x: Real) -> Real:
     """Q(a, x) = 1 - P(a, x)."""
     single = is_single(x)
     return in_double(lambda a, x: _both(a, x, single, True), a, x)

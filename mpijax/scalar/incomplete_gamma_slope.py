@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, is_single, where
+from mpijax.scalar.expr import Real, elementary, in_double, is_single, where
 from mpijax.scalar.gamma import digamma_of_double
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.incomplete_gamma import factor_of
@@ -31,12 +31,12 @@ def _name(method: str, single: bool) -> str:
     return f"igamma.slope.{method}.{'single' if single else 'double'}"
 
 
-def _by_series(a: Expr, x: Expr, single: bool) -> Expr:
+def _by_series(a: Real, x: Real, single: bool) -> Real:
     """P = F (1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + ...), where dF/da is (log x - digamma(a + 1)) F and dP/dx is
     F a / x."""
     precision = PRECISION[single]
 
-    def step(total: Expr, slope: Expr, term: Expr, term_slope: Expr, n: Expr, x: Expr) -> tuple[list[Expr], Expr]:
+    def step(total: Real, slope: Real, term: Real, term_slope: Real, n: Real, x: Real) -> tuple[list[Real], Real]:
         n = n + 1.0
         inverse = 1.0 / n
         scale = x * inverse
@@ -52,7 +52,7 @@ def _by_series(a: Expr, x: Expr, single: bool) -> Expr:
     return -(x / a) * (growth * total + slope)
 
 
-def _by_fraction(a: Expr, x: Expr, single: bool) -> Expr:
+def _by_fraction(a: Real, x: Real, single: bool) -> Real:
     """Q = F a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), two steps with one division.
 
     The state is the numerators and denominators of the last two convergents with their derivatives by a, all divided by
@@ -60,8 +60,8 @@ def _by_fraction(a: Expr, x: Expr, single: bool) -> Expr:
     """
     precision = PRECISION[single]
 
-    def step(p: Expr, p_dot: Expr, q_dot: Expr, p_before: Expr, p_dot_before: Expr, q_before: Expr, q_dot_before: Expr,
-             n: Expr, b: Expr, a: Expr) -> tuple[list[Expr], Expr]:
+    def step(p: Real, p_dot: Real, q_dot: Real, p_before: Real, p_dot_before: Real, q_before: Real, q_dot_before: Real,
+             n: Real, b: Real, a: Real) -> tuple[list[Real], Real]:
         value, slope, q = p, p_dot - p * q_dot, p.const(1.0)
         for _ in range(2):
             n, b = n + 1.0, b + 2.0
@@ -86,7 +86,7 @@ def _by_fraction(a: Expr, x: Expr, single: bool) -> Expr:
     return where(x < FAR, x * near, growth)
 
 
-def _by_normal(a: Expr, x: Expr) -> Expr:
+def _by_normal(a: Real, x: Real) -> Real:
     """From (x / a)^(1/3) = 1 - 1 / (9 a) + z / (3 sqrt a) with constant z."""
     root = exp(log(x / a) * (1.0 / 3.0))
     ninth = (1.0 / 9.0) / a
@@ -94,7 +94,7 @@ def _by_normal(a: Expr, x: Expr) -> Expr:
     return root * root * (root + 3.0 * moved)
 
 
-def _slope(a: Expr, x: Expr, single: bool) -> Expr:
+def _slope(a: Real, x: Real, single: bool) -> Real:
     ordinary = (a > 0.0) & (x > 0.0) & (a < np.inf)
     normal = (a > NORMAL_FROM) & ordinary
     upper = (x > 1.0) & (x > a)
@@ -108,7 +108,7 @@ def _slope(a: Expr, x: Expr, single: bool) -> Expr:
     return where(possible, value, np.nan)
 
 
-def _by_shape(a: Expr, x: Expr, single: bool) -> Expr:
+def _by_shape(a: Real, x: Real, single: bool) -> Real:
     """-s F a / x; 0 at both ends."""
     slope = _slope(a, x, single)
     inside = (x > 0.0) & (x < np.inf)
@@ -117,14 +117,14 @@ def _by_shape(a: Expr, x: Expr, single: bool) -> Expr:
 
 
 @elementary
-def igamma_grad_a(a: Expr, x: Expr) -> Expr:
+def igamma_grad_a(a: Real, x: Real) -> Real:
     """dP/da."""
     single = is_single(x)
     return in_double(lambda a, x: _by_shape(a, x, single), a, x)
 
 
 @elementary
-def random_gamma_grad(a: Expr, x: Expr) -> Expr:
+def random_gamma_grad(a: Real, x: Real) -> Real:
     """dx/da of a gamma variable x with shape a, at a fixed quantile."""
     single = is_single(x)
     return in_double(lambda a, x: _slope(a, x, single), a, x)

@@ -5,7 +5,7 @@ Measured maximum errors (in ulp): asin 1.2, acos 1.0, atan 1.9, atan2 1.9, in fl
 
 from __future__ import annotations
 
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 
 TAN_PI_8 = 0.4142135623730951
 HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08)
@@ -28,7 +28,7 @@ ASIN_F64 = (0.16666666666665403, 0.0750000000033854, 0.04464285682701137, 0.0303
             0.006521472922776545, 0.019546438957787248, -0.01625335443132881, 0.03193261023257381)
 
 
-def _arc_parts(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _arc_parts(x: Real) -> tuple[Real, Real, Real]:
     """(far, arc, rest): far is |x| > 1/2; arc + rest is asin |x|, or asin sqrt((1 - |x|)/2) where far."""
     a = abs(x)
     far = a > 0.5
@@ -42,7 +42,7 @@ def _arc_parts(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 @elementary
-def asin(x: Expr) -> Expr:
+def asin(x: Real) -> Real:
     """Inverse sine; NaN outside [-1, 1]."""
     far, base, tail = _arc_parts(x)
     hi, lo = HALF_PI_F32 if is_single(x) else HALF_PI_F64
@@ -51,7 +51,7 @@ def asin(x: Expr) -> Expr:
 
 
 @elementary
-def acos(x: Expr) -> Expr:
+def acos(x: Real) -> Real:
     """Inverse cosine; NaN outside [-1, 1]."""
     far, base, tail = _arc_parts(x)
     hi, lo = HALF_PI_F32 if is_single(x) else HALF_PI_F64
@@ -61,7 +61,7 @@ def acos(x: Expr) -> Expr:
 
 
 @elementary
-def atan(x: Expr) -> Expr:
+def atan(x: Real) -> Real:
     """Inverse tangent."""
     a = abs(x)
     upper, middle = a > 1.0 / TAN_PI_8, a > TAN_PI_8
@@ -71,7 +71,7 @@ def atan(x: Expr) -> Expr:
     return _angle(numerator / denominator, quarters).with_sign_of(x)
 
 
-def _angle(u: Expr, quarters: Expr) -> Expr:
+def _angle(u: Real, quarters: Real) -> Real:
     """quarters * pi/4 + atan u for |u| <= tan(pi/8)."""
     z = u * u
     arc = u * z * polynomial(z, ATAN_F32 if is_single(u) else ATAN_F64)
@@ -80,7 +80,7 @@ def _angle(u: Expr, quarters: Expr) -> Expr:
 
 
 @elementary
-def atan2(y: Expr, x: Expr) -> Expr:
+def atan2(y: Real, x: Real) -> Real:
     """The angle of the point (x, y), from -pi to pi, with the signs of zeros and infinities as in C."""
     a, b = abs(y), abs(x)
     low, high = a.at_most(b), a.at_least(b)

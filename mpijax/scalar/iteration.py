@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.expr import Expr
+from mpijax.scalar.expr import Real
 from mpijax.scalar.types import BOOL, Scalar
 
-Step = Callable[..., tuple[list[Expr], Expr]]
+Step = Callable[..., tuple[list[Real], Real]]
 
 
-def iterate(name: str, step: Step, limit: int, active: Expr, state: list[Expr], *fixed: Expr) -> list[Expr]:
+def iterate(name: str, step: Step, limit: int, active: Real, state: list[Real], *fixed: Real) -> list[Real]:
     """The state after as many steps as each lane needs.
 
     Args:
@@ -38,15 +38,15 @@ def iterate(name: str, step: Step, limit: int, active: Expr, state: list[Expr], 
             f"  ret {result} %result", "}"])  # fmt: skip
     actual = ", ".join([f"{mask} {active.s.ir}", *(f"{t} {v.s.ir}" for v in values)])
     returned = b.emit(f"call {result} @{label}({actual})")
-    return [Expr(b, Scalar(v.dtype, b.emit(f"extractvalue {result} {returned}, {i}"))) for i, v in enumerate(state)]
+    return [Real(b, Scalar(v.dtype, b.emit(f"extractvalue {result} {returned}, {i}"))) for i, v in enumerate(state)]
 
 
-def _body(b: Builder, step: Step, limit: int, state: list[Expr], fixed: tuple[Expr, ...]) -> list[str]:
+def _body(b: Builder, step: Step, limit: int, state: list[Real], fixed: tuple[Real, ...]) -> list[str]:
     """Lines of the function: a block `turn` that branches to itself, and its final values combined as %result."""
     t, mask = b.type(state[0].dtype), b.vector("i1")
     result = _structure(t, len(state))
-    old = [Expr(b, Scalar(v.dtype, f"%s{i}")) for i, v in enumerate(state)]
-    same = [Expr(b, Scalar(v.dtype, f"%v{i}")) for i, v in enumerate(fixed, len(state))]
+    old = [Real(b, Scalar(v.dtype, f"%s{i}")) for i, v in enumerate(state)]
+    same = [Real(b, Scalar(v.dtype, f"%v{i}")) for i, v in enumerate(fixed, len(state))]
     active = Scalar(BOOL, "%active")
     new, more = step(*old, *same)
     kept = [b.select(active, n.s, o.s) for n, o in zip(new, old, strict=True)]

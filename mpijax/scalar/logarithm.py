@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 from mpijax.scalar.guard import rarely
 
 # ln 2 with trailing zeros in the first part, so that its product with an exponent is exact.
@@ -28,7 +28,7 @@ LOG_F64 = (0.6666666666666734, 0.39999999999416547, 0.2857142874207753, 0.222221
            0.18183563444957698, 0.15314065421837852, 0.1479586919977857)
 
 
-def split(x: Expr) -> tuple[Expr, Expr]:
+def split(x: Real) -> tuple[Real, Real]:
     """(e as a signed integer shifted to the exponent field, m) of a positive normal x."""
     mantissa = 23 if is_single(x) else 52
     integer = np.float32(SQRT_HALF).view(np.int32) if is_single(x) else np.float64(SQRT_HALF).view(np.int64)
@@ -37,16 +37,16 @@ def split(x: Expr) -> tuple[Expr, Expr]:
     return field, (bits - field).as_float()
 
 
-def exponent_value(field: Expr, like: Expr) -> Expr:
+def exponent_value(field: Real, like: Real) -> Real:
     """e as a float from the shifted integer of `split`."""
     if is_single(like):
         return (field >> 23).cast("sitofp", like.dtype)
     # There is no vector conversion from 64-bit integers: put e + 2048 into the mantissa of 2^52 and subtract.
     high = field.b.lshr((field ^ (-1 << 63)).s, field.const(52).s)
-    return (Expr(field.b, high) | 0x4330000000000000).as_float() - (2.0**52 + 2048.0)
+    return (Real(field.b, high) | 0x4330000000000000).as_float() - (2.0**52 + 2048.0)
 
 
-def log_of_mantissa(f: Expr) -> Expr:
+def log_of_mantissa(f: Real) -> Real:
     """log(1 + f) - f for 1 + f between sqrt(1/2) and sqrt(2)."""
     if is_single(f):
         square = f * f
@@ -58,27 +58,27 @@ def log_of_mantissa(f: Expr) -> Expr:
     return s * (half_square + z * polynomial(z, LOG_F64)) - half_square
 
 
-def _scaled(x: Expr) -> tuple[Expr, Expr]:
+def _scaled(x: Real) -> tuple[Real, Real]:
     """(x with denormals scaled to normal numbers, the correction to the exponent)."""
     least, power = (2.0**-126, 25) if is_single(x) else (2.0**-1022, 54)
     tiny = x < least
     return where(tiny, x * 2.0**power, x), where(tiny, x.const(-power), 0.0)
 
 
-def _at_the_edges(x: Expr, y: Expr, zero_at: float) -> Expr:
+def _at_the_edges(x: Real, y: Real, zero_at: float) -> Real:
     """y with the limits of a logarithm: -inf at `zero_at`, NaN below, x itself for inf and NaN."""
     y = where(x < np.inf, y, x)
     return where(x <= zero_at, where(x.eq(zero_at), x.const(-np.inf), np.nan), y)
 
 
-def _log_parts(x: Expr) -> tuple[Expr, Expr]:
+def _log_parts(x: Real) -> tuple[Real, Real]:
     """(e, f) with x = 2^e (1 + f)."""
     scaled, correction = _scaled(x)
     field, m = split(scaled)
     return exponent_value(field, x) + correction, m - 1.0
 
 
-def _of_normal_numbers(name: str, x: Expr, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+def _of_normal_numbers(name: str, x: Real, combine: Callable[[Real, Real], Real]) -> Real:
     """combine(e, f) of x's parts; zeros, denormals, negative numbers, infinity and NaN take the rare path."""
     field, m = split(x)
     usual = combine(exponent_value(field, x), m - 1.0)
@@ -91,20 +91,20 @@ def _of_normal_numbers(name: str, x: Expr, combine: Callable[[Expr, Expr], Expr]
 
 
 @elementary
-def log(x: Expr) -> Expr:
+def log(x: Real) -> Real:
     """Natural logarithm; -inf at 0, NaN below."""
     hi, lo = LN2_F32 if is_single(x) else LN2_F64
     return _of_normal_numbers("log", x, lambda e, f: e.fma(hi, e.fma(lo, log_of_mantissa(f)) + f))
 
 
 @elementary
-def log2(x: Expr) -> Expr:
+def log2(x: Real) -> Real:
     """Logarithm to base 2; exact for powers of two."""
     return _of_normal_numbers("log2", x, lambda e, f: (log_of_mantissa(f) + f).fma(LOG2E, e))
 
 
 @elementary
-def log1p(x: Expr) -> Expr:
+def log1p(x: Real) -> Real:
     """log(1 + x) without cancellation near 0; -inf at -1, NaN below."""
     u = 1.0 + x
     # The exact rounding error of 1 + x: subtract the larger of the two first.
@@ -112,7 +112,7 @@ def log1p(x: Expr) -> Expr:
     return _at_the_edges(x, log_of_sum(u, lost), -1.0).with_sign_of(x)
 
 
-def log_of_sum(u: Expr, lost: Expr) -> Expr:
+def log_of_sum(u: Real, lost: Real) -> Real:
     """log(u + lost) for a positive normal u and its rounding error `lost`."""
     field, m = split(u)
     unit = where(u < 2.0**60, (u.const(1.0).bits() - field).as_float(), 0.0)  # 2^-e

@@ -17,7 +17,7 @@ from mpijax.scalar.types import Scalar, imag_part, info
 REGISTER_BYTES = 32
 
 
-class Memory:
+class MemoryInstructions:
     """The memory half of Builder, which provides the names below."""
 
     lanes: int

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Format:
+class NarrowFloat:
     """A float of 4 to 8 bits: sign bit, stored mantissa bits, exponent bias, largest finite value, special values.
 
     negative_zero False means that the bits 0x80 are the NaN (the `fnuz` formats).
@@ -40,7 +40,7 @@ class Format:
 
 
 @cache
-def format_of(dtype: np.dtype) -> Format:
+def format_of(dtype: np.dtype) -> NarrowFloat:
     """The parameters of a float of 4 to 8 bits, computed from ml_dtypes."""
     f = ml_dtypes.finfo(dtype)
     fnuz = dtype.name.endswith("fnuz")
@@ -49,7 +49,7 @@ def format_of(dtype: np.dtype) -> Format:
     has_nan, has_inf = bool(np.isnan(nan.astype(np.float32))), bool(np.isinf(infinity.astype(np.float32)))
     nan_bits = int(np.asarray(nan).view(np.uint8)) & (0xFF if fnuz else 0x7F)
     bias = 1 - int(np.log2(float(f.smallest_normal)))
-    return Format(1 << (f.bits - 1), f.nmant, bias, float(f.max), has_inf, has_nan, not fnuz, nan_bits)
+    return NarrowFloat(1 << (f.bits - 1), f.nmant, bias, float(f.max), has_inf, has_nan, not fnuz, nan_bits)
 
 
 def round_to(b: Builder, x: Scalar) -> Scalar:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp_parts, scaled
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.logarithm import log, log_of_sum
 from mpijax.scalar.special import erf_inv_over_x, erfc_near_zero, erfc_ratio
@@ -33,7 +33,7 @@ ROOT_HALF = 0.7071067811865476
 
 
 @elementary
-def ndtri(p: Expr) -> Expr:
+def ndtri(p: Real) -> Real:
     """The quantile of the standard normal distribution; NaN outside [0, 1]."""
     x = p.fma(2.0, -1.0)
     w = -log(4.0 * p * (1.0 - p))
@@ -41,20 +41,20 @@ def ndtri(p: Expr) -> Expr:
     return where(abs(x).eq(1.0), where(p.eq(0.0) | p.eq(1.0), x * np.inf, y), y)
 
 
-def _tail_of_erf_inv(w: Expr) -> Expr:
+def _tail_of_erf_inv(w: Real) -> Real:
     single = is_single(w)
     root = w.sqrt() + (TAIL_OFFSET_F32 if single else TAIL_OFFSET_F64)
     z = 1.0 / root - (TAIL_MIDDLE_F32 if single else TAIL_MIDDLE_F64)
     return root * polynomial(z, TAIL_F32 if single else TAIL_F64)
 
 
-def _product(x: Expr, y: Expr) -> tuple[Expr, Expr]:
+def _product(x: Real, y: Real) -> tuple[Real, Real]:
     """x y as a sum of two numbers."""
     product = x * y
     return product, where(product < np.inf, x.fma(y, -product), 0.0)
 
 
-def erfcx_of_large(a: Expr) -> Expr:
+def erfcx_of_large(a: Real) -> Real:
     """erfcx(a) for a >= 1/2."""
     limit = 10.0 if is_single(a) else 27.0
     inverse = 1.0 / a
@@ -63,7 +63,7 @@ def erfcx_of_large(a: Expr) -> Expr:
 
 
 @elementary
-def erfcx(x: Expr) -> Expr:
+def erfcx(x: Real) -> Real:
     """e^(x^2) erfc(x), which is finite even where a factor overflows or underflows."""
     a = abs(x)
     square, lost = _product(x, x)
@@ -74,7 +74,7 @@ def erfcx(x: Expr) -> Expr:
 
 
 @elementary
-def log_ndtr(x: Expr) -> Expr:
+def log_ndtr(x: Real) -> Real:
     """The logarithm of the probability that a standard normal variable is below x."""
     a = abs(x) * ROOT_HALF
     half, lost = _product(0.5 * x, x)

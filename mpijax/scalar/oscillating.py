@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.scalar.expr import Expr, elementary, in_double, polynomial, where
+from mpijax.scalar.expr import Real, elementary, in_double, polynomial, where
 from mpijax.scalar.logarithm import log
 from mpijax.scalar.trigonometric import cos, of_quarter_turns, sin
 
@@ -62,14 +62,14 @@ FRESNEL_G = (0.9787731338023914, 0.09961417314062389, -0.1592535319315091, 0.104
              3.99385879134936e-05)
 
 
-def _amplitudes(a: Expr) -> tuple[Expr, Expr]:
+def _amplitudes(a: Real) -> tuple[Real, Real]:
     """f and g of the sine and cosine integrals at a >= 4."""
     bounded, inverse = a.at_most(1e20), 1.0 / a
     t = (bounded - 6.0) / (bounded + 6.0) - 0.4
     return inverse * polynomial(t, SINE_F), inverse * inverse * polynomial(t, SINE_G)
 
 
-def _sine_integral(x: Expr) -> Expr:
+def _sine_integral(x: Real) -> Real:
     a = abs(x)
     near = a * polynomial(a * a - 8.0, SINE_NEAR)
     f, g = _amplitudes(a)
@@ -77,7 +77,7 @@ def _sine_integral(x: Expr) -> Expr:
     return where(x.is_nan(), x, where(a < NEAR, near, far).with_sign_of(x))
 
 
-def _cosine_integral(x: Expr) -> Expr:
+def _cosine_integral(x: Real) -> Real:
     a = abs(x)
     square = a * a
     near = square.fma(polynomial(square - 8.0, COSINE_NEAR), log(a) + np.euler_gamma)
@@ -86,7 +86,7 @@ def _cosine_integral(x: Expr) -> Expr:
     return where(a < NEAR, near, where(x > -np.inf, far, np.nan))
 
 
-def _fresnel_parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr, Expr]:
+def _fresnel_parts(x: Real) -> tuple[Real, Real, Real, Real, Real, Real]:
     """(|x|, x^2, f, g, sine, cosine) for the phase pi x^2 / 2, which is x^2 quarter turns."""
     a = abs(x).at_most(1e100)
     square = a * a
@@ -98,42 +98,42 @@ def _fresnel_parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr, Expr]:
     return a, square, f, g, sine, cosine
 
 
-def _fresnel_sine(x: Expr) -> Expr:
+def _fresnel_sine(x: Real) -> Real:
     a, square, f, g, sine, cosine = _fresnel_parts(x)
     near = a * square * polynomial(square * square - 3.3, FRESNEL_SINE_NEAR)
     return _odd(x, where(square < FRESNEL_NEAR, near, 0.5 - (f * cosine + g * sine)))
 
 
-def _fresnel_cosine(x: Expr) -> Expr:
+def _fresnel_cosine(x: Real) -> Real:
     a, square, f, g, sine, cosine = _fresnel_parts(x)
     near = a * polynomial(square * square - 3.3, FRESNEL_COSINE_NEAR)
     return _odd(x, where(square < FRESNEL_NEAR, near, 0.5 + (f * sine - g * cosine)))
 
 
-def _odd(x: Expr, of_size: Expr) -> Expr:
+def _odd(x: Real, of_size: Real) -> Real:
     """An odd function from its value for |x|. As in JAX and SciPy, it is 0 at -0."""
     return where(x < 0.0, -of_size, of_size)
 
 
 @elementary
-def sine_integral(x: Expr) -> Expr:
+def sine_integral(x: Real) -> Real:
     """The integral of sin t / t from 0 to x."""
     return in_double(_sine_integral, x)
 
 
 @elementary
-def cosine_integral(x: Expr) -> Expr:
+def cosine_integral(x: Real) -> Real:
     """The integral of cos t / t from inf to |x|."""
     return in_double(_cosine_integral, x)
 
 
 @elementary
-def fresnel_sine(x: Expr) -> Expr:
+def fresnel_sine(x: Real) -> Real:
     """The integral of sin(pi t^2 / 2) from 0 to x."""
     return in_double(_fresnel_sine, x)
 
 
 @elementary
-def fresnel_cosine(x: Expr) -> Expr:
+def fresnel_cosine(x: Real) -> Real:
     """The integral of cos(pi t^2 / 2) from 0 to x."""
     return in_double(_fresnel_cosine, x)

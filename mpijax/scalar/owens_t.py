@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, is_single, where
+from mpijax.scalar.expr import Real, elementary, in_double, is_single, where
 from mpijax.scalar.normal import ROOT_HALF, erfcx_of_large
 from mpijax.scalar.special import erfc_near_zero
 
@@ -20,7 +20,7 @@ NODES = {True: 13, False: 24}
 REACH = {True: 6.5, False: 8.6}
 
 
-def _of_small_slope(h: Expr, a: Expr, single: bool) -> Expr:
+def _of_small_slope(h: Real, a: Real, single: bool) -> Real:
     """T / e^(-h^2 / 2) for h >= 0 and a from 0 to 1."""
     end = where(a * h > REACH[single], REACH[single] / h, a)
     reach, slope = h * end, end * end
@@ -33,13 +33,13 @@ def _of_small_slope(h: Expr, a: Expr, single: bool) -> Expr:
     return total * end * (0.5 / np.pi)
 
 
-def _upper_tail(h: Expr, density: Expr) -> Expr:
+def _upper_tail(h: Real, density: Real) -> Real:
     """erfc(h / sqrt 2), the probability of |X| > h, from e^(-h^2 / 2); h >= 0."""
     z = h * ROOT_HALF
     return where(z < 0.5, erfc_near_zero(z), erfcx_of_large(z) * density)
 
 
-def _owens_t(h: Expr, a: Expr, single: bool) -> Expr:
+def _owens_t(h: Real, a: Real, single: bool) -> Real:
     h, slope = abs(h).at_most(1e3), abs(a)
     steep = slope > 1.0
     other = where(h > 0.0, (slope * h).at_most(1e3), 0.0)
@@ -52,7 +52,7 @@ def _owens_t(h: Expr, a: Expr, single: bool) -> Expr:
 
 
 @elementary
-def owens_t(h: Expr, a: Expr) -> Expr:
+def owens_t(h: Real, a: Real) -> Real:
     """Owen's T function."""
     single = is_single(h)
     return in_double(lambda h, a: _owens_t(h, a, single), h, a)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import EXP2_F32, EXP2_F64, nearest, scaled
-from mpijax.scalar.expr import Expr, elementary, is_single, on_floats, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, on_floats, polynomial, where
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.logarithm import exponent_value, split
 from mpijax.scalar.registry import COMPLEX_RULES, RULES, rule
@@ -35,19 +35,19 @@ CBRT = (0.49250975251197815, 0.7397174835205078, -0.2903788387775421, 0.05822084
 
 
 @elementary
-def sqrt(x: Expr) -> Expr:
+def sqrt(x: Real) -> Real:
     """Square root, correctly rounded."""
     return x.sqrt()
 
 
 @elementary
-def rsqrt(x: Expr) -> Expr:
+def rsqrt(x: Real) -> Real:
     """1 / sqrt(x)."""
     return 1.0 / x.sqrt()
 
 
 @elementary
-def cbrt(x: Expr) -> Expr:
+def cbrt(x: Real) -> Real:
     """Cube root with the sign of x."""
     mantissa, bias, least = (23, 127, 2.0**-126) if is_single(x) else (52, 1023, 2.0**-1022)
     a = abs(x)
@@ -80,7 +80,7 @@ def pow_(b, x: Scalar, y: Scalar, **_) -> Scalar:
     if not info(y.dtype).is_float:
         y = b.convert(y, FLOAT64)
         wide = Scalar(FLOAT32, x.ir) if i.kind == "n" else x
-        return b.convert(power_of_floats(Expr(b, wide), Expr(b, y)).s, x.dtype)
+        return b.convert(power_of_floats(Real(b, wide), Real(b, y)).s, x.dtype)
     return on_floats(b, power_of_floats, x, y)
 
 
@@ -95,7 +95,7 @@ def _integer_power(b, x: Scalar, y: Scalar) -> Scalar:
     return result
 
 
-def power_of_floats(x: Expr, y: Expr) -> Expr:
+def power_of_floats(x: Real, y: Real) -> Real:
     """x^y of two floats; positive normal numbers with a normal result take the common path."""
     if x.dtype != y.dtype:
         return _every_power(x, y)
@@ -110,7 +110,7 @@ def power_of_floats(x: Expr, y: Expr) -> Expr:
     return rarely("pow", ~(normal & (abs(product) < bias - 2.0)), usual, _every_power, x, y)
 
 
-def _every_power(x: Expr, y: Expr) -> Expr:
+def _every_power(x: Real, y: Real) -> Real:
     """x^y with all special cases; y may be float64 with x float32 (an integer exponent)."""
     size = _in_pairs(abs(x), y) if x.dtype == y.dtype else _in_double(abs(x), y)
     whole = y.trunc().eq(y)
@@ -122,16 +122,16 @@ def _every_power(x: Expr, y: Expr) -> Expr:
     return where(x.eq(1.0) | y.eq(0.0), 1.0, result)
 
 
-def _logarithm_at_the_edges(a: Expr, log2: Expr) -> Expr:
+def _logarithm_at_the_edges(a: Real, log2: Real) -> Real:
     return where(a < np.inf, where(a.eq(0.0), a.const(-np.inf), log2), a)
 
 
-def _exponent_product(y: Expr, log2: Expr) -> Expr:
+def _exponent_product(y: Real, log2: Real) -> Real:
     """y log2; 0 if the logarithm is 0, so that 1 ** inf is 1."""
     return where(log2.eq(0.0) & ~y.is_nan(), 0.0, y * log2)
 
 
-def _in_double(a: Expr, y: Expr) -> Expr:
+def _in_double(a: Real, y: Real) -> Real:
     """a^y for float32 a and float64 y: an integer exponent may have more bits than float32."""
     wide = a.cast("fpext", FLOAT64)
     field, m = split(wide)
@@ -145,7 +145,7 @@ def _in_double(a: Expr, y: Expr) -> Expr:
     return scaled(polynomial(r, EXP2_F32), bits)
 
 
-def _in_pairs(a: Expr, y: Expr) -> Expr:
+def _in_pairs(a: Real, y: Real) -> Real:
     """a^y for any a >= 0."""
     single = is_single(a)
     least, lift = (2.0**-126, 25.0) if single else (2.0**-1022, 54.0)
@@ -163,7 +163,7 @@ def _in_pairs(a: Expr, y: Expr) -> Expr:
     return scaled(polynomial((product - k) + low, EXP2_F32 if single else EXP2_F64), bits)
 
 
-def _log2_times(y: Expr, e: Expr, m: Expr) -> tuple[Expr, Expr]:
+def _log2_times(y: Real, e: Real, m: Real) -> tuple[Real, Real]:
     """y (e + log2 m) as a sum of two numbers."""
     single = is_single(m)
     factor_high, factor_rest = TWO_OVER_LN2_F32 if single else TWO_OVER_LN2_F64

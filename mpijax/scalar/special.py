@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijax.scalar.exponential import exp_parts, scaled
-from mpijax.scalar.expr import Expr, elementary, horner, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, horner, is_single, polynomial, where
 from mpijax.scalar.logarithm import log
 
 # erf(x)/x - 1 in x^2, for |x| <= 1.1 (1 in float64)
@@ -71,13 +71,13 @@ ERF_INV_F64_HIGH = (4.849906401408584, 1.0103004648645457, -0.000138719318373505
                     4.709258994307714e-11, 4.3387009303245476e-11, -1.550444854816062e-11)
 
 
-def _near_zero(x: Expr) -> Expr:
+def _near_zero(x: Real) -> Real:
     """erf(x) for |x| <= 1 (1.1 in float32)."""
     return x.fma(horner(x * x, ERF_F32) if is_single(x) else polynomial(x * x, ERF_F64), x)
 
 
 @elementary
-def erf(x: Expr) -> Expr:
+def erf(x: Real) -> Real:
     """Error function."""
     a = abs(x)
     if is_single(x):
@@ -88,19 +88,19 @@ def erf(x: Expr) -> Expr:
     return where(a < 1.0, _near_zero(x), (1.0 - _tail(a.at_most(6.0))).with_sign_of(x))
 
 
-def erfc_ratio(a: Expr) -> Expr:
+def erfc_ratio(a: Real) -> Real:
     """erfc(a) e^(a^2) for a from 1/2 to where erfc underflows."""
     center = ERFC_CENTER_F32 if is_single(a) else ERFC_CENTER_F64
     t = (a - center) / (a + center)
     return polynomial(t, ERFC_F32 if is_single(a) else ERFC_F64) / a.fma(2.0, 1.0)
 
 
-def erfc_near_zero(x: Expr) -> Expr:
+def erfc_near_zero(x: Real) -> Real:
     """erfc(x) for |x| <= 1/2."""
     return (-x).fma(polynomial(x * x, ERF_F32 if is_single(x) else ERF_F64), 1.0 - x)
 
 
-def _tail(a: Expr) -> Expr:
+def _tail(a: Real) -> Real:
     """erfc(a) for a >= 1/2."""
     a = a.at_most(10.5 if is_single(a) else 28.0)
     square = a * a
@@ -112,14 +112,14 @@ def _tail(a: Expr) -> Expr:
 
 
 @elementary
-def erfc(x: Expr) -> Expr:
+def erfc(x: Real) -> Real:
     """Complementary error function, 1 - erf(x), without cancellation."""
     a = abs(x)
     tail = _tail(a)
     return where(a < 0.5, erfc_near_zero(x), where(x < 0.0, 2.0 - tail, tail))
 
 
-def erf_inv_over_x(w: Expr) -> Expr:
+def erf_inv_over_x(w: Real) -> Real:
     """erf_inv(x) / x for w = -log(1 - x^2), while x does not round to 1."""
     root = w.sqrt()
     if is_single(w):
@@ -129,7 +129,7 @@ def erf_inv_over_x(w: Expr) -> Expr:
 
 
 @elementary
-def erf_inv(x: Expr) -> Expr:
+def erf_inv(x: Real) -> Real:
     """Inverse error function; infinite at 1 and -1, NaN beyond."""
     p = erf_inv_over_x(-log((-x).fma(x, 1.0)))
     return where(abs(x).eq(1.0), x * np.inf, x * p)

@@ -9,7 +9,7 @@ Measured maximum errors (in ulp): sin and cos 1.6, tan 2.2, in float32 and float
 
 from __future__ import annotations
 
-from mpijax.scalar.expr import Expr, elementary, is_single, polynomial, where
+from mpijax.scalar.expr import Real, elementary, is_single, polynomial, where
 from mpijax.scalar.guard import rarely_call
 
 TWO_OVER_PI = 0.6366197723675814
@@ -26,7 +26,7 @@ COS_F64 = (0.041666666666666595, -0.0013888888888873338, 2.480158728899747e-05, 
            2.0875705113840486e-09, -1.1358732700782439e-11)
 
 
-def reduced(x: Expr) -> tuple[Expr, Expr]:
+def reduced(x: Real) -> tuple[Real, Real]:
     """(k, r): x = k pi/2 + r; k as an integer in the low bits."""
     magic = 1.5 * 2.0 ** (23 if is_single(x) else 52)
     shifted = x.fma(x.const(TWO_OVER_PI), magic)
@@ -37,25 +37,25 @@ def reduced(x: Expr) -> tuple[Expr, Expr]:
     return shifted.bits(), r
 
 
-def sine(r: Expr) -> Expr:
+def sine(r: Real) -> Real:
     """sin r for |r| <= pi/4."""
     z = r * r
     return (r * z).fma(polynomial(z, SIN_F32 if is_single(r) else SIN_F64), r)
 
 
-def cosine(r: Expr) -> Expr:
+def cosine(r: Real) -> Real:
     """cos r for |r| <= pi/4."""
     z = r * r
     return (z * z).fma(polynomial(z, COS_F32 if is_single(r) else COS_F64), z.fma(-0.5, 1.0))
 
 
-def _flip(y: Expr, quarter: Expr) -> Expr:
+def _flip(y: Real, quarter: Real) -> Real:
     """y with its sign changed if bit 1 of `quarter` is set."""
     top = 30 if is_single(y) else 62
     return (y.bits() ^ ((quarter & 2) << top)).as_float()
 
 
-def of_quarter_turns(turns: Expr, rest: Expr) -> tuple[Expr, Expr]:
+def of_quarter_turns(turns: Real, rest: Real) -> tuple[Real, Real]:
     """(sine, cosine) of pi/2 (turns + rest) in float64."""
     turns = turns + (rest - 4.0 * (rest * 0.25).roundeven())
     shifted = turns + 1.5 * 2.0**52
@@ -64,7 +64,7 @@ def of_quarter_turns(turns: Expr, rest: Expr) -> tuple[Expr, Expr]:
     return _flip(where(odd, c, s), quarter), _flip(where(odd, s, c), quarter + 1)
 
 
-def _wave(x: Expr, name: str, turn: int) -> Expr:
+def _wave(x: Real, name: str, turn: int) -> Real:
     quarter, r = reduced(x)
     quarter = quarter + turn if turn else quarter
     y = _flip(where((quarter & 1).ne(0), cosine(r), sine(r)), quarter)
@@ -72,20 +72,20 @@ def _wave(x: Expr, name: str, turn: int) -> Expr:
 
 
 @elementary
-def sin(x: Expr) -> Expr:
+def sin(x: Real) -> Real:
     """Sine; NaN for infinities."""
     y = _wave(x, "sin", 0)
     return where(x.eq(0.0), x, y)
 
 
 @elementary
-def cos(x: Expr) -> Expr:
+def cos(x: Real) -> Real:
     """Cosine; NaN for infinities."""
     return _wave(x, "cos", 1)
 
 
 @elementary
-def tan(x: Expr) -> Expr:
+def tan(x: Real) -> Real:
     """Tangent; NaN for infinities."""
     quarter, r, rest = _reduced_twice(x)
     z = r * r
@@ -101,7 +101,7 @@ def tan(x: Expr) -> Expr:
     return where(x.eq(0.0), x, _large_arguments("tan", x, y))
 
 
-def _reduced_twice(x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduced_twice(x: Real) -> tuple[Real, Real, Real]:
     """(k, r, rest): x = k pi/2 + r + rest with r + rest twice as precise as r."""
     magic = 1.5 * 2.0 ** (23 if is_single(x) else 52)
     shifted = x.fma(x.const(TWO_OVER_PI), magic)
@@ -116,7 +116,7 @@ def _reduced_twice(x: Expr) -> tuple[Expr, Expr, Expr]:
     return shifted.bits(), total, rest - (total - r)
 
 
-def _large_arguments(name: str, x: Expr, y: Expr) -> Expr:
+def _large_arguments(name: str, x: Real, y: Real) -> Real:
     """y, but name(x) of the C library in lanes where |x| is too large for the reduction."""
     single = is_single(x)
     large = abs(x) >= (LIMIT_F32 if single else LIMIT_F64)

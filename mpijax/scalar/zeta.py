@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from mpijax.scalar.exponential import exp
-from mpijax.scalar.expr import Expr, elementary, in_double, where
+from mpijax.scalar.expr import Real, elementary, in_double, where
 from mpijax.scalar.gamma import digamma_of_double, log_gamma_of_positive
 from mpijax.scalar.guard import rarely
 from mpijax.scalar.iteration import iterate
@@ -24,7 +24,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 CORRECTIONS = [b / math.factorial(2 * k) for k, b in enumerate(_BERNOULLI, 1)]
 
 
-def _zeta_of_positive(x: Expr, q: Expr) -> Expr:
+def _zeta_of_positive(x: Real, q: Real) -> Real:
     """The sum over k >= 0 of (q + k)^-x, for x > 1 and q > 0."""
     total = power_of_floats(q, -x)
     for k in range(1, TERMS):
@@ -41,10 +41,10 @@ def _zeta_of_positive(x: Expr, q: Expr) -> Expr:
     return total + rest
 
 
-def _terms_below_zero(x: Expr, q: Expr) -> Expr:
+def _terms_below_zero(x: Real, q: Real) -> Real:
     """The sum for a non-integer q < 0 and an integer x: includes the terms up to 0."""
 
-    def step(total: Expr, q: Expr, x: Expr) -> tuple[list[Expr], Expr]:
+    def step(total: Real, q: Real, x: Real) -> tuple[list[Real], Real]:
         q_next = q + 1.0
         return [total + power_of_floats(q, -x), q_next], q_next < 0.0
 
@@ -52,7 +52,7 @@ def _terms_below_zero(x: Expr, q: Expr) -> Expr:
     return total + _zeta_of_positive(x, positive)
 
 
-def _zeta(x: Expr, q: Expr) -> Expr:
+def _zeta(x: Real, q: Real) -> Real:
     """zeta with its poles: at x = 1, and at q = 0, -1, ... if all powers are even."""
     value = rarely("zeta", ~(q > 0.0), _zeta_of_positive(x, q), _terms_below_zero, x, q)
     pole, whole, half = q.floor().eq(q) & (q <= 0.0), x.floor().eq(x), x * 0.5
@@ -62,7 +62,7 @@ def _zeta(x: Expr, q: Expr) -> Expr:
     return where(x.eq(1.0), np.inf, value)
 
 
-def _polygamma(n: Expr, x: Expr) -> Expr:
+def _polygamma(n: Real, x: Real) -> Real:
     """(-1)^(n + 1) n! zeta(n + 1, x); digamma for n = 0."""
     half = n * 0.5
     sign = where(half.floor().eq(half), n.const(-1.0), 1.0)
@@ -73,12 +73,12 @@ def _polygamma(n: Expr, x: Expr) -> Expr:
 
 
 @elementary
-def zeta(x: Expr, q: Expr) -> Expr:
+def zeta(x: Real, q: Real) -> Real:
     """The sum over k >= 0 of (q + k)^-x."""
     return in_double(_zeta, x, q)
 
 
 @elementary
-def polygamma(n: Expr, x: Expr) -> Expr:
+def polygamma(n: Real, x: Real) -> Real:
     """The n-th derivative of digamma."""
     return in_double(_polygamma, n, x)

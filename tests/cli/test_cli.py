@@ -18,7 +18,7 @@ from launching import MPIRUN, UNDER_LAUNCHER, check_script, mpirun
 
 from mpijax.cli import COMMANDS, bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
-from mpijax.cli.launcher import Launcher, Library, NoLauncher
+from mpijax.cli.launcher import Launcher, MpiLibrary, NoLauncher
 from mpijax.cli.run import Job, split_program, without_interpreter
 from mpijax.distributed.lines import Merger, Screen, ranges
 from mpijax.runtime.machine import leftovers
@@ -153,7 +153,7 @@ def test_a_complete_line_does_not_wait():
 
 
 def library(version, files=()):
-    return Library(version, tuple(map(str, files)), (4, 1), (-1, -1), "MPI.so", "4.1")
+    return MpiLibrary(version, tuple(map(str, files)), (4, 1), (-1, -1), "MPI.so", "4.1")
 
 
 def script(path, text):

@@ -15,8 +15,8 @@ import mpijax as jax
 import mpijax.experimental
 from mpijax import numpy as jnp
 from mpijax.cli import launcher, measure, predict
-from mpijax.cli.loggp import Cost, Group, LogGP, Network
-from mpijax.cli.predicted import Clock, _Exchange, _Program
+from mpijax.cli.loggp import Cost, LogGP, Network, RankGroup
+from mpijax.cli.predicted import Clock, _PredictedExchange, _PredictedProgram
 from mpijax.core.rules.lowering import Exchange
 from mpijax.sharding import Mesh, NamedSharding
 from mpijax.sharding import PartitionSpec as P
@@ -33,18 +33,18 @@ BENCH = {"loggp": {"L_us": 2.0, "o_us": 1.0, "G_ns": 1.0}, "rows": ROWS, "ranks"
 @pytest.mark.parametrize(
     ("exchange", "group", "nbytes", "sending", "waiting"),
     [
-        (Exchange.ALLREDUCE, Group(1), 100, 0, 0),
-        (Exchange.ALLREDUCE, Group(8), 100, 3 * (1 + 0.1), 3 * 3),
-        (Exchange.ALLREDUCE, Group(8), 10**6, 6 + 2 * 1000 * 7 / 8, 6 * 3),
-        (Exchange.BCAST, Group(5), 100, 3 * 1.1, 9),
-        (Exchange.REDUCE_SCATTER, Group(4), 4000, 2 + 3, 6),
-        (Exchange.ALLGATHER, Group(4), 1000, 2 + 3, 6),
-        (Exchange.ALLTOALL, Group(4), 4000, 2 + 4, 6),
-        (Exchange.ALLTOALL, Group(4), 4 * 10**6, 3 + 3000, 9),
-        (Exchange.SCAN, Group(4), 100, 2 * 1.1, 6),
-        (Exchange.BARRIER, Group(4), 0, 2, 6),
-        (Exchange.ALLREDUCE, Group(8, nodes=2), 100, 2 * 1.1 + 3.5, 6 + 13),
-        (Exchange.ALLGATHER, Group(8, nodes=2), 1000, (2 + 3) + (3 + 20), 6 + 13),
+        (Exchange.ALLREDUCE, RankGroup(1), 100, 0, 0),
+        (Exchange.ALLREDUCE, RankGroup(8), 100, 3 * (1 + 0.1), 3 * 3),
+        (Exchange.ALLREDUCE, RankGroup(8), 10**6, 6 + 2 * 1000 * 7 / 8, 6 * 3),
+        (Exchange.BCAST, RankGroup(5), 100, 3 * 1.1, 9),
+        (Exchange.REDUCE_SCATTER, RankGroup(4), 4000, 2 + 3, 6),
+        (Exchange.ALLGATHER, RankGroup(4), 1000, 2 + 3, 6),
+        (Exchange.ALLTOALL, RankGroup(4), 4000, 2 + 4, 6),
+        (Exchange.ALLTOALL, RankGroup(4), 4 * 10**6, 3 + 3000, 9),
+        (Exchange.SCAN, RankGroup(4), 100, 2 * 1.1, 6),
+        (Exchange.BARRIER, RankGroup(4), 0, 2, 6),
+        (Exchange.ALLREDUCE, RankGroup(8, nodes=2), 100, 2 * 1.1 + 3.5, 6 + 13),
+        (Exchange.ALLGATHER, RankGroup(8, nodes=2), 1000, (2 + 3) + (3 + 20), 6 + 13),
     ],
 )
 def test_costs_are_those_of_the_rounds(exchange, group, nbytes, sending, waiting):
@@ -64,12 +64,12 @@ def test_costs_of_messages():
 def test_the_model_is_scaled_to_what_was_measured():
     network = Network(WITHIN, BETWEEN, ROWS, measured=2)
     for nbytes, us in ((16, 8.0), (1600, 32.0), (1, 8 * 4.001 / 4.016)):
-        assert network.collective(Exchange.ALLREDUCE, Group(2), nbytes).total * 1e6 == pytest.approx(us)
-    between = network.collective(Exchange.ALLREDUCE, Group(2), 160).total / (4e-6 + 160e-9)
+        assert network.collective(Exchange.ALLREDUCE, RankGroup(2), nbytes).total * 1e6 == pytest.approx(us)
+    between = network.collective(Exchange.ALLREDUCE, RankGroup(2), 160).total / (4e-6 + 160e-9)
     assert between == pytest.approx(math.sqrt(8 / 4.016 * 32 / 5.6))  # in the middle of the logarithms
     alone = Network(WITHIN, BETWEEN)
-    assert network.collective(Exchange.ALLGATHER, Group(2), 16) == alone.collective(Exchange.ALLGATHER, Group(2), 16)
-    nodes = [n.collective(Exchange.ALLREDUCE, Group(4, nodes=4), 16) for n in (network, alone)]
+    assert network.collective(Exchange.ALLGATHER, RankGroup(2), 16) == alone.collective(Exchange.ALLGATHER, RankGroup(2), 16)
+    nodes = [n.collective(Exchange.ALLREDUCE, RankGroup(4, nodes=4), 16) for n in (network, alone)]
     assert nodes[0] == nodes[1]
 
 
@@ -96,9 +96,9 @@ def test_what_a_turn_takes_besides_is_subtracted():
 
 def test_an_exchange_beside_computation_is_waited_for_only_where_it_takes_longer():
     for seconds, waited in ((0.05, 0.0), (0.0, 0.04)):
-        clock, p = Clock(), _Program("p", {})
+        clock, p = Clock(), _PredictedProgram("p", {})
         clock.begin(p)
-        clock.exchange(_Exchange("", "", 0, Cost(0.001, 0.04)), True, lambda: time.sleep(0.01))
+        clock.exchange(_PredictedExchange("", "", 0, Cost(0.001, 0.04)), True, lambda: time.sleep(0.01))
         time.sleep(seconds)
         clock.finish()
         clock.end()
@@ -114,11 +114,11 @@ def test_what_watching_an_exchange_costs_is_no_computing(monkeypatch):
     def passes(seconds):
         now[0] += seconds
 
-    clock, p = Clock(), _Program("p", {})
+    clock, p = Clock(), _PredictedProgram("p", {})
     clock.plain = 1.0
     clock.begin(p)
     passes(1 + 3)
-    exchange = _Exchange("", "", 0, Cost()), False, lambda: passes(100)
+    exchange = _PredictedExchange("", "", 0, Cost()), False, lambda: passes(100)
     clock.exchange(*exchange)
     passes(2.5)
     clock.after_exchange(*exchange)
@@ -132,7 +132,7 @@ def test_what_watching_an_exchange_costs_is_no_computing(monkeypatch):
 def test_finding_the_program_of_a_call_is_computing(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    clock, p = Clock(), _Program("p", {})
+    clock, p = Clock(), _PredictedProgram("p", {})
     clock.dispatch = 1.0
 
     def run(seconds):

@@ -36,7 +36,7 @@ from mpijax.cli import trace
 from mpijax.cli.scratch import scratch
 from mpijax.core.records.serialize import pack, unpack
 from mpijax.distributed import handshake
-from mpijax.distributed.pmi import Job
+from mpijax.distributed.pmi import PmiServer
 from mpijax.distributed.server import Coordinator
 from mpijax.runtime.mpi import coordination
 from mpijax.runtime.mpi.key_value import KeyValueStore
@@ -243,7 +243,7 @@ def rendezvous() -> Callable[[random.Random], str]:
 
     async def serve_pmi(lines: bytes) -> str:
         ended: list[int] = []
-        job = Job(1, lambda rank, code: ended.append(code))
+        job = PmiServer(1, lambda rank, code: ended.append(code))
         here, there = socket.socketpair()
         with there:
             reader, writer = await asyncio.open_connection(sock=here)

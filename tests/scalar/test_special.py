@@ -7,7 +7,7 @@ from scalar.harness import build, call, run, ulp_error
 from scalar.test_accuracy import by_mpmath, needs_extended
 from scipy import special
 
-from mpijax.scalar.expr import Expr
+from mpijax.scalar.expr import Real
 from mpijax.scalar.iteration import iterate
 
 
@@ -164,7 +164,7 @@ def test_loops_stop_a_lane_at_a_time(lanes):
         def step(count, rest, like):
             return [count + like, rest * 0.5], rest > 2.0
 
-        x = Expr(b, x)
+        x = Real(b, x)
         return iterate("test.halvings", step, 6, x > 1.0, [x.const(0.0), x], x.const(1.0))[0].s
 
     x = np.array([0.5, 1, 2, 3, 4, 9, 64, 1e6, np.nan])

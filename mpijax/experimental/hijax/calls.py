@@ -7,7 +7,15 @@ from typing import Any
 
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Var
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.lowering import Lowered, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
+from mpijax.experimental.hijax.lowering import (
+    LoweredJaxpr,
+    Parts,
+    lower_jaxpr,
+    lowered,
+    raise_values,
+    repeated,
+    run_high,
+)
 from mpijax.experimental.hijax.types import HiType
 from mpijax.spmd.shard_map_rules import inside
 
@@ -77,7 +85,7 @@ def _flat(groups: Sequence[Sequence[Any]]) -> list[Any]:
     return [x for group in groups for x in group]
 
 
-def _check_unchanged(low: Lowered, states: Sequence[Any]) -> None:
+def _check_unchanged(low: LoweredJaxpr, states: Sequence[Any]) -> None:
     """Raise TypeError if an iteration of a loop leaves a value that changes with another type."""
     for c in low.changes:
         before = states[c.argument]
@@ -88,7 +96,7 @@ def _check_unchanged(low: Lowered, states: Sequence[Any]) -> None:
             )
 
 
-def _carrying(low: Lowered, widths: Sequence[int], num_consts: int) -> tuple[ClosedJaxpr, list[int], int]:
+def _carrying(low: LoweredJaxpr, widths: Sequence[int], num_consts: int) -> tuple[ClosedJaxpr, list[int], int]:
     """A body that carries what is in its consts that change; the new order of operands, and how many are consts.
 
     Before: consts, carry, xs -> changes, carry, ys. After: other consts; values that change, carry, xs -> values that
@@ -106,7 +114,7 @@ def _carrying(low: Lowered, widths: Sequence[int], num_consts: int) -> tuple[Clo
     return ClosedJaxpr(body, low.jaxpr.consts), order, len(fixed)
 
 
-def _in_order(low: Lowered, outs: Sequence[Any]) -> list[Any]:
+def _in_order(low: LoweredJaxpr, outs: Sequence[Any]) -> list[Any]:
     """The results of a loop with such a body, those of values that change first and in their order."""
     carried = sum(len(c.avals) for c in low.changes if not c.aval.is_writer)
     added = sum(low.counts) - carried

@@ -97,7 +97,7 @@ class Change(NamedTuple):
     avals: tuple[Any, ...]
 
 
-class Lowered(NamedTuple):
+class LoweredJaxpr(NamedTuple):
     """A lowered program, whose first results are what is in arguments that change, and how to write that back."""
 
     jaxpr: ClosedJaxpr
@@ -123,7 +123,7 @@ def lower_jaxpr(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 @memo_on_jaxpr
-def lowered(closed: ClosedJaxpr, states: tuple[Any, ...]) -> Lowered:
+def lowered(closed: ClosedJaxpr, states: tuple[Any, ...]) -> LoweredJaxpr:
     """The program on the values that arguments and results consist of; `states` as in `Parts`."""
     avals = list(map(_base, closed.in_avals))
     types = [a.lo_ty_qdd(s) if a.has_qdd else a.lo_ty() for a, s in zip(avals, states, strict=True)]
@@ -147,7 +147,7 @@ def lowered(closed: ClosedJaxpr, states: tuple[Any, ...]) -> Lowered:
             return [*changed, *lower_values(closed.out_avals, outs)]
 
     jaxpr = trace_to_closed_jaxpr(fun, [t for ts in types for t in ts], closed.jaxpr.debug_info)
-    return Lowered(jaxpr, changes)
+    return LoweredJaxpr(jaxpr, changes)
 
 
 def run_high(run: Callable, args: Sequence[Any], jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.lowering import Change, Lowered, Parts, lowered, repeated
+from mpijax.experimental.hijax.lowering import Change, LoweredJaxpr, Parts, lowered, repeated
 
 
-class _Opened:
+class _HighValueNode:
     """A value as a node of pytrees whose leaves are the values it consists of; put together, it is that value.
 
     One that changes is not put together: what a program does to it is written into the one that was given.
@@ -27,15 +27,15 @@ class _Opened:
         if not aval.is_high:
             return x
         parts = Parts.of([x])
-        return _Opened(aval, parts.states[0], parts.values)
+        return _HighValueNode(aval, parts.states[0], parts.values)
 
 
 def _closed(fixed: tuple[Any, Any], parts: Sequence[Any]) -> Any:
     aval, state = fixed
-    return _Opened(aval, state, parts) if aval.has_qdd else aval.raise_val(*parts)
+    return _HighValueNode(aval, state, parts) if aval.has_qdd else aval.raise_val(*parts)
 
 
-tree.register_pytree_node(_Opened, lambda node: (node.parts, (node.aval, node.state)), _closed)
+tree.register_pytree_node(_HighValueNode, lambda node: (node.parts, (node.aval, node.state)), _closed)
 
 
 class _Returned:
@@ -56,21 +56,21 @@ tree.register_pytree_node(
 
 def with_parts(args: Any) -> Any:
     """A pytree in which what values of types of libraries consist of are leaves."""
-    return tree.tree_map(_Opened.of, args)
+    return tree.tree_map(_HighValueNode.of, args)
 
 
 def delivered(result: Any, args: Any) -> Any:
     """What a compiled program returned for the user, and its arguments changed as it did."""
     if not isinstance(result, _Returned):
         return result
-    Lowered(None, list(result.changes)).write_back(tree.tree_leaves(args), result.changed)  # type: ignore[arg-type]
+    LoweredJaxpr(None, list(result.changes)).write_back(tree.tree_leaves(args), result.changed)  # type: ignore[arg-type]
     return result.out
 
 
 def _structure(of_values: Any, avals: Sequence[Any], states: Sequence[Any]) -> Any:
     """The structure of parts of a pytree with values of these types."""
     leaves = [
-        _Opened(a, s, [0] * len(a.lo_ty_qdd(s) if a.has_qdd else a.lo_ty())) if a.is_high else 0
+        _HighValueNode(a, s, [0] * len(a.lo_ty_qdd(s) if a.has_qdd else a.lo_ty())) if a.is_high else 0
         for a, s in zip(avals, states, strict=True)
     ]
     return tree.tree_structure(tree.tree_unflatten(of_values, leaves))

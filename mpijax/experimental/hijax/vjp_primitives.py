@@ -124,14 +124,14 @@ class VJPHiPrimitive:
 # ---------------------------------------------------------------- batches
 
 
-class _Dims:
+class _ResidualDims:
     """Where the examples are in residuals, as a node of pytrees without leaves."""
 
     def __init__(self, dims: list[Any]):
         self.dims = dims
 
 
-tree.register_pytree_node(_Dims, lambda node: ((), tuple(node.dims)), lambda dims, _: _Dims(list(dims)))
+tree.register_pytree_node(_ResidualDims, lambda node: ((), tuple(node.dims)), lambda dims, _: _ResidualDims(list(dims)))
 
 
 class VmapOf(VJPHiPrimitive):
@@ -205,7 +205,7 @@ class VmapOf(VJPHiPrimitive):
         outs, found = self._over_examples(run, self.in_tree.flatten_up_to(args), self.in_dims_flat)
         structure, said = made
         residuals = tree.tree_unflatten(structure, outs[m:])
-        return self._result(outs[:m], found[:m]), (residuals, _Dims(found[m:])), *said
+        return self._result(outs[:m], found[:m]), (residuals, _ResidualDims(found[m:])), *said
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
         prim = self.params["prim"]

@@ -38,7 +38,7 @@ class Scalars:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockedOperand:
     """An operand or result and its division.
 
     aval: the type of the whole array. dims: the kinds of its axes. index_map: function from the position of a program
@@ -126,7 +126,9 @@ class Blocks:
         return lax.dynamic_update_slice(x, block, starts, allow_negative_indices=self.may_be_negative)
 
 
-def blocks_of(spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, rank: int, scalars: Scalars) -> Blocks:
+def blocks_of(
+    spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, rank: int, scalars: Scalars
+) -> BlockedOperand:
     """The division of an array by a spec, for a grid with `rank` axes.
 
     Raises:
@@ -142,7 +144,7 @@ def blocks_of(spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, ran
             f"{aval.shape}."
         )
     index_map = given.index_map or (lambda *_: (0,) * aval.ndim)
-    return Blocks(aval, dims, _index_map(index_map, origin, dims, rank, scalars))
+    return BlockedOperand(aval, dims, _index_map(index_map, origin, dims, rank, scalars))
 
 
 def _dim(dim: Any, origin: str) -> BlockDim:

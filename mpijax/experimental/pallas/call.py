@@ -13,7 +13,7 @@ from mpijax.core.types.array_api import Array
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.experimental.pallas import grid_loop, grid_map, kernels
-from mpijax.experimental.pallas.blocks import Blocks, Scalars, blocks_of
+from mpijax.experimental.pallas.blocks import BlockedOperand, Scalars, blocks_of
 from mpijax.experimental.pallas.memory import MemoryRef, buffer_of, uninitialized
 from mpijax.experimental.pallas.specs import BlockSpec, GridSpec, no_block_spec
 from mpijax.experimental.pallas.varying import vary_as
@@ -151,7 +151,7 @@ def _result_aval(shape: Any) -> ShapedArray:
 
 def _operands(
     spec: GridSpec, args: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any]
-) -> tuple[Scalars, tuple[Blocks, ...], Any]:
+) -> tuple[Scalars, tuple[BlockedOperand, ...], Any]:
     """What index maps get; the other operands, divided; and the structure of these."""
     count = spec.num_scalar_prefetch
     scalars = Scalars()
@@ -170,7 +170,9 @@ def _operands(
     return scalars, inputs, in_tree
 
 
-def _results(spec: GridSpec, avals: Sequence[ShapedArray], out_tree: Any, scalars: Scalars) -> tuple[Blocks, ...]:
+def _results(
+    spec: GridSpec, avals: Sequence[ShapedArray], out_tree: Any, scalars: Scalars
+) -> tuple[BlockedOperand, ...]:
     """The results, divided."""
     specs = _flat_specs(spec.out_specs, out_tree, "`out_specs`", "`out_shape`")
     numbered = tree.tree_unflatten(out_tree, range(out_tree.num_leaves))

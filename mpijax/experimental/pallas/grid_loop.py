@@ -15,11 +15,13 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.types.array_api import Array
-from mpijax.experimental.pallas.kernels import Kernel
+from mpijax.experimental.pallas.kernels import GridKernel
 from mpijax.experimental.pallas.memory import uninitialized
 
 
-def run(kernel: Kernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]):
+def run(
+    kernel: GridKernel, sizes: Sequence[Any], scalars: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]
+):
     """The results, padded, after all programs.
 
     sizes: sizes of the grid, ints or int32 scalars. arrays: operands and the initial contents of the results, padded.

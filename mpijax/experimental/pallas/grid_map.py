@@ -17,13 +17,13 @@ from mpijax import lax
 from mpijax.core.programs.jaxpr import Jaxpr, Literal, subjaxprs
 from mpijax.core.rules.lowering import Elementwise, InlineJaxpr, Reduction, Structural
 from mpijax.core.types.array_api import Array
-from mpijax.experimental.pallas.blocks import Blocks
-from mpijax.experimental.pallas.kernels import Kernel
+from mpijax.experimental.pallas.blocks import BlockedOperand
+from mpijax.experimental.pallas.kernels import GridKernel
 from mpijax.experimental.pallas.specs import Element
 from mpijax.transforms.vmap import vmap
 
 
-def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]) -> list[Any] | None:
+def run(kernel: GridKernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Sequence[Any]) -> list[Any] | None:
     """The results, padded, after all programs; None if the grid must be a loop."""
     if any(isinstance(s, Array) or s == 0 for s in sizes) or kernel.num_scalars or math.prod(sizes) == 1:
         return None
@@ -46,7 +46,7 @@ def run(kernel: Kernel, sizes: Sequence[Any], arrays: Sequence[Any], scratch: Se
     return [lax.reshape(x, b.padded_shape) for x, b in zip(found, kernel.outputs, strict=True)]
 
 
-def _layout(blocks: Blocks, sizes: Sequence[int]) -> list[int | None] | None:
+def _layout(blocks: BlockedOperand, sizes: Sequence[int]) -> list[int | None] | None:
     """For each axis of the array, the axis of the grid that counts its blocks, or None for one block. None if the
     layout is another."""
     jaxpr = blocks.index_map.jaxpr
@@ -64,7 +64,7 @@ def _layout(blocks: Blocks, sizes: Sequence[int]) -> list[int | None] | None:
     return found
 
 
-def _is_independent(kernel: Kernel, layouts: Sequence[Any], sizes: Sequence[int]) -> bool:
+def _is_independent(kernel: GridKernel, layouts: Sequence[Any], sizes: Sequence[int]) -> bool:
     """Whether each program writes only its own blocks of results, and reads nothing that another program wrote."""
     count, total = len(kernel.inputs), len(kernel.inputs) + len(kernel.outputs)
     longer = {i for i, n in enumerate(sizes) if n > 1}
@@ -91,7 +91,7 @@ def _is_free(eqn: Any) -> bool:
     return isinstance(lower, (Elementwise, Reduction)) and not eqn.effects
 
 
-def _split(blocks: Blocks, layout: Sequence[int | None]) -> list[int]:
+def _split(blocks: BlockedOperand, layout: Sequence[int | None]) -> list[int]:
     """The shape of the array with an axis for the blocks before each axis that has several."""
     shape: list[int] = []
     for n, size, axis in zip(blocks.padded_shape, blocks.sizes, layout, strict=True):

@@ -15,12 +15,12 @@ from mpijax.core.tracing.trace import named_axes
 from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.pallas import programs
-from mpijax.experimental.pallas.blocks import INDEX, Blocks, Scalars, closed_without_arrays
+from mpijax.experimental.pallas.blocks import INDEX, BlockedOperand, Scalars, closed_without_arrays
 from mpijax.transforms.flat import debug_info
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GridKernel:
     """The program that all positions of a grid run.
 
     closed: `(position, computed sizes of the grid, scalars, buffers) -> buffers`. The buffers are the blocks of the
@@ -29,8 +29,8 @@ class Kernel:
 
     closed: ClosedJaxpr
     num_scalars: int
-    inputs: tuple[Blocks, ...]
-    outputs: tuple[Blocks, ...]
+    inputs: tuple[BlockedOperand, ...]
+    outputs: tuple[BlockedOperand, ...]
 
     @cached_property
     def _buffers(self) -> list[Any]:
@@ -63,11 +63,11 @@ def traced(
     grid: tuple[int | None, ...],
     names: tuple[Any, ...] | None,
     scalars: Scalars,
-    inputs: tuple[Blocks, ...],
-    outputs: tuple[Blocks, ...],
+    inputs: tuple[BlockedOperand, ...],
+    outputs: tuple[BlockedOperand, ...],
     scratch: Sequence[ShapedArray],
     structures: Sequence[Any],
-) -> Kernel:
+) -> GridKernel:
     """Trace a kernel.
 
     grid: sizes of the grid, None for a computed size. names: of the axes of the grid, if they have names. structures:
@@ -94,7 +94,7 @@ def traced(
 
     avals = [INDEX] * (len(grid) + computed) + list(scalars.avals) + buffers
     jaxpr, consts = trace_to_jaxpr(program, avals, debug_info("pallas_call kernel", fun, (), {}))
-    return Kernel(closed_without_arrays(jaxpr, consts, where), len(scalars.avals), inputs, outputs)
+    return GridKernel(closed_without_arrays(jaxpr, consts, where), len(scalars.avals), inputs, outputs)
 
 
 def _arguments(given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -84,7 +84,7 @@ class _ArrayType:
     dtype: Any
 
 
-class _Space(enum.Enum):
+class _BufferSpace(enum.Enum):
     """A kind of memory; called with a shape and a dtype it is the type of a buffer."""
 
     def from_type(self, type: Any) -> MemoryRef:
@@ -98,7 +98,7 @@ class _Space(enum.Enum):
         return self.value
 
 
-class MemorySpace(_Space):
+class MemorySpace(_BufferSpace):
     """Memory spaces of all devices of JAX. They are all the same here.
 
     >>> from mpijax.experimental import pallas as pl
@@ -114,7 +114,7 @@ class MemorySpace(_Space):
     HOST = "host"
 
 
-class TPUMemorySpace(_Space):
+class TPUMemorySpace(_BufferSpace):
     """Memory spaces of a TPU: `VMEM((8, 128), jnp.float32)` is a buffer in the memory of the process.
 
     >>> from mpijax.experimental.pallas import tpu as pltpu

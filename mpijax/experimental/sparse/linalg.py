@@ -24,7 +24,7 @@ __all__ = ["lobpcg_standard", "spsolve"]
 _times = partial(lax.dot, precision=lax.Precision.HIGHEST)
 
 
-class _Search(NamedTuple):
+class _LobpcgState(NamedTuple):
     """One iteration of LOBPCG: eigenvalues and vectors so far, their last changes, A V - lambda V, the number found."""
 
     iteration: Any
@@ -90,22 +90,22 @@ def _search(multiply: Callable, X: Any, m: Any, tol: Any) -> tuple[Any, Any, Any
         allowed = 10 * n * tol * (jnp.linalg.norm(product, axis=0) + values)
         return residuals, jnp.sum(jnp.linalg.norm(residuals, axis=0) < allowed)
 
-    def iteration(now: _Search) -> _Search:
+    def iteration(now: _LobpcgState) -> _LobpcgState:
         basis, _ = jnp.linalg.qr(jnp.concatenate([now.vectors, now.moves, now.residuals], axis=1))
         values, weights = jnp.linalg.eigh(_times(basis.conj().T, multiply(basis)))
         values, weights = values[: -k - 1 : -1], weights[:, : -k - 1 : -1]
         # Columns k and on of the basis are orthogonal to the vectors so far.
         moves = _times(basis[:, k:], weights[k:])
         vectors = _times(basis, weights)
-        return _Search(now.iteration + 1, values, vectors, moves, *residuals_of(values, vectors))
+        return _LobpcgState(now.iteration + 1, values, vectors, moves, *residuals_of(values, vectors))
 
-    def goes_on(now: _Search):
+    def goes_on(now: _LobpcgState):
         return (now.iteration < m) & (now.found < k)
 
     vectors, _ = jnp.linalg.qr(X)
     values = jnp.sum(vectors.conj() * multiply(vectors), axis=0).real
     residuals, _ = residuals_of(values, vectors)
-    start = _Search(0, values, vectors, jnp.zeros_like(vectors), residuals, 0)
+    start = _LobpcgState(0, values, vectors, jnp.zeros_like(vectors), residuals, 0)
     end = lax.while_loop(goes_on, iteration, start)
     return end.values, end.vectors, end.iteration
 

@@ -13,7 +13,7 @@ from mpijax.scipy.optimize.descent import Descent, descend
 from mpijax.scipy.optimize.line_search import inner, scaled
 
 
-class _Memory(NamedTuple):
+class _UpdateHistory(NamedTuple):
     """The last steps and changes, (m, n) each, newest last, 1 / <step, change>, (m,), 0 where there is none yet;
     and the estimate's scale."""
 
@@ -37,12 +37,12 @@ def minimize_lbfgs(
     `minimize`."""
     x0 = jnp.asarray(x0)
     none = jnp.zeros((maxcor, x0.size), x0.dtype)
-    memory = _Memory(none, none, none[:, 0].real, jnp.ones((), none.real.dtype))
+    memory = _UpdateHistory(none, none, none[:, 0].real, jnp.ones((), none.real.dtype))
     limits = {"maxiter": maxiter, "norm": norm, "gtol": gtol, "ftol": ftol, "line_search_maxiter": maxls}
     return descend(fun, x0, memory, _direction, _learn, whole_steps=True, **limits)
 
 
-def _direction(memory: _Memory, gradient: Any) -> Any:
+def _direction(memory: _UpdateHistory, gradient: Any) -> Any:
     """-H g by two passes over the memory: down from the newest step, and up again."""
 
     def down(q, pair):
@@ -59,14 +59,14 @@ def _direction(memory: _Memory, gradient: Any) -> Any:
     return lax.scan(up, scaled(memory.scale, q), (*pairs, alphas))[0]
 
 
-def _learn(memory: _Memory, step: Any, change: Any) -> _Memory:
+def _learn(memory: _UpdateHistory, step: Any, change: Any) -> _UpdateHistory:
     product = inner(step, change)
     useful = product > 0
     push = lambda rows, row: jnp.concatenate([rows[1:], row[None]])
-    new = _Memory(
+    new = _UpdateHistory(
         push(memory.steps, step),
         push(memory.changes, change),
         push(memory.rho, 1 / jnp.where(useful, product, 1)),
         product / jnp.where(useful, inner(change, change), 1),
     )
-    return _Memory(*(jnp.where(useful, a, b) for a, b in zip(new, memory, strict=True)))
+    return _UpdateHistory(*(jnp.where(useful, a, b) for a, b in zip(new, memory, strict=True)))

@@ -22,7 +22,7 @@ def scaled(number: Any, vector: Any) -> Any:
     return number.astype(vector.dtype) * vector
 
 
-class Found(NamedTuple):
+class LineSearchResult(NamedTuple):
     """The step, the function and its gradient there, the number of evaluations, whether the search failed, and why: 1
     if it found no bracket, 3 if it found no point in the bracket."""
 
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     status: Any
 
 
-class _Point(NamedTuple):
+class _LinePoint(NamedTuple):
     """A point on the line: its distance, the value of the function, its slope along the line, its gradient."""
 
     at: Any
@@ -46,8 +46,8 @@ class _Point(NamedTuple):
 class _Search(NamedTuple):
     """`low` is the best point so far; once `zooming`, a good point lies between it and `high`."""
 
-    low: _Point
-    high: _Point
+    low: _LinePoint
+    high: _LinePoint
     trial: Any
     zooming: Any
     done: Any
@@ -57,7 +57,7 @@ class _Search(NamedTuple):
 
 def line_search(
     evaluate: Callable, x: Any, direction: Any, value: Any, gradient: Any, previous: Any, maxiter: int
-) -> Found:
+) -> LineSearchResult:
     """Search along `direction` from x.
 
     Args:
@@ -69,7 +69,7 @@ def line_search(
     """
     slope = inner(gradient, direction)
     real = jnp.finfo(x.dtype)
-    start = _Point(jnp.zeros((), real.dtype), value, slope, gradient)
+    start = _LinePoint(jnp.zeros((), real.dtype), value, slope, gradient)
     trial = jnp.ones((), real.dtype)
     if previous is not None:
         guess = 2.02 * (value - previous) / slope
@@ -80,7 +80,7 @@ def line_search(
 
     def point_at(at):
         value, gradient = evaluate(x + scaled(at, direction))
-        return _Point(at, value, inner(gradient, direction), gradient)
+        return _LinePoint(at, value, inner(gradient, direction), gradient)
 
     def advance(s):
         return _advance(s, point_at(s.trial), start, maxiter)
@@ -89,14 +89,14 @@ def line_search(
     end = lax.while_loop(lambda s: ~s.done & (s.evaluations < s.limit), advance, first)
     best = end.low
     status = jnp.where(end.done, 0, jnp.where(end.zooming, 3, 1))
-    return Found(scaled(best.at, direction), best.value, best.gradient, end.evaluations, ~end.done, status)
+    return LineSearchResult(scaled(best.at, direction), best.value, best.gradient, end.evaluations, ~end.done, status)
 
 
 def _choose(which: Any, a: Any, b: Any) -> Any:
     return type(a)(*(jnp.where(which, x, y) for x, y in zip(a, b, strict=True)))
 
 
-def _advance(s: _Search, p: _Point, start: _Point, maxiter: int) -> _Search:
+def _advance(s: _Search, p: _LinePoint, start: _LinePoint, maxiter: int) -> _Search:
     """Update the search with the last evaluated point, as in Nocedal and Wright, algorithms 3.5 and 3.6."""
     high_value = ~(p.value <= start.value + _FALL * p.at * start.slope)
     too_high = high_value | ((p.value >= s.low.value) & (s.zooming | (s.low.at > 0)))
@@ -110,7 +110,7 @@ def _advance(s: _Search, p: _Point, start: _Point, maxiter: int) -> _Search:
     return _Search(low, high, trial, zooming, done, s.evaluations + 1, limit)
 
 
-def _between(low: _Point, high: _Point) -> Any:
+def _between(low: _LinePoint, high: _LinePoint) -> Any:
     """The minimum of the cubic through both points and slopes; their midpoint if the minimum is near an end or does not
     exist."""
     width = high.at - low.at

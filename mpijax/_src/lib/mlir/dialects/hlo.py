@@ -31,7 +31,7 @@ _FUNCTIONS = {name: fun for _, name, fun in _TABLE}
 __all__ = [*_CLASSES, *_FUNCTIONS]  # noqa: PLE0604
 
 
-class Operation:
+class HloOperation:
     """An operation of the rule, with its result. It may be an operand itself."""
 
     function: str
@@ -46,12 +46,12 @@ class Operation:
 
 
 def _apply(function: str, operands: tuple[Any, ...]) -> Any:
-    return getattr(lax, function)(*(x.result if isinstance(x, Operation) else x for x in operands))
+    return getattr(lax, function)(*(x.result if isinstance(x, HloOperation) else x for x in operands))
 
 
 def __getattr__(name: str) -> Any:
     if name in _CLASSES:
-        made: Any = type(name, (Operation,), {"function": _CLASSES[name], "__module__": __name__})
+        made: Any = type(name, (HloOperation,), {"function": _CLASSES[name], "__module__": __name__})
     elif name in _FUNCTIONS:
         function = _FUNCTIONS[name]
 
