@@ -127,7 +127,7 @@ class Graph:
         self.elsewhere: Any = None
         self.unequal = False
         self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.steps.plan.Gathered`
-        self.placements: list[tuple] = []  # see `compiler.steps.plan.Placed`
+        self.placements: list[tuple] = []  # see `compiler.steps.plan.ResultPlacement`
 
     def finish(self) -> None:
         """Drop nodes that no result needs, and fill in `users`."""

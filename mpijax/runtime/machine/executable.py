@@ -95,7 +95,7 @@ class Report:
 
     label: the text that ranks agree on ("allreduce float32[4] sum"). what: a number for it, equal on all ranks, or 0;
     operations through shared memory compare it. line: the user's source line. eager: whether the line is that of the
-    first of several calls. nbytes: bytes that this rank sends. group: the `runtime.reports.recorder.Group` of the
+    first of several calls. nbytes: bytes that this rank sends. group: the `runtime.reports.recorder.CommRecord` of the
     communicator. role: whether a message carries a value or a derivative.
     """
 
