@@ -15,8 +15,8 @@ from mpijax.spmd.shard_specs import (
     flatten_specs,
 )
 from mpijax.transforms.batching import AxisData, batch_flat, move_dim
-from mpijax.transforms.blocks import MeshBlocks
 from mpijax.transforms.flat import FlatFun
+from mpijax.transforms.stacked_shards import MeshBlocks
 
 
 def run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):

@@ -11,7 +11,7 @@ from mpijax import NamedSharding
 from mpijax.compiler.graph import inline, nodes
 from mpijax.compiler.graph.build import build_graph
 from mpijax.compiler.graph.nodes import Value
-from mpijax.compiler.sharding import build, partitioner
+from mpijax.compiler.sharding import build_shards, partitioner
 from mpijax.compiler.steps import lower
 from mpijax.compiler.steps import plan as plans
 from mpijax.compiler.steps.control import control_step
@@ -195,9 +195,9 @@ SHARDS = {
 def test_broken_shards_are_refused(broken, monkeypatch):
     sharding = NamedSharding(jax.make_mesh((4,), ("i",), (AxisType.Auto,), devices=jax.simulate.devices(4, 2)), P("i"))
     partitioners = []
-    monkeypatch.setattr(build, "verify", partitioners.append)
+    monkeypatch.setattr(build_shards, "verify", partitioners.append)
     with config.enable_checks(True):
-        found = build.build_shards(jax.make_jaxpr(lambda x: jnp.sin(x)[1:])(np.ones((8, 4))), (sharding,))
+        found = build_shards.build_shards(jax.make_jaxpr(lambda x: jnp.sin(x)[1:])(np.ones((8, 4))), (sharding,))
     [p] = partitioners
     partitioner.verify(p)
     broken(p, found.inputs[0], p.blocks_of(found.inputs[0]))

@@ -14,7 +14,7 @@ FOLDERS = ("core", "compiler", "transforms", "runtime")
 LEFT = {
     "compiler/graph/exact_products.py": 3,
     "compiler/fusion/gemm.py": 1,
-    "compiler/graph/matrices.py": 4,
+    "compiler/graph/matrix_calls.py": 4,
     "compiler/sharding/messages.py": 2,
     "compiler/graph/normalize.py": 9,
     "compiler/fusion/pieces.py": 2,

@@ -1,6 +1,7 @@
 """Builds the graph of values from a Jaxpr: inlines calls, merges equal operations, drops dead ones.
 
-Here every value is a whole array. `compiler.sharding.build` extends the builder for values that are split over ranks.
+Here every value is a whole array. `compiler.sharding.build_shards` extends the builder for values that are split over
+ranks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph import exact_products, matrices, normalize
+from mpijax.compiler.graph import exact_products, matrix_calls, normalize
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -68,12 +68,12 @@ def _counts_and_keys(builder: Any, op: Op) -> Outcome:
 
 
 def _triangle(builder: Any, op: Op) -> Outcome:
-    found = matrices.triangular_already(op.primitive, op.inputs)
+    found = matrix_calls.triangular_already(op.primitive, op.inputs)
     return None if found is None else [found]
 
 
 def _unsymmetrized(builder: Any, op: Op) -> Outcome:
-    params, inputs = matrices.unsymmetrized(op.primitive, op.params, op.inputs)
+    params, inputs = matrix_calls.unsymmetrized(op.primitive, op.params, op.inputs)
     return None if inputs is op.inputs else replace(op, params=params, inputs=inputs)
 
 

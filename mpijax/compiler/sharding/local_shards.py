@@ -26,7 +26,7 @@ from mpijax.core.types.avals import NO_AXES
 from mpijax.ops.collectives.position import axis_index, axis_index_p
 from mpijax.ops.collectives.scope import names_of
 from mpijax.transforms.batching import AxisData, batch_jaxpr
-from mpijax.transforms.blocks import MeshBlocks
+from mpijax.transforms.stacked_shards import MeshBlocks
 
 Axes = tuple[tuple[Any, int], ...]
 

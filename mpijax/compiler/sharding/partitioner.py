@@ -26,7 +26,7 @@ from mpijax.ops.ad_ops import copy_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.asked import Asked
-    from mpijax.compiler.sharding.build import ShardBuilder
+    from mpijax.compiler.sharding.build_shards import ShardBuilder
     from mpijax.compiler.sharding.pairs import Pairs, Uses
     from mpijax.core.programs.jaxpr import Eqn, Jaxpr
 

@@ -12,7 +12,7 @@ from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.by_parts import in_parts
 from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.loops.streaming import stream_above
-from mpijax.compiler.sharding.build import build_shards
+from mpijax.compiler.sharding.build_shards import build_shards
 from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import control_step, write_control
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
@@ -124,7 +124,7 @@ def plan_program(
 ) -> ProgramPlan:
     """The plan of a Jaxpr.
 
-    donated: arguments whose memory results may take. in_shardings, default: see `compiler.sharding.build.build_shards`.
+    donated: arguments whose memory results may take. in_shardings, default: see `build_shards`.
     fresh: whether each result has memory of its own, so that it can be deleted or donated, even if it is an argument, a
     constant or another result.
     """

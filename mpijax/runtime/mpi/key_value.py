@@ -6,6 +6,7 @@ A request is a dict with `do`, the name of a method below, and its arguments. Th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 
@@ -96,7 +97,7 @@ class _Barrier:
         self.wanted, self.here, self.passed = wanted, set[int](), asyncio.Event()
 
 
-_REQUESTS = {
+_REQUESTS: dict[str, Callable[..., Any]] = {
     "put": KeyValueStore.put,
     "increment": KeyValueStore.increment,
     "get": KeyValueStore.get,

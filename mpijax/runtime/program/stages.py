@@ -11,7 +11,7 @@ import numpy as np
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
-from mpijax.compiler.sharding.build import others_layout
+from mpijax.compiler.sharding.build_shards import others_layout
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import ProgramPlan, module_text
 from mpijax.compiler.steps.planner import plan_program
