@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -16,7 +17,7 @@ from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 
-N = 12  # divided by 1 to 4 ranks
+N = math.lcm(12, SIZE)
 HALO = 2 if SIZE > 1 else 0  # messages between neighbours, up and down
 CLOSE = {"rtol": 2e-5, "atol": 1e-5}
 
