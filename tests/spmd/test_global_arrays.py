@@ -291,7 +291,7 @@ def test_pieces_of_arrays_cut_over_different_axes():
     def f(x, y):
         return jnp.concatenate([x[:3], y[1:4]]) * 2
 
-    check(f, [real((12, 8)), real((6, 8), 1)], [P("i", "j"), P("j") if 6 % grid[1] == 0 else P()], mesh_2d(grid))
+    check(f, [real((N, 8)), real((6, 8), 1)], [P("i", "j"), P("j") if 6 % grid[1] == 0 else P()], mesh_2d(grid))
 
 
 def test_results_that_ranks_do_not_divide():
