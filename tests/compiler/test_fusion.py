@@ -279,3 +279,20 @@ def test_large_values_begin_at_different_places_of_a_page():
     p = plan(f, floats(512, 512))
     large = [b.offset for b in p.buffers if isinstance(b, Temp) and b.nbytes >= 1 << 20]
     assert len(large) >= 2 and all(a % 4096 != b % 4096 for i, a in enumerate(large) for b in large[:i] if a != b)
+
+
+def test_a_slice_keeps_no_larger_array_in_memory():
+    """Each sorted array is read in full by the next sort, and in part by the result."""
+
+    def f(x):
+        rows = []
+        for _ in range(12):
+            x = lax.sort(-x, dimension=1)
+            rows.append(x[:2] + 1)
+        return jnp.concatenate(rows)
+
+    x = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    program = mpijax.jit(f).lower(x).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 4 * x.nbytes
+    rows = np.sort(-x[:2], 1)
+    np.testing.assert_array_equal(program(x), np.concatenate([rows + 1, np.sort(-rows, 1) + 1] * 6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -16,7 +17,7 @@ from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 
-N = 12  # divided by 1 to 4 ranks
+N = math.lcm(12, SIZE)
 HALO = 2 if SIZE > 1 else 0  # messages between neighbours, up and down
 CLOSE = {"rtol": 2e-5, "atol": 1e-5}
 
@@ -290,7 +291,7 @@ def test_pieces_of_arrays_cut_over_different_axes():
     def f(x, y):
         return jnp.concatenate([x[:3], y[1:4]]) * 2
 
-    check(f, [real((12, 8)), real((6, 8), 1)], [P("i", "j"), P("j") if 6 % grid[1] == 0 else P()], mesh_2d(grid))
+    check(f, [real((N, 8)), real((6, 8), 1)], [P("i", "j"), P("j") if 6 % grid[1] == 0 else P()], mesh_2d(grid))
 
 
 def test_results_that_ranks_do_not_divide():

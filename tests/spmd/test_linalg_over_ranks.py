@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from spmd.ranks import GRIDS, SIZE, P, assert_same, mesh_1d, mesh_2d, real, whole
@@ -84,7 +86,7 @@ def test_qr_by_block_columns(m, n, dtype, spec):
 def test_memory_of_a_square_qr_falls_with_the_ranks():
     [a] = placed([real((64 * SIZE, 64 * SIZE))], [P("i")], mesh_1d())
     compiled = jax.jit(jnp.linalg.qr).lower(a).compile()
-    assert compiled.memory_analysis().peak_memory_in_bytes < 11 * a.nbytes / SIZE
+    assert compiled.memory_analysis().peak_memory_in_bytes < 9.5 * a.nbytes / SIZE
     assert "allgather" not in compiled.as_text()
 
 
@@ -185,7 +187,7 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_systems_of_a_split_matrix(name, spec):
     f, n = SYSTEMS[name], 6 * SIZE
-    a, b = real((n, n)) + 2 * np.eye(n, dtype=np.float32), real((n, 2), 1)
+    a, b = real((n, n)) + math.sqrt(n) * np.eye(n, dtype=np.float32), real((n, 2), 1)
     got = jax.tree.leaves(jax.jit(f)(*placed([a, b], [spec, P("i")], mesh_1d())))
     for g, w in zip(got, jax.tree.leaves(f(jnp.asarray(a), jnp.asarray(b))), strict=True):
         assert_same(g, w, rtol=1e-3, atol=1e-4)
@@ -196,7 +198,7 @@ def test_memory_of_a_solve_falls_with_the_ranks():
     a, b = placed([real((64 * SIZE, 64 * SIZE)), real(64 * SIZE)], [P("i"), P("i")], mesh_1d())
     compiled = jax.jit(jnp.linalg.solve).lower(a, b).compile()
     share = a.nbytes / SIZE
-    assert compiled.memory_analysis().peak_memory_in_bytes < 5.5 * share
+    assert compiled.memory_analysis().peak_memory_in_bytes < 6.5 * share
     assert "allgather" not in compiled.as_text()
     if SIZE > 1:
         assert compiled.cost_analysis()["bytes sent"] < 1.3 * a.nbytes
@@ -204,7 +206,7 @@ def test_memory_of_a_solve_falls_with_the_ranks():
 
 def test_triangular_solve_on_a_grid_of_ranks():
     """Rows of the matrix are split over one axis of the mesh, right-hand sides over the other."""
-    n = 12
+    n = math.lcm(12, SIZE)
     a, b = real((n, n)) + 3 * np.eye(n, dtype=np.float32), real((n, 4), 1)
     f = jax.jit(lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True))
     for shape in GRIDS:

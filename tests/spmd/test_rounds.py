@@ -17,7 +17,7 @@ from mpijax.runtime.program.traffic import sent
 
 pytestmark = pytest.mark.mpi
 
-T = 48  # positions: a rank has more rows of scores than the keys have columns
+T = 12 * max(4, SIZE)  # positions: a rank has more rows of scores than the keys have columns
 N = 16 * SIZE
 FOUR, KEYS = (2, T, 4, 8), (2, T, 2, 8)
 ATTENTION = {

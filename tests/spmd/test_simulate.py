@@ -61,6 +61,13 @@ def test_memory_of_the_gradient_of_causal_attention():
     assert jax.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes < 400e6
 
 
+@pytest.mark.parametrize(("f", "rank", "parts"), [(jnp.linalg.qr, 15, 8.5), (jnp.linalg.qr, 0, 8.5), (lax.linalg.lu, 0, 6.5)])
+def test_memory_of_factorizations_by_block_columns(f, rank, parts):
+    """Of the blocks that have been processed, a rank keeps its own rows of the factors, not what they were computed in."""
+    found = compiled(f, simulated({"i": 16}, rank), (256, 256)).memory_analysis()
+    assert found.peak_memory_in_bytes < parts * found.argument_size_in_bytes
+
+
 def test_pairs_after_and_before_many_operations(monkeypatch):
     """What rounds need is found in one walk, however often operations share their operands."""
     monkeypatch.setattr(dot_over_ranks, "LARGE", 0)

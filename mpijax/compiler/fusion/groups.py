@@ -11,6 +11,7 @@ from collections.abc import Set
 from dataclasses import field
 
 from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
+from mpijax.compiler.fusion.kept import kept_by_slices
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, Reduce, checked
 from mpijax.compiler.fusion.pieces import fits
 from mpijax.compiler.fusion.reader import CannotFuse, ElementReader
@@ -72,7 +73,10 @@ def grouped(graph: Graph, donated: tuple[bool, ...] = ()) -> tuple[Roots, Groupe
         roots = Roots(graph, donated, frozenset(refused), frozenset(stored))
         grouper = Grouper(graph, roots)
         if not grouper.too_many:
-            return roots, grouper
+            kept = kept_by_slices(graph, roots) - stored
+            if not kept:
+                return roots, grouper
+            stored |= kept
         for v in grouper.too_many:
             inside = _parts_read(v, roots)
             if not inside:

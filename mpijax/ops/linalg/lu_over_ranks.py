@@ -49,6 +49,8 @@ def _by_block_columns(rows: int, columns: Cut, me: int) -> Callable[..., Any]:
 
     def program(x: Any) -> list[Any]:
         done, pivots, order, ordered = [], [], iota(_I32, rows), []
+        # After its own block, a rank only exchanges rows. x is then their order, and the rows are moved once at last.
+        dtype, below = x.dtype, None
         for k, begin, end in blocks:
             few, factors = min(end, rows) - begin, x
             found = full((few,), 0, _I32)
@@ -59,16 +61,20 @@ def _by_block_columns(rows: int, columns: Cut, me: int) -> Callable[..., Any]:
             x = factors if me == k else _rows(x, moved)
             top, x = slice_in_dim(x, 0, few), slice_in_dim(x, few, None)
             if end < columns.size:
-                panel = factors if me == k else full((rows - begin, end - begin), 0, x.dtype)
+                panel = factors if me == k else full((rows - begin, end - begin), 0, dtype)
                 panel = slice_in_dim(pbroadcast(panel, columns.axes, k), 0, few, axis=1)
             if last > end:
                 top = _solved(slice_in_dim(panel, 0, few), top)
                 x = registry["sub"].bind(x, exact_product(slice_in_dim(panel, few, None), top))
             order = _rows(order, moved)
             done.append(top)
+            if me == k < blocks[-1][0]:
+                below, x = x, iota(_I32, rows - begin - few)
             pivots.append(registry["add"].bind(found, full((few,), begin, _I32)))
             ordered.append(slice_in_dim(order, 0, few))
             order = slice_in_dim(order, few, None)
+        if below is not None:
+            done, x = done[: me + 1], _rows(below, concatenate([*done[me + 1 :], x], 0))
         return [concatenate([*done, x], 0), concatenate(pivots, 0), concatenate([*ordered, order], 0)]
 
     return program

@@ -35,26 +35,31 @@ def by_block_columns(rows: int, columns: Cut, of_q: Cut, me: int) -> Callable[..
                 x, factors = mine = registry["geqrf"].bind(x)
             last = end == columns.size
             if not last:
-                panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k)
+                panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k, 0)
             if me > k and not last:
                 x = registry["ormqr"].bind(panel, factors, x, left=True, transpose=True)
             top = slice_in_dim(x, 0, few) if me >= k else full((few, typeof(x).shape[1]), 0, x.dtype)
             r.append(upper_triangle(top) if me == k else top)
             x = slice_in_dim(x, few, None)
-        q = _columns_of_identity(rows, of_q.part(me), x.dtype)
+        identity, at = _columns_of_identity(rows, of_q.part(me), x.dtype), rows
+        q = slice_in_dim(identity, rows, None)  # the rows from `at` on: those before are still the identity's
         for k, begin, end in reversed(blocks):
-            panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k)
+            panel, factors = _sent(mine if me == k else None, (rows - begin, end - begin), x.dtype, columns, k, 1)
             if of_q.part(me)[1] > begin:  # earlier columns are 0 in the rows that the reflections change
-                moved = registry["ormqr"].bind(panel, factors, slice_in_dim(q, begin, None), left=True, transpose=False)
-                q = concatenate([slice_in_dim(q, 0, begin), moved], 0)
-        return [q, concatenate(r, 0)]
+                q = concatenate([slice_in_dim(identity, begin, at), q], 0)
+                q, at = registry["ormqr"].bind(panel, factors, q, left=True, transpose=False), begin
+        return [concatenate([slice_in_dim(identity, 0, at), q], 0), concatenate(r, 0)]
 
     return program
 
 
-def _sent(mine: Any, shape: tuple[int, int], dtype: Any, columns: Cut, k: int) -> tuple[Any, Any]:
-    """The reflections of block column `k` and their factors, broadcast from their owner."""
-    panel, factors = mine or (full(shape, 0, dtype), full((min(shape),), 0, dtype))
+def _sent(mine: Any, shape: tuple[int, int], dtype: Any, columns: Cut, k: int, unread: int) -> tuple[Any, Any]:
+    """The reflections of block column `k` and their factors, broadcast from their owner.
+
+    unread: what other ranks have instead. It differs in the two passes, because equal arrays are merged: each would
+    stay in memory from the first pass to the second.
+    """
+    panel, factors = mine or (full(shape, unread, dtype), full((min(shape),), unread, dtype))
     panel, factors = (pbroadcast(v, columns.axes, k) for v in (panel, factors))
     return slice_in_dim(panel, 0, min(shape), axis=1), factors
 
