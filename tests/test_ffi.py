@@ -116,6 +116,14 @@ def test_shards_of_a_mesh_of_one():
     np.testing.assert_array_equal(OURS.jit(f)(X), 2 * X)
 
 
+def test_over_explicit_axes_results_are_whole():
+    with OURS.set_mesh(OURS.make_mesh((1,), ("i",), axis_types=(OURS.sharding.AxisType.Explicit,))):
+        x = OURS.device_put(X, OURS.P("i"))
+        out = OURS.jit(lambda x: scale()(x, factor=2.0))(x)
+        assert OURS.typeof(out).sharding.spec == OURS.P(None)
+    np.testing.assert_array_equal(out, 2 * X)
+
+
 # ---------------------------------------------------------------- effects, merging, memory
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Native
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types.avals import ShapedArray
@@ -82,6 +83,7 @@ ffi_call_p = Primitive(
     batch=_batch,
     multiple_results=True,
     effects=lambda params: frozenset({FfiEffect()} if params["has_side_effect"] else ()),
+    sharding_type=types.whole,
     pretty=lambda eqn, names: sorted(eqn.params.items()),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Native
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.trees import tree
@@ -42,6 +43,7 @@ numba_call_p: Primitive = Primitive(
     batch=lambda *args, **params: batch_call(numba_call_p, *args, **params),
     multiple_results=True,
     effects=lambda params: frozenset({FfiEffect()} if params["has_side_effect"] else ()),
+    sharding_type=types.whole,
 )
 
 
