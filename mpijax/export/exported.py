@@ -346,7 +346,7 @@ def of_traced(
             "as arguments, or export outside of the transformation."
         )
     closed = traced.jaxpr
-    check_solvable(closed.in_avals, partial(_argument, traced.in_tree))
+    check_solvable(closed, partial(_argument, traced.in_tree))
     return _exported(
         traced.name, closed, closed.in_avals, in_tree, closed.out_avals, out_tree, tuple(platforms), tuple(checks),
         tuple(traced.layouts), tuple(out_layouts),

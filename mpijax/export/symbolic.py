@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from mpijax.core.base.errors import InconclusiveDimensionOperation
-from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr
+from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, bound, eval_jaxpr, nested_jaxprs
 from mpijax.core.rules.lowering import InlineJaxpr, Partitioned
 from mpijax.core.shapes.dimensions import DimExpr, bounds, evaluate
 from mpijax.core.shapes.scope import SymbolicScope, symbolic_shape
@@ -154,8 +154,9 @@ def _unknown(wanted: DimExpr, sizes: Mapping[str, Any]) -> tuple[tuple[str, int]
     return None if unknown is None else (unknown, rest)
 
 
-def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str]) -> None:
-    """Raise ValueError for argument types that can never determine all symbolic dimensions."""
+def check_solvable(program: ClosedJaxpr, name_of: Callable[[int], str]) -> None:
+    """Raise ValueError for a program whose argument types can never determine all symbolic dimensions."""
+    expected = program.in_avals
     todo = [
         (d, f"{name_of(i)}.shape[{axis}]")
         for i, a in enumerate(expected)
@@ -170,16 +171,27 @@ def check_solvable(expected: Sequence[ShapedArray], name_of: Callable[[int], str
         todo.remove(entry)
         known.update(dict.fromkeys(entry[0].variables() - known.keys(), 1))
     scope = _scope_of(expected)
-    if scope is None:
-        return
-    known = scope.completed(known)
-    for given in scope.constraints:
-        for name in given.difference.variables() - known.keys():
-            raise ValueError(
-                f"Encountered dimension variable '{name}' that is not appearing in the shapes of the function "
-                f"arguments: the constraint {given.text} of their scope cannot be checked. Leave it out, or use the "
-                "name for an axis of an argument."
+    if scope is not None:
+        known = scope.completed(known)
+        for given in scope.constraints:
+            _check_known(
+                given.difference, known, f"the constraint {given.text} of their scope cannot be checked. Leave it out"
             )
+    for inner in nested_jaxprs(program):
+        for v in (v for eqn in inner.eqns for v in eqn.outvars if has_names([v.aval])):
+            for size in v.aval.shape:
+                if isinstance(size, DimExpr):
+                    _check_known(
+                        size, known, f"the size of a value of type {v.aval.str_short(True)} is unknown. Pass a number"
+                    )
+
+
+def _check_known(size: DimExpr, known: Mapping[str, Any], what: str) -> None:
+    for name in size.variables() - known.keys():
+        raise ValueError(
+            f"Encountered dimension variable '{name}' that is not appearing in the shapes of the function arguments: "
+            f"{what}, or use the name for an axis of an argument."
+        )
 
 
 def check_one_scope(args: tuple, kwargs: dict[str, Any], name: str) -> None:

@@ -268,6 +268,10 @@ def test_sizes_that_arguments_do_not_tell():
         cubes("b*b, b*d*d, d")
     with pytest.raises(ValueError, match="Encountered dimension variable 'b' that is not appearing in the shapes"):
         cubes("a", constraints=["a >= b"])
+    (k,) = export.symbolic_shape("k", constraints=["k <= 3"])
+    for f in (lambda x: lax.top_k(x, k)[0], jax.jit(lambda x: jnp.broadcast_to(x, (k, 3)).sum(0))):
+        with pytest.raises(ValueError, match="Encountered dimension variable 'k' that is not appearing in the shapes"):
+            export.export(jax.jit(f))(X(3))
 
 
 def test_names_are_for_exported_programs():
