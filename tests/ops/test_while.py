@@ -255,6 +255,14 @@ def test_errors_as_jax(name):
         assert word in theirs[2] and word in ours[2], (word, theirs[2], ours[2])
 
 
+def test_a_batch_of_one_selects_nothing():
+    batched = OURS.jit(OURS.vmap(OURS.vmap(lambda x: OURS.lax.while_loop(lambda c: c[0] < 10, lambda c: c * 2, x))))
+    one, two = np.ones((1, 1, 3), np.float32), np.ones((1, 2, 3), np.float32)
+    np.testing.assert_array_equal(batched(one), 16 * one)
+    assert "select" not in batched.lower(one).as_text()
+    assert "select" in batched.lower(two).as_text()
+
+
 def test_effects_under_vmap():
     """What would happen once too often for examples that chose otherwise, or are done, is refused."""
 

@@ -127,7 +127,8 @@ def _selecting(jaxprs, body_nconsts: int, cond_nconsts: int, consts, carry) -> t
     def iteration(*args):
         cond_consts, body_consts, [going], old = split(args, cond_nconsts, body_nconsts, 1)
         new = eval_jaxpr(body.jaxpr, body.consts, *body_consts, *old)
-        new = [registry["select_n"].bind(_broadcast(going, x), x, y) for x, y in zip(old, new, strict=True)]
+        if typeof(going).size > 1:  # the only example of a batch of one is going
+            new = [registry["select_n"].bind(_broadcast(going, x), x, y) for x, y in zip(old, new, strict=True)]
         return eval_jaxpr(cond.jaxpr, cond.consts, *cond_consts, *new) + new
 
     return trace_to_closed_jaxpr(iteration, [*consts, *carry]), trace_to_closed_jaxpr(any_going, carry)
