@@ -1,4 +1,4 @@
-# make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy, prose
+# make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy, structure, prose
 # make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
 # make docs    the documentation site, in build/site
@@ -83,6 +83,7 @@ lint: ready-lint
 	$(PY) -m ruff check --preview --select RUF027 mpijax
 	cython-lint cython_ext
 	$(PY) -m mypy
+	$(PY) -m pytest -q --noconftest tests/structure
 	$(PY) tools/prose.py
 
 $(VENV)/.ready-%: pyproject.toml setup.py tools/environment.sh

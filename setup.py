@@ -31,6 +31,7 @@ DEPENDENCIES = [
     "scipy>=1.14",
     "ml_dtypes>=0.5",
     "opt_einsum>=3.3", # the order of contraction of einsum with three operands or more
+    "cloudpickle>=3.1.2", # functions and classes of scripts and notebooks (spawn); the first version for Python 3.14
     "llvmlite>=0.46",
     "numba>=0.63", # users' kernels (numba_call); the first version that goes with llvmlite 0.46
     "mpi4py>=4.1",

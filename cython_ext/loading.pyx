@@ -50,6 +50,7 @@ FLOAT0 = np.dtype([("float0", np.void, 0)])
 # ---- libraries ----
 
 BLAS_NAMES = {"float32": "sgemm", "float64": "dgemm", "complex64": "cgemm", "complex128": "zgemm"}
+cdef object blas_addresses, blas_thread_functions
 cdef dict blas_table = None
 cdef CommFunction* comm_table = NULL
 cdef CommHalves* comm_halves = NULL
@@ -66,8 +67,8 @@ cdef enum:                  # of matrix products
 cdef GemmFunction blas_function(name) except NULL:
     global blas_table
     if blas_table is None:
-        blas_table = provided.blas_addresses()
-        get, set_ = provided.blas_thread_functions()
+        blas_table = blas_addresses()
+        get, set_ = blas_thread_functions()
         set_gemm_library(get, set_)
     return <GemmFunction><size_t>blas_table[BLAS_NAMES[name]]
 
@@ -117,9 +118,6 @@ cdef int load_buffers(Program p, buffers, dict returned) except -1:
     cdef Py_ssize_t i
     cdef OutputEntry* output
     cdef TempEntry* temp
-    Input, Output, Temp, Const, Pointer = (
-        provided.Input, provided.Output, provided.Temp, provided.Const, provided.Pointer
-    )
     kinds = [type(entry) for entry in buffers]
     unread = len(buffers)                   # one more word, for the pointers of unread arguments
     p.num_buffers = unread + 1
@@ -184,7 +182,7 @@ cdef int load_results(Program p, results, dict returned) except -1:
     cdef ResultEntry* entry
     cdef Py_ssize_t k
     p.results = <ResultEntry*>block(p, p.num_results * sizeof(ResultEntry))
-    output_numbers = [i for i, b in enumerate(p.spec.buffers) if type(b) is provided.Output]
+    output_numbers = [i for i, b in enumerate(p.spec.buffers) if type(b) is Output]
     for k, result in enumerate(results):
         entry = &p.results[k]
         entry.aval = hold(p, result.aval)
@@ -250,19 +248,24 @@ cdef enum Kind:
     IS_PYTHON_CALL
     IS_NATIVE_CALL
 
-cdef dict kinds_of_instructions = {}
+cdef dict kind_of = {}      # the Kind of each class of instructions
+cdef object Input, Output, Temp, Const, Pointer, STRIDED
 
 
-cdef dict kinds():
-    """The kind of each class of instructions."""
-    if not kinds_of_instructions:
-        kinds_of_instructions.update({
-            provided.Loop: IS_LOOP, provided.While: IS_WHILE, provided.Switch: IS_SWITCH, provided.Point: IS_POINT,
-            provided.Advance: IS_ADVANCE, provided.Swap: IS_SWAP, provided.KernelCall: IS_KERNEL,
-            provided.GemmCall: IS_GEMM, provided.Copy: IS_COPY, provided.Fill: IS_FILL, provided.Call: IS_CALL,
-            provided.Finish: IS_FINISH, provided.PythonCall: IS_PYTHON_CALL, provided.NativeCall: IS_NATIVE_CALL,
-        })
-    return kinds_of_instructions
+def read_programs_of(dict classes, str strided, addresses, thread_functions):
+    """Sets the classes of instructions and of entries of the table of buffers, by name.
+
+    strided: the name of the kernel that moves elements. addresses, thread_functions: give those of BLAS.
+    """
+    global Input, Output, Temp, Const, Pointer, STRIDED, blas_addresses, blas_thread_functions
+    Input, Output, Temp, Const, Pointer = map(classes.get, ("Input", "Output", "Temp", "Const", "Pointer"))
+    STRIDED, blas_addresses, blas_thread_functions = strided, addresses, thread_functions
+    for name, kind in (
+        ("Loop", IS_LOOP), ("While", IS_WHILE), ("Switch", IS_SWITCH), ("Point", IS_POINT), ("Advance", IS_ADVANCE),
+        ("Swap", IS_SWAP), ("KernelCall", IS_KERNEL), ("GemmCall", IS_GEMM), ("Copy", IS_COPY), ("Fill", IS_FILL),
+        ("Call", IS_CALL), ("Finish", IS_FINISH), ("PythonCall", IS_PYTHON_CALL), ("NativeCall", IS_NATIVE_CALL),
+    ):
+        kind_of[classes[name]] = kind
 
 
 cdef int flatten(Program p, instructions, list code, bint inside=False) except -1:
@@ -272,9 +275,8 @@ cdef int flatten(Program p, instructions, list code, bint inside=False) except -
     """
     cdef int going = 0, kind
     cdef bint starts
-    cdef dict known = kinds()
     for x in instructions:
-        kind = known.get(type(x), 0)
+        kind = kind_of.get(type(x), 0)
         if kind == 0:
             raise TypeError(f"expected an instruction, got {x!r}")
         starts = kind == IS_CALL and x.carrier.goes_on
@@ -378,7 +380,7 @@ cdef list straight(Program p, int kind, x):
 cdef size_t kernel_data(Program p, x) except 0:
     cdef KernelData* data = <KernelData*>block(p, sizeof(KernelData))
     cdef Py_ssize_t j, n = len(x.ptrs)
-    own = x.code == provided.STRIDED
+    own = x.code == STRIDED
     address = <size_t>&st_run if own else p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
     if address == 0:
         raise ValueError(f"the kernel has no address: {x}")
@@ -402,8 +404,8 @@ cdef size_t tiles_data(Program p, x) except 0:
     """A loop in time tiles: kernels, then swaps and advances."""
     cdef TilesData* data = <TilesData*>block(p, sizeof(TilesData))
     cdef Py_ssize_t k, words
-    kernels = [y for y in x.body if type(y) is provided.KernelCall]
-    moves = [y for y in x.body if type(y) in (provided.Swap, provided.Advance)]
+    kernels = [y for y in x.body if kind_of[type(y)] == IS_KERNEL]
+    moves = [y for y in x.body if kind_of[type(y)] in (IS_SWAP, IS_ADVANCE)]
     tiles = x.tiles
     if kernels + moves != list(x.body) or not len(tiles.units) == len(kernels) > 0:
         raise ValueError(f"a tiled loop must contain kernels, then swaps and advances: {x}")
@@ -420,7 +422,7 @@ cdef size_t tiles_data(Program p, x) except 0:
     data.moves = <int32_t*>block(p, len(moves) * sizeof(int32_t))
     data.moved = <PointerData**>block(p, len(moves) * sizeof(PointerData*))
     for k, y in enumerate(moves):
-        op, moved, _ = straight(p, kinds()[type(y)], y)
+        op, moved, _ = straight(p, kind_of[type(y)], y)
         data.moves[k] = op
         data.moved[k] = <PointerData*><size_t>moved
     data.num_starts = len(tiles.starts)

@@ -1,67 +1,70 @@
 """Where the names stand that lower layers use of upper ones.
 
-Imports point downwards; `mpijax.core.base.provided` loads each of these names at its first use.
+Imports point downwards; `mpijax.core.base.provided` loads each of these names at its first use. Prefer another way:
+move what is asked for down, hand it over as an argument, or make it a slot of a primitive
+(tests/structure/test_wiring.py).
 """
 
 from mpijax.core.base import provided
 
-# Module: its names, each by itself or as `name=the name in that module`.
-_HOMES = {
-    "mpijax.checkify.check": "check_error",
-    "mpijax.compiler.steps.instructions": """Advance Const Copy Fill Finish GemmCall Input KernelCall Loop NativeCall
-        Output Point Pointer PythonCall STRIDED Swap Switch Temp While""",
-    "mpijax.core.types.avals": "ShapedArray type_of_size",
-    "mpijax.core.tracing.checks": "check_jaxpr",
-    "mpijax.core.shapes.bounds": "bounds_of",
-    "mpijax.core.base.errors": "JaxRuntimeError",
-    "mpijax.core.tracing.jaxpr_trace": "trace_to_jaxpr",
-    "mpijax.core.tracing.leaks": "check_leaks",
-    "mpijax.core.programs.pretty": "eqn_text jaxpr_text",
-    "mpijax.core.tracing.refs": "AbstractRef",
-    "mpijax.core.types.typeof": "typeof",
-    "mpijax.dlpack": "from_dlpack",
-    "mpijax.experimental.hijax.calls": "lowered_call",
-    "mpijax.experimental.hijax.lowering": "lower_jaxpr run_high",
-    "mpijax.experimental.hijax.mutable": "FlatTree captured_state=captured states_of with_states",
-    "mpijax.experimental.hijax.primitives": "parts_of raised traced_parts",
-    "mpijax.experimental.hijax.shard_map": "has_layouts over_parts with_parts_as_residuals",
-    "mpijax.experimental.hijax.stages": "delivered lower_traced with_parts",
-    "mpijax.experimental.sparse.bcoo": "BCOO",
-    "mpijax.extend.linear_util": "wrap_init",
-    "mpijax.lax.implicit": "custom_linear_solve",
-    "mpijax.lax.loops": "loop_map=map scan",
-    "mpijax.lax.while_loops": "fori_loop while_loop",
-    "mpijax.nn.normalize": "softmax",
-    "mpijax.numpy.arrays.methods": "METHODS",
-    "mpijax.numpy.indexing.take": "take_along_axis",
-    "mpijax.numpy.creation.matrices": "eye",
-    "mpijax.ops.collectives.pending_sums": "cast_sums reduced_vary_cast",
-    "mpijax.ops.collectives.varying": "pvary",
-    "mpijax.ops.shapes.dimensions": "dim_as_value",
-    "mpijax.ops.indexing.ref_parts": "part_of read_part write_part",
-    "mpijax.ops.indexing.scatter": "transposed_gather",
-    "mpijax.random.gamma_algorithm": "draw_gamma=draw gamma_of_log=sample_of_log",
-    "mpijax.runtime.arrays.array": "from_numpy",
-    "mpijax.runtime.arrays.devices": "devices local_devices process_index",
-    "mpijax.runtime.arrays.placement": "device_put from_host",
-    "mpijax.runtime.machine.blas": "blas_addresses=addresses blas_thread_functions=product_thread_functions",
-    "mpijax.runtime.machine.executable": "Call",
-    "mpijax.runtime.machine.lapack": "lapack_addresses=addresses",
-    "mpijax.runtime.mpi.mpi_start": "rank start world",
-    "mpijax.runtime.program.engine": "dispatch evaluate evaluate_checking run_call",
-    "mpijax.runtime.program.stages": "lower",
-    "mpijax.runtime.reports.divergence": "different_collectives failed_communication",
-    "mpijax.runtime.reports.recorder": "note_site recorder",
-    "mpijax.transforms.zeros": "add_tangents",
-    "mpijax.spmd.arrays": "sharding_of",
-    "mpijax.spmd.constraints": "check_fits named_sharding over_devices",
-    "mpijax.spmd.jit_shardings": "JitShardings",
-    "mpijax.spmd.moves": "put",
-    "mpijax.spmd.out_shardings": "explicit_layout laid_out_inside lay_result_out over_context_mesh",
-    "mpijax.spmd.reshard": "move_to",
-    "mpijax.spmd.shard_map": "shard_map",
-    "mpijax.spmd.shard_map_rules": "shard_type unshard_aval",
-}
+# Each line: a module, and its names that are used below it, each by itself or as `name=the name in that module`.
+_FROM_ABOVE = (
+    # Extension modules raise errors, and use MPI and the recorder when a program needs them.
+    ("mpijax.core.base.errors", "JaxRuntimeError"),
+    ("mpijax.runtime.mpi.mpi_start", "rank start"),
+    ("mpijax.runtime.reports.divergence", "different_collectives failed_communication"),
+    ("mpijax.runtime.reports.recorder", "note_site recorder"),
+    # Operations and jitted functions run when they are called; numbers and serialized data become arrays.
+    ("mpijax.runtime.program.engine", "dispatch evaluate evaluate_checking run_call"),
+    ("mpijax.runtime.program.stages", "lower"),
+    ("mpijax.runtime.arrays.array", "from_numpy"),
+    ("mpijax.runtime.arrays.placement", "device_put from_host"),
+    # Meshes and shardings ask for the devices of the job, operations on ranks for its communicator.
+    ("mpijax.runtime.arrays.devices", "devices local_devices process_index"),
+    ("mpijax.runtime.mpi.mpi_start", "world"),
+    # Programs call BLAS and LAPACK by address.
+    ("mpijax.runtime.machine.blas", "blas_addresses=addresses"),
+    ("mpijax.runtime.machine.lapack", "lapack_addresses=addresses"),
+    # Arguments and results move to requested shardings, which may communicate.
+    ("mpijax.spmd.jit_shardings", "JitShardings"),
+    ("mpijax.spmd.moves", "put"),
+    ("mpijax.spmd.out_shardings", "laid_out_inside lay_result_out"),
+    ("mpijax.spmd.reshard", "move_to"),
+    ("mpijax.spmd.shard_map", "shard_map"),
+    # Arrays, their types, references and symbolic zeros apply operations.
+    ("mpijax.numpy.arrays.methods", "METHODS"),
+    ("mpijax.ops.collectives.pending_sums", "reduced_vary_cast"),
+    ("mpijax.ops.collectives.varying", "pvary"),
+    ("mpijax.ops.indexing.ref_parts", "part_of read_part write_part"),
+    ("mpijax.ops.shapes.dimensions", "dim_as_value"),
+    ("mpijax.ops.sum_casts", "cast_sums"),
+    ("mpijax.transforms.zeros", "add_tangents"),
+    # Operations are written in terms of functions for users, some of which take long to load.
+    ("mpijax.lax.implicit", "custom_linear_solve"),
+    ("mpijax.lax.loops", "loop_map=map scan"),
+    ("mpijax.lax.while_loops", "fori_loop while_loop"),
+    ("mpijax.nn.normalize", "softmax"),
+    ("mpijax.numpy.creation.matrices", "eye"),
+    ("mpijax.numpy.indexing.take", "take_along_axis"),
+    ("mpijax.random.gamma_algorithm", "draw_gamma=draw gamma_of_log=sample_of_log"),
+    # Interpreters of libraries, and values of types that libraries define.
+    ("mpijax.experimental.hijax.calls", "lowered_call"),
+    ("mpijax.experimental.hijax.primitives", "parts_of raised"),
+    ("mpijax.extend.linear_util", "wrap_init"),
+    # Within core: sizes, rules and structs ask for types and traces.
+    ("mpijax.core.types.avals", "type_of_size"),
+    ("mpijax.core.tracing.jaxpr_trace", "trace_to_jaxpr"),
+    ("mpijax.core.tracing.refs", "AbstractRef"),
+)
+
+# The same, for modules of one folder that need each other.
+_IN_CIRCLES = (
+    ("mpijax.core.programs.pretty", "eqn_text jaxpr_text"),  # a Jaxpr prints itself
+    ("mpijax.core.shapes.bounds", "bounds_of"),  # comparing sizes needs bounds, which are computed from other bounds
+    ("mpijax.core.tracing.checks", "check_jaxpr"),  # each Jaxpr that is traced is checked, and rules of checks trace
+    ("mpijax.core.types.typeof", "typeof"),  # `ShapeDtypeStruct.like`
+    ("mpijax.ops.indexing.scatter", "transposed_gather"),  # gather and scatter are each other's transpose
+)
 
 # Modules that define primitives: a program read from a file may use any of them. Those come first that a first call of
 # `grad` needs: the others take longer to load than such a call.
@@ -110,4 +113,4 @@ _PRIMITIVES = (
     "mpijax.experimental.pallas.varying",
 )
 
-provided.connect(_HOMES, _PRIMITIVES)
+provided.connect((*_FROM_ABOVE, *_IN_CIRCLES), _PRIMITIVES)

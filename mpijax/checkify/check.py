@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import numpy as jnp
-from mpijax.checkify.errors import NO_ERROR, Error, FailedCheckError, JaxRuntimeError
+from mpijax.checkify.errors import NO_ERROR, Error, FailedCheckError, JaxRuntimeError, bind_check
 from mpijax.core.base.source import current_source
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
@@ -52,7 +52,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
                 f"{type(arg)}. Write it into the message, or convert it with jnp.asarray."
             )
     failure = FailedCheckError(current_source(), msg).with_payload(fmt_args, fmt_kwargs)
-    _bind(NO_ERROR.failing(jnp.logical_not(pred), failure), debug)
+    bind_check(NO_ERROR.failing(jnp.logical_not(pred), failure), debug)
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
@@ -82,25 +82,7 @@ def check_error(error: Error) -> None:
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes an Error as argument, got type {type(error)} instead.")
-    _bind(error, False)
-
-
-def _bind(error: Error, debug: bool) -> None:
-    if any(np.shape(p) for p in error._pred.values()):
-        error = _any_of(error)
-    leaves, err_tree = tree.tree_flatten(error)
-    check_p.bind(*leaves, err_tree=err_tree, debug=debug)
-
-
-def _any_of(error: Error) -> Error:
-    """The failure of one example in a batch, for each kind."""
-    reduced = NO_ERROR.knowing(error._metadata)
-    for effect, preds in error._pred.items():
-        at = jnp.argsort(preds)[-1]
-        reduced = reduced.replaced(
-            effect, preds[at], error._code[effect][at], [x[at] for x in error._payload[effect]]
-        )
-    return reduced
+    bind_check(error, False)
 
 
 # ---------------------------------------------------------------- the primitive
@@ -124,7 +106,8 @@ def _in_program(*_leaves, err_tree, debug):
 
 
 def _batch(axis, args, dims, *, err_tree, debug):
-    _bind(tree.tree_unflatten(err_tree, [at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]), debug)
+    leaves = [at_front(x, d, axis.size) for x, d in zip(args, dims, strict=True)]
+    bind_check(tree.tree_unflatten(err_tree, leaves), debug)
     return [], []
 
 

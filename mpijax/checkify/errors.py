@@ -16,9 +16,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax import numpy as jnp
-from mpijax.core.base import provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
+from mpijax.core.rules.registry import registry
 from mpijax.core.trees import tree
 from mpijax.core.trees.registry import register_pytree_node, register_pytree_node_class
 from mpijax.core.types.avals import ShapeDtypeStruct
@@ -174,7 +174,7 @@ class Error:
 
     def throw(self) -> None:
         """Raise `JaxRuntimeError` if a check failed. Inside `checkify`, the failure becomes part of the result."""
-        provided.check_error(self)
+        bind_check(self, False)
 
     def __str__(self) -> str:
         return f"Error({self.get()})"
@@ -226,3 +226,22 @@ class Error:
 
 
 NO_ERROR = Error({}, {}, (), {})
+
+
+def bind_check(error: Error, debug: bool) -> None:
+    """Apply the primitive `check`: it fails if `error` contains a failure."""
+    if any(np.shape(p) for p in error._pred.values()):
+        error = _any_of(error)
+    leaves, err_tree = tree.tree_flatten(error)
+    registry["check"].bind(*leaves, err_tree=err_tree, debug=debug)
+
+
+def _any_of(error: Error) -> Error:
+    """The failure of one example in a batch, for each kind."""
+    reduced = NO_ERROR.knowing(error._metadata)
+    for effect, preds in error._pred.items():
+        at = jnp.argsort(preds)[-1]
+        reduced = reduced.replaced(
+            effect, preds[at], error._code[effect][at], [x[at] for x in error._payload[effect]]
+        )
+    return reduced

@@ -1,98 +1,64 @@
-"""Serializes functions for our own processes, including lambdas, closures, and functions of a notebook or script.
+"""Serializes values for our own processes with cloudpickle, functions and classes of a notebook or script included.
 
-A function defined in an importable module is sent by name. Any other function (in ``__main__``, inside another
-function) is sent as its compiled code with the globals and cells that it reads, which are serialized alike. Both sides
-must run the same Python version.
+A function or class of an importable module is sent by name. Any other (of ``__main__``, or defined inside a function)
+is sent by value, with the globals and cells that it uses. Both sides must run the same Python version.
 """
 
-import builtins
-import importlib
 import io
 import linecache
 import marshal
+import os
 import pickle
-import sys
 import types
+from functools import cache
 from typing import Any
 
 
 def dumps(value: Any) -> bytes:
-    """`value`, pickled with the functions in it.
+    """`value` with the functions and classes in it, for `loads`.
 
     Raises:
-      TypeError: something in it cannot be sent, such as a class defined in ``__main__`` or an open file.
+      TypeError: something in it cannot be sent, such as a lock or a socket.
     """
-    buffer = io.BytesIO()
+    content = io.BytesIO()
+    pickler = _pickler()(content, pickle.HIGHEST_PROTOCOL)
     try:
-        _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
+        pickler.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"cannot be sent to the ranks: {error}. A function may use modules, functions, arrays and plain data. Put "
-            "classes into a module that the ranks can import. Open files and devices inside the function."
+            f"cannot be sent to the ranks: {error}. A function may use modules, functions, classes, arrays and plain "
+            "data. Open files and devices inside the function."
         ) from error
-    return buffer.getvalue()
+    # The rank cannot read the source of a notebook's cell, which its tracebacks show.
+    sources = {name: linecache.getlines(name) for name in sorted(pickler.files) if not os.path.exists(name)}
+    return pickle.dumps((sources, content.getvalue()))
 
 
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, types.ModuleType):
-            return importlib.import_module, (obj.__name__,)
-        if isinstance(obj, types.FunctionType) and not _importable(obj):
-            return _reduce_function(obj)
-        if isinstance(obj, type) and obj.__module__ == "__main__":
-            raise pickle.PicklingError(f"the class {obj.__qualname__} is defined in __main__")
-        return NotImplemented
+def loads(data: bytes) -> Any:
+    """The value that `dumps` serialized. It may run any code: `data` must come from a process of this job."""
+    sources, content = pickle.loads(data)
+    for name, lines in sources.items():
+        if lines:
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+    return pickle.loads(content)
 
 
-def _importable(function: types.FunctionType) -> bool:
-    found: Any = sys.modules.get(function.__module__) if function.__module__ != "__main__" else None
-    for name in function.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is function
+@cache
+def _pickler() -> type:
+    """Makes the class when it is first used, because cloudpickle takes time to load."""
+    import cloudpickle
 
+    class Pickler(cloudpickle.Pickler):
+        """Keeps the file names in code, which cloudpickle drops, for tracebacks; and notes them."""
 
-def _reduce_function(function: types.FunctionType) -> Any:
-    code = function.__code__
-    closure = zip(code.co_freevars, function.__closure__ or ())
-    cells = {name: cell.cell_contents for name, cell in closure if _full(cell)}
-    used = {name: function.__globals__[name] for name in _names(code) if name in function.__globals__}
-    source = linecache.getlines(code.co_filename)  # of a notebook cell, for example, which the rank cannot read
-    state = (used, cells, function.__defaults__, function.__kwdefaults__)
-    return _make, (marshal.dumps(code), function.__qualname__, source), state, None, None, _fill
+        def __init__(self, *args: Any):
+            super().__init__(*args)
+            self.files: set[str] = set()
 
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, types.CodeType):
+                self.files.add(obj.co_filename)
+                return marshal.loads, (marshal.dumps(obj),)
+            return super().reducer_override(obj)
 
-def _full(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The names that `code`, and the functions inside it, may look up globally."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
-
-
-def _make(code_bytes: bytes, qualname: str, source: list[str]) -> types.FunctionType:
-    """Makes a function with empty cells and globals first, so that functions may refer to themselves and each other."""
-    code = marshal.loads(code_bytes)
-    if source:
-        linecache.cache[code.co_filename] = (sum(map(len, source)), None, source, code.co_filename)
-    own = {"__builtins__": builtins, "__name__": "__main__"}
-    cells = tuple(types.CellType() for _ in code.co_freevars)
-    function = types.FunctionType(code, own, code.co_name, None, cells)
-    function.__qualname__ = qualname
-    return function
-
-
-def _fill(function: types.FunctionType, state: Any) -> None:
-    used, cells, function.__defaults__, function.__kwdefaults__ = state
-    function.__globals__.update(used)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        if name in cells:
-            cell.cell_contents = cells[name]
+    return Pickler

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -46,8 +45,9 @@ def spawn(
     """``[fn(*args, **kwargs) on rank 0, ... on rank nprocs - 1]``, on fresh processes of this machine.
 
     Inside `fn` there are `nprocs` ranks with one device each. mpijax arrays in the results come back as NumPy arrays.
-    `fn`, its arguments and its results may contain plain data, arrays, functions and modules. If this process's output
-    is not a file of the system (in a notebook), lines that the ranks print appear here with their ranks.
+    `fn`, its arguments and its results may contain plain data, arrays, modules, functions and classes, those of
+    ``__main__`` and of notebooks included. If this process's output is not a file of the system (in a notebook), lines
+    that the ranks print appear here with their ranks.
 
     Args:
       nprocs: the number of ranks, at least 1.
@@ -166,7 +166,7 @@ def _collect(ranks: list[Rank], timeout: float | None) -> list[Any]:
         for pipe in ready:
             rank = waiting[pipe]  # type: ignore[index]
             try:
-                kind, *content = pickle.loads(rank.pipe.recv_bytes())
+                kind, *content = functions.loads(rank.pipe.recv_bytes())
             except (EOFError, OSError):
                 raise RuntimeError(f"{rank.death()}. See its output for details.") from None
             if kind == "error":

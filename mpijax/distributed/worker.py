@@ -1,7 +1,6 @@
 """A rank that `mpijax.spawn` started: receives a function over its pipe, calls it, and sends the result back."""
 
 import os
-import pickle
 import sys
 import threading
 from multiprocessing.connection import Connection
@@ -10,18 +9,18 @@ from typing import Any
 
 def main() -> None:
     """Runs in a fresh process; ``argv[1]`` is the descriptor of the pipe to the parent."""
-    from mpijax.distributed import bootstrap
+    from mpijax.distributed import bootstrap, functions
 
     pipe = Connection(int(sys.argv[1]))
     pipe.send("started")
     try:
-        fn, args, kwargs = pickle.loads(pipe.recv_bytes())
+        fn, args, kwargs = functions.loads(pipe.recv_bytes())
         threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
         from mpijax.runtime.mpi import mpi_start
 
         mpi_start.start()
         bootstrap.forget()
-        answer = pickle.dumps(("result", _plain(fn(*args, **kwargs))))
+        answer = functions.dumps(("result", _plain(fn(*args, **kwargs))))
     except BaseException as error:
         _flush()
         pipe.send_bytes(_failure(error))
@@ -41,13 +40,14 @@ def _plain(value: Any) -> Any:
 
 def _failure(error: BaseException) -> bytes:
     from mpijax.core.base import tracebacks
+    from mpijax.distributed import functions
 
     text = tracebacks.without_own_frames(error)
     try:
-        pickle.loads(pickle.dumps(error))  # some exceptions can be pickled but not unpickled
+        functions.loads(functions.dumps(error))  # some exceptions can be pickled but not unpickled
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    return pickle.dumps(("error", error.with_traceback(None), text))
+    return functions.dumps(("error", error.with_traceback(None), text))
 
 
 def _end_with_parent(pipe: Connection) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.base import provided
 from mpijax.core.rules.registry import registry
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
+from mpijax.ops.sum_casts import cast_sums
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.transpose import UndefPrimal
 from mpijax.transforms.zeros import scalar_of_type
@@ -33,7 +33,7 @@ def full_like(x: Any, value: Any, shape: tuple[int, ...] | None = None) -> Any:
         whole = registry["broadcast_in_dim"].bind(
             scalar, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
         )
-        return provided.cast_sums(whole, aval)
+        return cast_sums(whole, aval)
     return broadcast_to(scalar, aval.shape if shape is None else shape)
 
 

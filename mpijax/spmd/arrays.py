@@ -10,8 +10,8 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.base.errors import UnexpectedTracerError
 from mpijax.core.sharding.format import Format
-from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
-from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.sharding.shardings import NamedSharding, Sharding
+from mpijax.core.tracing.requested import sharding_of
 from mpijax.core.tracing.trace import trace_state_clean
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
@@ -21,7 +21,6 @@ from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, index_in_part
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start, objects
-from mpijax.spmd.constraints import named_sharding
 
 _NO_DTYPE = "If the Array has no addressable shards, `dtype` must be provided via the `dtype` argument to `{}`."
 
@@ -89,13 +88,6 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     shapes, of_shapes = tree.tree_flatten(global_shape, is_leaf=lambda x: x is None or isinstance(x, (tuple, list)))
     out = map(_from_process_local_data, layouts, leaves, broadcast_leaves(shapes, of_shapes, structure))
     return tree.tree_unflatten(structure, out)
-
-
-def sharding_of(given: Any, name: str) -> Any:
-    """The sharding for a sharding, a device or a PartitionSpec."""
-    if isinstance(given, PartitionSpec):
-        return named_sharding(given, "shardings", name)
-    return given if isinstance(given, Sharding) else SingleDeviceSharding(given)
 
 
 def _from_process_local_data(sharding: Sharding, local_data: Any, global_shape: Sequence[int | None] | None) -> Any:

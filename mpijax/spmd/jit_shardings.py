@@ -12,6 +12,7 @@ from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_axes_differ
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing import transfers
+from mpijax.core.tracing.requested import check_fits, named_sharding
 from mpijax.core.tracing.trace import EVAL
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes, is_prefix
@@ -19,7 +20,7 @@ from mpijax.core.types.array_api import Array
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
-from mpijax.spmd.constraints import check_fits, named_sharding, put_on
+from mpijax.spmd.constraints import put_on
 from mpijax.spmd.reshard import lay_out
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref

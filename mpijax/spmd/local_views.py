@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core.base import provided
 from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.tracing.requested import check_fits
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import rewrap
+from mpijax.runtime.arrays.devices import process_index
 from mpijax.runtime.arrays.placement import type_in
-from mpijax.spmd.constraints import check_fits
 from mpijax.transforms.zeros import Zero
 
 
@@ -51,7 +51,7 @@ def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 def _check_is_here(mesh: Mesh, name: str) -> None:
     if mesh.coordinates() is None:
         raise ValueError(
-            f"{name}: process {provided.process_index()} has no device of {mesh}. Call it on processes "
+            f"{name}: process {process_index()} has no device of {mesh}. Call it on processes "
             f"{sorted(mesh.processes)}."
         )
 

@@ -6,18 +6,19 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from mpijax.core.base import provided
 from mpijax.core.records import plain
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
-from mpijax.core.sharding.context import of_sharding
+from mpijax.core.sharding.context import mesh_types, of_sharding
 from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.tracing.requested import check_fits, named_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.devices import Device, local_devices
-from mpijax.spmd.constraints import check_fits, mesh_types, named_sharding, put_on, with_batch_axis
+from mpijax.runtime.arrays.placement import device_put
+from mpijax.spmd.constraints import put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse
 from mpijax.transforms.transpose import UndefPrimal
@@ -84,7 +85,7 @@ def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
     layouts = [getattr(d, "sharding", d) for d in devices]
     followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in layouts]
     triples = zip(xs, layouts, followed, strict=True)
-    return [_one(x, to) if same else provided.device_put(x, to) for x, to, same in triples]
+    return [_one(x, to) if same else device_put(x, to) for x, to, same in triples]
 
 
 def _jvp(primals, tangents, **params):

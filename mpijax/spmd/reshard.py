@@ -10,23 +10,16 @@ from typing import Any
 from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import context_mesh, of_sharding
+from mpijax.core.sharding.context import context_mesh, mesh_types, of_sharding
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.tracing.requested import check_explicit, check_not_mapped, fitted, named_sharding
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
 from mpijax.core.types.typeof import typeof
-from mpijax.spmd.constraints import (
-    check_explicit,
-    check_not_mapped,
-    constrain,
-    fitted,
-    mesh_types,
-    move_p,
-    named_sharding,
-)
+from mpijax.spmd.constraints import constrain, move_p
 from mpijax.transforms import key_reuse
 from mpijax.transforms.zeros import Zero
 

@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
-from mpijax.core.base import provided
 from mpijax.core.base.errors import ConcretizationTypeError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import callable_name
 from mpijax.core.base.state import state
 from mpijax.core.rules.registry import registry
-from mpijax.core.sharding.context import in_body
+from mpijax.core.sharding.context import in_body, mesh_types, shard_aval
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
@@ -30,9 +29,9 @@ from mpijax.core.types.array_api import Array
 from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import varying
-from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.shard_map_eager import run_eagerly
-from mpijax.spmd.shard_map_rules import scope, shard_aval, shard_map_p
+from mpijax.spmd.shard_map_parts import has_layouts, over_parts
+from mpijax.spmd.shard_map_rules import scope, shard_map_p
 from mpijax.spmd.shard_specs import (
     check_fits,
     check_inferable,
@@ -130,8 +129,8 @@ class _ShardMap:
     check_vma: bool
 
     def __call__(self, args: tuple) -> Any:
-        if AbstractValue.any_high and provided.has_layouts(self.in_specs, self.out_specs):
-            return provided.over_parts(self, args)
+        if AbstractValue.any_high and has_layouts(self.in_specs, self.out_specs):
+            return over_parts(self, args)
         leaves, in_tree = tree.tree_flatten((args, {}))
         if has_views(leaves):
             return self(opened(args))

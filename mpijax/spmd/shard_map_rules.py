@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from mpijax.core.base import provided
 from mpijax.core.base.errors import JaxprTypeError
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
 from mpijax.core.rules.lowering import Partitioned
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.sharding.abstract_mesh import AbstractMesh
-from mpijax.core.sharding.context import in_body, in_types, of_sharding
+from mpijax.core.sharding.context import in_types, unshard_aval
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
-from mpijax.core.sharding.split import Split, normal
 from mpijax.core.tracing.checks import agree
 from mpijax.core.tracing.jaxpr_trace import refs_refused, trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import EVAL, examples_over, named_axes
-from mpijax.core.types.avals import NO_AXES, ShapedArray
+from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.effects import NamedAxisEffect, communication
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.control_flow.kept import Twice, keep_in_body
 from mpijax.runtime.arrays.array import rewrap
-from mpijax.spmd.constraints import mesh_types
 from mpijax.spmd.ranked_residuals import with_ranked_residuals
+from mpijax.spmd.shard_map_parts import with_parts_as_residuals
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import AxisData, batch_jaxpr, move_dim
 from mpijax.transforms.jvp import jvp_jaxpr
@@ -42,38 +38,6 @@ P = PartitionSpec
 
 
 # ---------------------------------------------------------------- types
-
-
-def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
-    """The type of one shard. inner: the mesh inside the body."""
-    shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    vma = in_types(spec.all_axes(), mesh) if check_vma else NO_AXES
-    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval, check_vma))
-
-
-def _left_to_types(inner: AbstractMesh, aval: ShapedArray, check_vma: bool) -> Split | None:
-    """The split of a shard over mesh axes that the body does not map, and the axes over which sums are pending."""
-    if aval.split is None:
-        return None
-    kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
-    tracked = frozenset(inner.axis_names if check_vma else inner.explicit_axes)
-    return normal(Split(inner, kept, aval.split.unreduced & tracked, aval.split.reduced & tracked))
-
-
-def shard_type(mesh: Mesh, names: frozenset, check_vma: bool, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
-    """The type of one shard in the body of a `shard_map` over `names`."""
-    return shard_aval(mesh, spec, aval, check_vma, in_body(mesh_types(mesh), names))
-
-
-def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
-    """The type of the whole array, given the type of one shard along the axes in `over`."""
-    shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
-    whole = of_sharding(NamedSharding(mesh_types(mesh), spec), aval.ndim)
-    if aval.split is not None:  # over mesh axes that the body does not map
-        split = whole or Split(mesh_types(mesh), ((),) * aval.ndim)
-        axes = zip(split.axes, aval.split.axes, strict=True)
-        whole = replace(split, axes=tuple((*out, *(a for a in own if a not in out)) for out, own in axes))
-    return aval.update(shape=shape, vma=aval.vma - over, split=whole)
 
 
 def _type_rule(*avals, jaxpr: ClosedJaxpr, mesh: Mesh, in_specs, out_specs, newly_manual_axes, **_):
@@ -138,7 +102,7 @@ def _linearize(trace, primals, tangents, params):
         split = linearize_jaxpr(params["jaxpr"], nonzero)
         n = len(split.nonzero_out)
         if params["jaxpr"].is_high:
-            split = provided.with_parts_as_residuals(split, n)
+            split = with_parts_as_residuals(split, n)
         primal, linear = with_ranked_residuals(split.primal, split.linear, n, split.forwarded)
     res_avals = primal.out_avals[n:]
     res_specs = [_all_axes_spec(params, a) for a in res_avals]

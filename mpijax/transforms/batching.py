@@ -18,9 +18,8 @@ from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_context
 from mpijax.core.sharding.split import Split
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
-from mpijax.core.tracing.leaks import check_leaks
 from mpijax.core.tracing.trace import Trace, named_axes
-from mpijax.core.tracing.tracer import Tracer
+from mpijax.core.tracing.tracer import Tracer, check_leaks
 from mpijax.core.types.abstract import MappingSpec
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.effects import NamedAxisEffect, everywhere

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mpijax.core.base import provided
 from mpijax.core.base.source import callable_location, callable_name
 from mpijax.core.programs.debug_info import DebugInfo
 from mpijax.core.trees import tree
@@ -166,7 +165,9 @@ def check_arguments(leaves: Sequence[Any], where: str, name: Callable[[int], str
 def argument_types(leaves: Sequence[Any], type_of: Callable[[Any], Any] = typeof) -> list[Any]:
     """The types of arguments; of values of libraries that change, with what is known of them here."""
     avals = [type_of(x) for x in leaves]
-    return list(provided.with_states(avals, leaves)) if AbstractValue.any_high else avals
+    if not AbstractValue.any_high:
+        return avals
+    return [a.with_state(x) if a.has_qdd else a for a, x in zip(avals, leaves, strict=True)]
 
 
 def normalize_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from mpijax.core.base.warn import warn_user
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.tracing.jaxpr_trace import JaxprTrace, trace_to_jaxpr
 from mpijax.core.tracing.refs import has_views, opened
+from mpijax.core.tracing.requested import named_sharding, sharding_of
 from mpijax.core.tracing.trace import EVAL, scope_key
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
@@ -80,7 +81,7 @@ def _layout_of(x: Any) -> Any:
     if isinstance(mesh, AbstractMesh):
         return None if mesh.empty else layout  # lowering resolves the devices
     if hasattr(layout, "partitions"):
-        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
+        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
     return layout if getattr(layout, "is_followed", False) else None
 
 
@@ -132,6 +133,11 @@ def find(table: dict, key: Any) -> Any:
 def _is_operand(constant: Any) -> bool:
     """Whether what a function closes over is an operand of its calls, and no constant of its program."""
     return isinstance(constant, Tracer) or (AbstractValue.any_high and typeof(constant).has_qdd)
+
+
+def _states(values: Sequence[Any]) -> tuple[Any, ...]:
+    """The types of values that change, with what is known of them here."""
+    return tuple(typeof(x).with_state(x) for x in values)
 
 
 def _as_tuple(what: str, value: Any, kind: type) -> tuple:
@@ -374,7 +380,7 @@ class PjitFunction(JitBase):
             layouts = self._shardings.of_arguments(self._name, positional, named, avals, leaves)
             scope = *scope, layouts, self._shardings.key
         base = (self._options[:2], in_tree, avals, statics, *scope)
-        signature = (*base, provided.states_of(self._changing)) if self._changing else base
+        signature = (*base, _states(self._changing)) if self._changing else base
         key = (signature, self._options[2:])
         traced = find(self._cache, key)
         if traced is None:
@@ -390,7 +396,7 @@ class PjitFunction(JitBase):
                 asked,
             )  # fmt: skip
             if self._changing:  # tracing may have found values that change
-                key = ((*base, provided.states_of(self._changing)), self._options[2:])
+                key = ((*base, _states(self._changing)), self._options[2:])
             if ref_state.may_be_kept(moved):
                 self._cache[key] = traced
         return leaves, traced
@@ -570,7 +576,7 @@ def jit(
     shardings = None
     if in_shardings is not None or out_shardings is not None or device is not None:
         if device is not None:
-            in_shardings = out_shardings = provided.sharding_of(device, "jit")
+            in_shardings = out_shardings = sharding_of(device, "jit")
         shardings = provided.JitShardings(in_shardings, out_shardings, device is not None)
     make = partial(
         PjitFunction,

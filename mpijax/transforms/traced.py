@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.base import provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import ClosedJaxpr, jaxpr_as_fun
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapeDtypeStruct
 from mpijax.transforms import ref_state
+from mpijax.transforms.high_stages import lower_traced
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class TracedProgram(Stage):
     @property
     def lojax(self) -> Any:
         """This function of the values that arguments and results consist of, without types of libraries."""
-        return provided.lower_traced(self)
+        return lower_traced(self)
 
     def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
         """This program for arguments with other shardings."""

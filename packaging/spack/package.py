@@ -23,6 +23,7 @@ class PyMpijax(PythonPackage):
     depends_on("py-numba@0.63:", type="run")
     depends_on("py-scipy@1.14:", type="run")
     depends_on("py-opt-einsum@3.3:", type="run")
+    depends_on("py-cloudpickle@3.1.2:", type="run")
 
     import_modules = ["mpijax", "mpijax.numpy"]
 

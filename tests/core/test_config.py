@@ -194,7 +194,7 @@ def test_a_thread_may_end_during_an_update(monkeypatch):
 )
 def test_environment(environment, expected):
     program = (
-        "from mpijax.core.config import config as c; "
+        "from mpijax.core.base.config import config as c; "
         "print(c.jax_enable_x64, c.jax_numpy_rank_promotion, c.jax_cpu_get_global_topology_timeout_minutes)"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MPIJAX_"))}
@@ -210,7 +210,7 @@ def test_environment(environment, expected):
 )
 def test_an_option_with_a_variable_of_its_own(environment, expected):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "MPIJAX_"))}
-    program = "from mpijax.core.config import config as c; print(c.jax_compilation_cache_max_size)"
+    program = "from mpijax.core.base.config import config as c; print(c.jax_compilation_cache_max_size)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
     assert int(done.stdout) == expected

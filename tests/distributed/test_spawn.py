@@ -2,9 +2,10 @@
 
 import io
 import os
-import pickle
 import signal
+import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -63,7 +64,7 @@ def test_ranks_that_do_not_answer(fn, how, error, message):
 
 def test_what_cannot_be_sent_is_told_before_anything_starts():
     with pytest.raises(TypeError, match="cannot be sent to the ranks.*plain data"):
-        mpijax.spawn(gather, 2, (sys.stdout,))
+        mpijax.spawn(gather, 2, (threading.Lock(),))
     with pytest.raises(ValueError, match="nprocs=0"):
         mpijax.spawn(gather, 0)
 
@@ -82,10 +83,42 @@ class Own: pass
 def uses_own(): return Own()
 """
     exec(source, main.__dict__)
-    assert pickle.loads(functions.dumps(main.even))(10) is True
-    assert pickle.loads(functions.dumps(main.outer(2.5)))(2) == [16, 16]
-    with pytest.raises(TypeError, match="class Own is defined in __main__"):
-        functions.dumps(main.uses_own)
+    assert functions.loads(functions.dumps(main.even))(10) is True
+    assert functions.loads(functions.dumps(main.outer(2.5)))(2) == [16, 16]
+    assert type(functions.loads(functions.dumps(main.uses_own))()) is main.Own  # known here, so it is not made twice
+
+
+PROGRAM = """
+import linecache
+from dataclasses import dataclass
+import mpijax
+
+@dataclass
+class Point:
+    x: float
+    def doubled(self): return Point(2 * self.x)
+
+class Lost(Exception): pass
+
+cell = "def fails(p):\\n    raise Lost(p.x)  # in a cell\\n"
+linecache.cache["<cell 1>"] = len(cell), None, cell.splitlines(keepends=True), "<cell 1>"
+exec(compile(cell, "<cell 1>", "exec"))
+
+if __name__ == "__main__":
+    print(mpijax.spawn(lambda p: p.doubled(), 1, (Point(1.5),)) == [Point(3.0)])
+    try:
+        mpijax.spawn(fails, 1, (Point(4.0),))
+    except Lost as error:
+        print(error, "raise Lost(p.x)  # in a cell" in str(error.__cause__))
+"""
+
+
+def test_classes_of_a_script_and_functions_of_a_cell(tmp_path):
+    """Instances and exceptions come back as those of the script's own classes."""
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == ["True", "4.0 True"], done.stderr
 
 
 def test_lines_appear_with_their_ranks_where_the_output_is_no_file(monkeypatch):

@@ -7,7 +7,7 @@ from mpijax import tree, typeof
 from mpijax.core import Tracer
 from mpijax.experimental import cur_qdd
 from mpijax.experimental.hijax import AvalQDD, HiPrimitive, MutableHiType, Zero, aval_method, register_hitype
-from mpijax.experimental.hijax.mutable import FlatTree
+from mpijax.transforms.high_programs import FlatTree
 
 
 def _leaf(x):

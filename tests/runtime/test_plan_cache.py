@@ -300,7 +300,7 @@ def test_a_program_names_the_folder(tmp_path):
 def test_fingerprints_are_equal_in_every_process():
     script = (
         "import mpijax as jax, mpijax.numpy as jnp, numpy as np\n"
-        "from mpijax.core.serialize import JaxprWriter, fingerprint\n"
+        "from mpijax.core.records.serialize import JaxprWriter, fingerprint\n"
         "f = jax.grad(lambda x: jnp.sum(jax.nn.gelu(x)[::2] * x[1::2]))\n"
         "print(fingerprint(jax.make_jaxpr(f)(np.ones(8, np.float32)), writer=JaxprWriter()))"
     )

@@ -14,4 +14,4 @@ def test_dataclasses_are_made_at_their_first_use():
         for i in imports(path)
         if (i.module, i.name) == ("dataclasses", "dataclass")
     ]
-    assert not found, "import dataclass from mpijax.core.lazy_dataclass:\n" + "\n".join(found)
+    assert not found, "import dataclass from mpijax.core.base.lazy_dataclass:\n" + "\n".join(found)

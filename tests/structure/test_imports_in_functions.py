@@ -9,7 +9,7 @@ from structure.sources import MODULES, ROOT, imports, nodes
 from structure.test_layers import LAYERS
 
 # Slow to load, or optional.
-THIRD_PARTY = {"IPython", "llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore", "tqdm"}
+THIRD_PARTY = {"IPython", "cloudpickle", "llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore", "tqdm"}
 
 # A command starts before it knows what it needs, and must answer at once; a worker must not start MPI too early.
 START_UP = ("mpijax.cli", "mpijax.distributed")

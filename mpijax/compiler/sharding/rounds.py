@@ -21,7 +21,6 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import recut
 from mpijax.compiler.sharding.running import RunningSoftmax
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.base.any_depth import any_depth
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
@@ -31,6 +30,7 @@ from mpijax.ops.collectives.permutations import ppermute
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.products.over_ranks import part_at
+from mpijax.ops.ranks.loops import fori_loop
 from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.creation import iota_p
@@ -347,7 +347,7 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
         zero = [_start(pairs, eqn, plan) for eqn, plan in zip(group.totals, plans, strict=True)]
         state = () if running is None else running.start()
         carry = [args[k] for k in travels], zero, state
-        blocks, totals, state = provided.fori_loop(0, n - 1, step, carry)
+        blocks, totals, state = fori_loop(0, n - 1, step, carry)
         totals, state = one(np.int32((me - 1) % n), blocks, totals, state)
         totals = [onward([x])[0] if j in sent else x for j, x in enumerate(totals)]
         if running is not None:

@@ -7,7 +7,7 @@ Imports point downwards. If a lower layer needs an upper one (a mesh needs the d
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # For each name: the module, and the name in that module.
@@ -15,9 +15,9 @@ _homes: dict[str, tuple[str, str]] = {}
 _primitive_homes: list[str] = []
 
 
-def connect(homes: Mapping[str, str], primitive_homes: Iterable[str]) -> None:
+def connect(homes: Iterable[tuple[str, str]], primitive_homes: Iterable[str]) -> None:
     """Set which names each module provides (`name` or `name=name_there`), and which modules define primitives."""
-    for module, names in homes.items():
+    for module, names in homes:
         for entry in names.split():
             name, _, there = entry.partition("=")
             _homes[name] = module, there or name

@@ -60,10 +60,16 @@ class Primitive:
         default follows from `sharding` if no operand moves, and otherwise raises ShardingTypeError.
       sums: `(TypedOperation) -> (unreduced, reduced)`, the mesh axes over which the results, or their cotangents, are
         partial sums (`core.rules.sum_types`). By default, operations that add or move elements accept partial sums.
+      vma: `(avals, params) -> mesh axes` over which results vary inside `shard_map`, or None if the type rule says it.
+        By default those of all operands together, to which the operands are then converted.
+      keep_inside: `(eqn, keeps) -> ops.control_flow.kept.Twice or None`, for a loop or branch: the equation that also
+        returns the values inside that `keeps(eqn)` selects, and the one that recomputes the others. By default, the
+        whole equation is kept or recomputed.
       keys: a `transforms.key_reuse.Signature`, or `(eqn) -> Signature`: which PRNG keys it consumes, and which results
         are new keys or keys of an operand. By default it consumes all of its operands.
       bounds: `(*args, **params) -> (starts, limits, axes)`, for an operation whose positions may be outside its first
         operand: the positions (an array `[..., k]`, or k scalars), and the last valid position and the axis for each k.
+      register: whether programs from files may name it. Those of users' classes are not.
     """
 
     # For code of users that walks Jaxprs: primitives keep their inner Jaxprs among their ordinary parameters.

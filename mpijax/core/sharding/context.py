@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpijax.core.base import config
 from mpijax.core.base.state import state
@@ -14,6 +16,9 @@ from mpijax.core.sharding.mesh import Mesh, current_mesh
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.sharding.split import Split, entry, normal
+
+if TYPE_CHECKING:
+    from mpijax.core.types.avals import ShapedArray
 
 
 @cache
@@ -138,3 +143,44 @@ def in_context(split: Split | None) -> Split | None:
     explicit = mesh.explicit_axes
     axes = tuple(tuple(a for a in names if a in explicit) for names in split.axes)
     return normal(Split(mesh, axes, split.unreduced & {*explicit}, split.reduced & {*explicit}))
+
+
+def mesh_types(mesh: Any) -> Any:
+    """The mesh without devices; its axes have the types of the mesh in context if that has the same shape."""
+    context, given = get_abstract_mesh(), mesh.abstract_mesh
+    return context if context.shape_tuple == given.shape_tuple else given
+
+
+# ---------------------------------------------------------------- types of the shards in the body of a `shard_map`
+
+
+def shard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, check_vma: bool, inner: AbstractMesh) -> ShapedArray:
+    """The type of one shard. inner: the mesh inside the body."""
+    shape = tuple(d // math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
+    vma = in_types(spec.all_axes(), mesh) if check_vma else frozenset()
+    return aval.update(shape=shape, vma=aval.vma | vma, split=_left_to_types(inner, aval, check_vma))
+
+
+def _left_to_types(inner: AbstractMesh, aval: ShapedArray, check_vma: bool) -> Split | None:
+    """The split of a shard over mesh axes that the body does not map, and the axes over which sums are pending."""
+    if aval.split is None:
+        return None
+    kept = tuple(tuple(a for a in names if a in inner.explicit_axes) for names in aval.split.axes)
+    tracked = frozenset(inner.axis_names if check_vma else inner.explicit_axes)
+    return normal(Split(inner, kept, aval.split.unreduced & tracked, aval.split.reduced & tracked))
+
+
+def shard_type(mesh: Mesh, names: frozenset, check_vma: bool, spec: PartitionSpec, aval: ShapedArray) -> ShapedArray:
+    """The type of one shard in the body of a `shard_map` over `names`."""
+    return shard_aval(mesh, spec, aval, check_vma, in_body(mesh_types(mesh), names))
+
+
+def unshard_aval(mesh: Mesh, spec: PartitionSpec, aval: ShapedArray, over: frozenset) -> ShapedArray:
+    """The type of the whole array, given the type of one shard along the axes in `over`."""
+    shape = tuple(d * math.prod(mesh.shape[a] for a in spec.axes_of(i)) for i, d in enumerate(aval.shape))
+    whole = of_sharding(NamedSharding(mesh_types(mesh), spec), aval.ndim)
+    if aval.split is not None:  # over mesh axes that the body does not map
+        split = whole or Split(mesh_types(mesh), ((),) * aval.ndim)
+        axes = zip(split.axes, aval.split.axes, strict=True)
+        whole = replace(split, axes=tuple((*out, *(a for a in own if a not in out)) for out, own in axes))
+    return aval.update(shape=shape, vma=aval.vma - over, split=whole)

@@ -15,7 +15,7 @@ from mpijax.core.base.state import state
 from mpijax.core.programs.debug_info import DebugInfo
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, is_literal_scalar
 from mpijax.core.tracing.trace import Trace, current_trace
-from mpijax.core.tracing.tracer import Tracer, check_alive, leak_message
+from mpijax.core.tracing.tracer import Tracer, check_alive, check_leaks, leak_message
 from mpijax.core.trees.tree import keystr, tree_leaves_with_path
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
@@ -127,14 +127,13 @@ class JaxprTrace(Trace):
             if not aval.is_high and hasattr(x, "__jax_array__"):
                 return self.lift(x.__jax_array__())
             made_here = aval.is_high and not aval.has_qdd and not isinstance(x, Tracer)
-            parts = provided.traced_parts(x, aval) if made_here else None
+            parts = _traced_parts(x, aval) if made_here else None
             if parts is not None:
                 with current_trace(self):
                     return provided.raised(aval, parts)
             if aval.is_ref:
                 raise TypeError(f"a mutable array reference of type {aval} is not an array: read it first (ref[...])")
-            make = provided.captured_state if aval.has_qdd else JaxprTrace.new_const
-            known = self._const_tracers[id(x)] = make(self, x, aval)
+            known = self._const_tracers[id(x)] = aval.constant(self, x)
         return known
 
     def new_const(self, x: Any, aval: ShapedArray) -> JitTracer:
@@ -230,6 +229,14 @@ class JaxprTrace(Trace):
         return jaxpr, constvals
 
 
+def _traced_parts(value: Any, aval: Any) -> list[Any] | None:
+    """What a value of a type of a library consists of, if traced values are among it: it is then no constant."""
+    if not aval.has_parts:
+        return None  # programs cannot be compiled with it, but derivatives can be written down
+    parts = aval.lower_val(value)
+    return parts if any(isinstance(x, Tracer) for x in parts) else None
+
+
 def _made_by(eqns: Sequence[Any]) -> str:
     """Lists the source lines of operations without traced operands, for a value that depends on no argument."""
     lines = list(dict.fromkeys(f"\n  {e.primitive.name} at {e.source}" for e in eqns))
@@ -282,7 +289,7 @@ def trace_to_jaxpr(
         trace.finished = True
     if config.checking_leaks():
         del args, outs
-        provided.check_leaks(trace, debug)
+        check_leaks(trace, debug)
     return jaxpr, consts
 
 
@@ -347,7 +354,7 @@ def trace_passing_refs(
 
     types: list[Any] = [typeof(x) for x in refs]
     if changing:
-        types = list(provided.with_states(types, refs))
+        types = [a.with_state(x) if a.has_qdd else a for a, x in zip(types, refs, strict=True)]
     values = [a.inner_aval if a.is_ref else a for a in types]
     return trace_to_closed_jaxpr(passing, [*avals[:at], *values, *avals[at:]], debug), refs
 

@@ -7,8 +7,18 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from mpijax.core.base import provided
+from mpijax.core.sharding.context import context_mesh, get_abstract_mesh
+from mpijax.core.sharding.shardings import NamedSharding
+from mpijax.core.sharding.spec import PartitionSpec
+from mpijax.core.tracing import requested
+from mpijax.core.tracing.requested import check_explicit, check_memory
 
 F = TypeVar("F", bound=Callable)
+
+
+def put(x: Any, place: Any) -> Any:
+    """An array on a device, or in a sharding."""
+    return provided.device_put(x, place)
 
 
 def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
@@ -18,28 +28,64 @@ def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
     return provided.lay_result_out(x, out_sharding, name)
 
 
-def explicit_layout(out_sharding: Any, name: str) -> Any:
+def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
     """The sharding that a caller of function `name` requests, if it is over Explicit mesh axes, else None.
 
     Primitives take it as a parameter. It overrides the split that would follow from their operands.
+
+    Raises ValueError for a PartitionSpec without a mesh in context, for a layout over another mesh than that, that
+    names axes of other types, or that has a kind of memory and no devices; TypeError for anything but a layout.
     """
     if out_sharding is None:
         return None
-    return provided.explicit_layout(out_sharding, name)
+    context = get_abstract_mesh()
+    if isinstance(out_sharding, PartitionSpec):
+        if context.empty:
+            raise ValueError(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding "
+                f"instance or enter into a mesh context via `jax.set_mesh`. Got {out_sharding}"
+            )
+        layout = NamedSharding(context, out_sharding)
+    elif isinstance(out_sharding, NamedSharding):
+        layout = out_sharding
+    else:
+        raise TypeError(
+            f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or `PartitionSpec`. Got "
+            f"{out_sharding} of type: {type(out_sharding)}"
+        )
+    if layout.mesh.empty:
+        return None
+    check_memory(layout)
+    mesh = layout.mesh.abstract_mesh
+    if not (context.empty or context == mesh or (context.are_all_axes_auto and mesh.are_all_axes_auto)):
+        raise ValueError(f"Context mesh {context} should match the mesh of sharding {mesh} passed to {name}.")
+    check_explicit(layout, mesh, name)
+    return NamedSharding(mesh, layout.spec) if mesh.is_explicit else None
+
+
+def over_context_mesh(layout: Any) -> bool:
+    """Whether a layout, or a PartitionSpec, is over the mesh in context and that mesh has Explicit axes."""
+    mesh, types = context_mesh(), get_abstract_mesh()
+    return mesh is not None and types.is_explicit and getattr(layout, "mesh", mesh) in (mesh, types)
 
 
 def layout_in_context(placement: Any, name: str) -> Any:
     """`explicit_layout` for functions without operands, whose placement may be a device, a sharding or None."""
     if placement is None or not (hasattr(placement, "mesh") or hasattr(placement, "axes_of")):
         return None
-    return explicit_layout(placement, name) if provided.over_context_mesh(placement) else None
+    return explicit_layout(placement, name) if over_context_mesh(placement) else None
 
 
 def over_devices(layout: Any) -> Any:
     """A sharding over an `AbstractMesh`, moved to the mesh in context; None without such a mesh. Others unchanged."""
     if not hasattr(layout, "mesh"):
         return layout
-    return provided.over_devices(layout, "sharding")
+    return requested.over_devices(layout, "sharding")
+
+
+def laid_out_inside(fun: Callable, args: tuple, kwargs: dict, layout: Any, given: Any) -> Any:
+    """The result of a function in a sharding over Explicit axes, which are Auto inside. given: what the caller gave."""
+    return provided.laid_out_inside(fun, args, kwargs, layout, given)
 
 
 def takes_out_sharding(fun: F) -> F:
@@ -49,7 +95,7 @@ def takes_out_sharding(fun: F) -> F:
     def call(*args, out_sharding=None, **kwargs):
         layout = explicit_layout(out_sharding, fun.__name__)
         if layout is not None:
-            return provided.laid_out_inside(fun, args, kwargs, layout, out_sharding)
+            return laid_out_inside(fun, args, kwargs, layout, out_sharding)
         return laid_out(fun(*args, **kwargs), out_sharding, fun.__name__)
 
     return call  # type: ignore[return-value]

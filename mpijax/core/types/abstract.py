@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 
 class AbstractValue:
@@ -59,6 +59,11 @@ class AbstractValue:
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         return str(self)
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether a value can be taken apart (`lower_val`)."""
+        return True
+
     def lo_ty(self) -> list[Any]:
         """The types that values consist of."""
         return [self]
@@ -75,6 +80,14 @@ class AbstractValue:
     def leading_axis_spec(self) -> Any:
         """Where the examples or slices of `scan` are in a value that holds several."""
         return 0
+
+    def with_state(self, _value: Any) -> Any:
+        """This type with what is known here of a value that changes."""
+        return self
+
+    def constant(self, trace: Any, value: Any) -> Any:
+        """A value of this type as a constant of the program that `trace` writes."""
+        return trace.new_const(value, self)
 
     def argument(self, trace: Any) -> Any:
         """An argument of this type of the program that `trace` writes."""
@@ -119,5 +132,33 @@ def advance(avals: Any, inner: Any) -> None:
             state.update(after.mutable_qdd.cur_val)
 
 
+def to_override(owner: Any, method: str, purpose: str) -> NoReturn:
+    """Raise NotImplementedError for a method that a subclass of the user's needs."""
+    name = owner.__name__ if isinstance(owner, type) else type(owner).__name__
+    raise NotImplementedError(f"{name} must define {method}: {purpose} needs it")
+
+
 class MappingSpec:
     """Base of what says where the examples are in a value of a type of a library, in place of an array's axis."""
+
+
+class HiPspec:
+    """Base of layouts of such values in `in_specs` and `out_specs` of `shard_map`.
+
+    >>> class Whole(mpijax.experimental.hijax.HiPspec):
+    ...     def to_lo(self): return (mpijax.P(), mpijax.P())
+    >>> Whole().to_lo()
+    (P(), P())
+    """
+
+    def to_lo(self) -> tuple[Any, ...]:
+        """A PartitionSpec for each value that a value consists of."""
+        to_override(self, "to_lo", "shard_map")
+
+    def to_tangent_spec(self) -> HiPspec:
+        """The layout of tangents."""
+        to_override(self, "to_tangent_spec", "the derivative of shard_map")
+
+    def to_ct_spec(self) -> HiPspec:
+        """The layout of cotangents."""
+        to_override(self, "to_ct_spec", "the derivative of shard_map")

@@ -102,6 +102,12 @@ def _load() -> None:
     provided.METHODS  # noqa: B018  (the module that defines them installs them)
 
 
+def array_methods() -> dict[str, Callable]:
+    """Operators, methods and properties of arrays by name."""
+    _load()
+    return _installed
+
+
 def _attributes(cls: type) -> dict[str, Any]:
     """The attributes of a class and its base classes."""
     return {name: value for c in reversed(cls.__mro__) for name, value in vars(c).items()}

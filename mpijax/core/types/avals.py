@@ -13,7 +13,15 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.option import values as options
 from mpijax.core.shapes.dimensions import dimension
 from mpijax.core.sharding import split as splits
-from mpijax.core.sharding.context import context_mesh, get_abstract_mesh, of_sharding, sharding_of, unsplit
+from mpijax.core.sharding.context import (
+    context_mesh,
+    get_abstract_mesh,
+    of_sharding,
+    shard_type,
+    sharding_of,
+    unshard_aval,
+    unsplit,
+)
 from mpijax.core.sharding.format import Format, Layout
 from mpijax.core.sharding.memory_space import Space
 from mpijax.core.sharding.shardings import NamedSharding
@@ -161,11 +169,11 @@ class ShapedArray(AbstractValue):
 
     def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: Any) -> ShapedArray:
         """The type of a shard in the body of a `shard_map` over `manual_axes`."""
-        return provided.shard_type(mesh, manual_axes, check_vma, spec, self)
+        return shard_type(mesh, manual_axes, check_vma, spec, self)
 
     def unshard(self, mesh: Any, _check_vma: bool, spec: Any) -> ShapedArray:
         """The type of the whole of which this is the type of a shard."""
-        return provided.unshard_aval(mesh, spec, self, frozenset(mesh.axis_names))
+        return unshard_aval(mesh, spec, self, frozenset(mesh.axis_names))
 
     def without_axis(self, axis: int, _size: int | None = None) -> ShapedArray:
         """This type with one axis removed."""
@@ -468,6 +476,11 @@ def type_of_size() -> ShapedArray:
     return ShapedArray((), dtypes.default_int_dtype(), True)
 
 
+def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
+    """An array of type `aval` with a copy of the elements of an ndarray."""
+    return provided.from_host(value, aval)
+
+
 def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:
     """A number with a dtype; a Python number if it is weakly typed.
 
@@ -476,5 +489,5 @@ def number_of(value: Any, dtype: Any, weak_type: bool = False) -> Any:
     """
     number = np.asarray(value, dtype)[()]
     if dtype in dtypes.NARROWED and not options.jax_enable_x64:
-        return provided.from_host(number, ShapedArray((), dtype, weak_type))
+        return from_host(number, ShapedArray((), dtype, weak_type))
     return number.item() if weak_type else number

@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 
 if TYPE_CHECKING:
     from mpijax.core.types.avals import ShapedArray
-
-
-def _type_of_array(x: Any) -> ShapedArray:
-    return provided.ShapedArray(np.shape(x), dtypes.canonicalize_dtype(x.dtype))
 
 
 def _elements(x: Any) -> np.ndarray:
@@ -28,7 +23,7 @@ def _elements(x: Any) -> np.ndarray:
 
 
 # By type: a function from a value to its `ShapedArray`, and a function from a value to a NumPy array.
-pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {np.ndarray: _type_of_array}
+pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {}  # `typeof.py` puts in that of `np.ndarray`
 canonicalize_dtype_handlers: dict[type, Callable[[Any], Any]] = {np.ndarray: _elements}
 
 

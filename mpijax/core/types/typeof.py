@@ -101,6 +101,13 @@ def _typeof_other(x: Any) -> ShapedArray:
     raise TypeError(f"Argument '{x}' of type '{kind}' is not a valid JAX type")
 
 
+def _type_of_array(x: Any) -> ShapedArray:
+    return ShapedArray(np.shape(x), dtypes.canonicalize_dtype(x.dtype))
+
+
+pytype_aval_mappings[np.ndarray] = _type_of_array
+
+
 def _is_masked(x: Any) -> bool:
     """Whether x is a masked array. Importing numpy.ma takes long; if nobody imported it, no masked array exists."""
     module = sys.modules.get("numpy.ma")

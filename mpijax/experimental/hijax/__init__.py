@@ -9,12 +9,12 @@ from __future__ import annotations
 from mpijax import missing as _missing
 from mpijax.core.tracing.refs import AbstractRef
 from mpijax.core.tracing.refs import RefView as TransformedRef
-from mpijax.core.types.abstract import AbstractValue, aval_method, aval_property
+from mpijax.core.types.abstract import AbstractValue, HiPspec, aval_method, aval_property
 from mpijax.core.types.avals import ShapedArray
 from mpijax.experimental.hijax.effect_types import control_flow_allowed_effects
 from mpijax.experimental.hijax.mutable import AvalMutableQDD, AvalQDD, MutableHiType
 from mpijax.experimental.hijax.primitives import HiPrimitive
-from mpijax.experimental.hijax.types import HiPspec, HiType, register_hitype
+from mpijax.experimental.hijax.types import HiType, register_hitype
 from mpijax.experimental.hijax.vjp_primitives import VJPHiPrimitive
 from mpijax.transforms.transpose import is_undefined_primal
 from mpijax.transforms.zeros import Zero

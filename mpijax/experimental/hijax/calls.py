@@ -7,17 +7,9 @@ from typing import Any
 
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Var
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.lowering import (
-    LoweredJaxpr,
-    Parts,
-    lower_jaxpr,
-    lowered,
-    raise_values,
-    repeated,
-    run_high,
-)
 from mpijax.experimental.hijax.types import HiType
 from mpijax.spmd.shard_map_rules import inside
+from mpijax.transforms.high_programs import LoweredJaxpr, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
 
 
 def lowered_call(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -63,7 +55,7 @@ def _cond(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
 
 
 def _shard_map(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """The operands are arrays: see `hijax.shard_map`."""
+    """The operands are arrays: see `spmd/shard_map_parts.py`."""
     with inside(params):
         body = lower_jaxpr(params["jaxpr"])
     return primitive.bind(*args, **{**params, "jaxpr": body})

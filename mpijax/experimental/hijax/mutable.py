@@ -7,8 +7,7 @@ the program is written, as it is now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.state import state
@@ -16,27 +15,12 @@ from mpijax.core.programs.jaxpr import Var
 from mpijax.core.tracing.jaxpr_trace import JaxprTrace, JitTracer
 from mpijax.core.tracing.trace import current_trace
 from mpijax.core.tracing.tracer import Tracer
-from mpijax.core.trees import tree
-from mpijax.core.types.abstract import AbstractValue, aval_method
+from mpijax.core.types.abstract import AbstractValue, aval_method, to_override
 from mpijax.core.types.avals import NO_AXES
-from mpijax.experimental.hijax.lowering import LowerTrace
-from mpijax.experimental.hijax.types import UserType, to_override
+from mpijax.experimental.hijax.types import UserType
 from mpijax.transforms.batching import BatchTracer
 from mpijax.transforms.dual import PrimalTracer
-
-
-class FlatTree(NamedTuple):
-    """Leaves and the structure of a pytree."""
-
-    leaves: list[Any]
-    structure: Any
-
-    @staticmethod
-    def flatten(value: Any) -> FlatTree:
-        return FlatTree(*tree.tree_flatten(value))
-
-    def unflatten(self) -> Any:
-        return tree.tree_unflatten(self.structure, self.leaves)
+from mpijax.transforms.high_programs import FlatTree, LowerTrace
 
 
 def cur_qdd(x: Any) -> Any:
@@ -92,6 +76,16 @@ class MutableHiType(UserType):
     has_qdd = True
     is_writer = False
     type_state = aval_method(cur_qdd)
+
+    def with_state(self, value: Any) -> AvalQDD:
+        """This type with what is known here of a value."""
+        return AvalQDD(self, cur_qdd(value))
+
+    def constant(self, trace: JaxprTrace, value: Any) -> QddTracer:
+        with current_trace(trace.parent):  # type: ignore[arg-type]
+            known = cur_qdd(value)
+        typed = AvalMutableQDD(self, MutableQDD(known))
+        return QddTracer(trace, typed, trace.new_const(value, typed).atom)  # type: ignore[arg-type]
 
     def lo_ty_qdd(self, qdd: Any, /) -> list[Any]:
         """The types of the values that a value consists of."""
@@ -203,24 +197,6 @@ class QddTracer(JitTracer):
     __slots__ = ()
 
     aval = property(lambda self: self._aval.aval)
-
-
-def with_states(avals: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The types of values, those of values that change with what is known of them here."""
-    return tuple(AvalQDD(a, cur_qdd(x)) if a.has_qdd else a for a, x in zip(avals, values, strict=True))
-
-
-def states_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What is known here of values that change."""
-    return tuple(map(cur_qdd, values))
-
-
-def captured(trace: JaxprTrace, value: Any, aval: Any) -> QddTracer:
-    """A value that changes as a constant of the program that `trace` writes."""
-    with current_trace(trace.parent):  # type: ignore[arg-type]
-        known = cur_qdd(value)
-    typed = AvalMutableQDD(aval, MutableQDD(known))
-    return QddTracer(trace, typed, trace.new_const(value, typed).atom)  # type: ignore[arg-type]
 
 
 def made(result: Any) -> Any:

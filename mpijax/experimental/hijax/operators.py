@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mpijax.core.base import provided
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.types.abstract import AbstractValue, lent
-from mpijax.core.types.array_api import OPERATORS, Array
+from mpijax.core.types.array_api import OPERATORS, Array, array_methods
 
 
 def follow_types() -> None:
@@ -21,7 +20,7 @@ def follow_types() -> None:
     AbstractValue.any_high = True
     for name in (*OPERATORS, "__len__"):
         setattr(Tracer, name, _operator_of_type(name, vars(Tracer).get(name)))
-    for name, own in provided.METHODS.items():
+    for name, own in array_methods().items():
         if not name.startswith("_"):
             setattr(Tracer, name, _attribute_of_type(name, vars(Tracer).get(name, own)))
 

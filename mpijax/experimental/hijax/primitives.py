@@ -9,12 +9,11 @@ from mpijax.core.base.state import state
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.tracing.checks import agree
-from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.types import effects as fx
+from mpijax.core.types.abstract import to_override
 from mpijax.core.types.typeof import typeof
 from mpijax.experimental.hijax.mutable import made
 from mpijax.experimental.hijax.operators import follow_types
-from mpijax.experimental.hijax.types import HiType, to_override
 from mpijax.transforms.zeros import instantiate
 
 
@@ -163,11 +162,3 @@ def raised(aval: Any, parts: Sequence[Any]) -> Any:
 def parts_of(value: Any) -> list[Any]:
     """The values that a value consists of, also a traced one."""
     return lower_p.bind(value)
-
-
-def traced_parts(value: Any, aval: Any) -> list[Any] | None:
-    """What a value consists of, if traced values are among it: it is no constant of a program then."""
-    if type(aval).lower_val is HiType.lower_val:
-        return None  # programs cannot be compiled with it, but derivatives can be written down
-    parts = aval.lower_val(value)
-    return parts if any(isinstance(x, Tracer) for x in parts) else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from mpijax.core.types.abstract import AbstractValue
+from mpijax.core.types.abstract import AbstractValue, to_override
 from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.foreign import pytype_aval_mappings
 from mpijax.experimental.hijax.operators import follow_types
@@ -16,12 +16,6 @@ _UNSAID = {"vma": NO_AXES, "split": None, "weak_type": False}
 
 
 _OF_ARRAYS = ("dtype", "ndim", "shape", "size")
-
-
-def to_override(owner: Any, method: str, purpose: str) -> NoReturn:
-    """Raise NotImplementedError for a method that a subclass of the user's needs."""
-    name = owner.__name__ if isinstance(owner, type) else type(owner).__name__
-    raise NotImplementedError(f"{name} must define {method}: {purpose} needs it")
 
 
 class UserType(AbstractValue):
@@ -83,6 +77,10 @@ class HiType(UserType):
         """The types of the values that a value consists of."""
         to_override(self, "lo_ty", "a program with values of the type")
 
+    @property
+    def has_parts(self) -> bool:
+        return type(self).lower_val is not HiType.lower_val
+
     def lower_val(self, hi_val: Any) -> list[Any]:
         """The values that a value consists of."""
         to_override(self, "lower_val", "a program with values of the type")
@@ -133,28 +131,6 @@ class HiType(UserType):
     def nospec(self, mesh: Any, check_vma: bool, all_names: tuple[Any, ...]) -> Any:
         """The layout of a value that may differ over all axes named."""
         to_override(self, "nospec", "shard_map without in_specs")
-
-
-class HiPspec:
-    """Base of layouts of such values in `in_specs` and `out_specs` of `shard_map`.
-
-    >>> class Whole(mpijax.experimental.hijax.HiPspec):
-    ...     def to_lo(self): return (mpijax.P(), mpijax.P())
-    >>> Whole().to_lo()
-    (P(), P())
-    """
-
-    def to_lo(self) -> tuple[Any, ...]:
-        """A PartitionSpec for each value that a value consists of."""
-        to_override(self, "to_lo", "shard_map")
-
-    def to_tangent_spec(self) -> HiPspec:
-        """The layout of tangents."""
-        to_override(self, "to_tangent_spec", "the derivative of shard_map")
-
-    def to_ct_spec(self) -> HiPspec:
-        """The layout of cotangents."""
-        to_override(self, "to_ct_spec", "the derivative of shard_map")
 
 
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpijax.core.trees import tree
+from mpijax.core.types.abstract import to_override
 from mpijax.experimental.hijax.accumulators import GradAccum, ValAccum
 from mpijax.experimental.hijax.call_primitives import call_hi_primitive_p
 from mpijax.experimental.hijax.operators import follow_types
-from mpijax.experimental.hijax.types import to_override
 from mpijax.ops.reductions.standard import reduce_sum
 from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.zeros import Zero

@@ -39,7 +39,7 @@ from mpijax.experimental.sparse.products import (
     bcoo_multiply_dense,
     bcoo_multiply_sparse,
 )
-from mpijax.experimental.sparse.util import SparseInfo, check_parts
+from mpijax.experimental.sparse.util import SparseInfo, check_parts, classes
 from mpijax.transforms.vmappable import register_vmappable
 
 __all__ = [
@@ -169,6 +169,7 @@ class BCOO(JAXSparse):
 
 
 tree.register_pytree_node_class(BCOO)
+classes["BCOO"] = BCOO
 
 
 # ---------------------------------------------------------------- as an argument and a result of vmap

@@ -11,10 +11,10 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.base import errors, provided
+from mpijax.core.base import errors
 from mpijax.core.base.warn import warn_user
 from mpijax.core.shapes.dimensions import DimExpr, dimension
-from mpijax.core.tracing.out_sharding import takes_out_sharding
+from mpijax.core.tracing.out_sharding import put, takes_out_sharding
 from mpijax.core.types.array_api import Array, install_array_methods
 from mpijax.core.types.typeof import typeof
 from mpijax.numpy.arrays.forwarded_methods import FORWARDED
@@ -157,7 +157,7 @@ def _to_device(self, device, *, stream=None) -> Any:
     """
     if stream is not None:
         raise NotImplementedError("stream argument of array.to_device()")
-    return provided.device_put(self, device)
+    return put(self, device)
 
 
 def _byteswap(self) -> Any:

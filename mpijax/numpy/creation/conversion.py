@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax import lax
+from mpijax import dlpack, lax
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.base.warn import warn_user
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place, scalar_like
@@ -101,7 +100,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
     >>> jnp.from_dlpack(np.arange(3.0, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
-    return provided.from_dlpack(x, device=device, copy=copy)
+    return dlpack.from_dlpack(x, device=device, copy=copy)
 
 
 def _unsafe(name: str, reads: str):

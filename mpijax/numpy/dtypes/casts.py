@@ -8,10 +8,9 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.base.warn import warn_user
 from mpijax.core.shapes.dimensions import DimExpr
-from mpijax.core.types.avals import ShapedArray, number_of
+from mpijax.core.types.avals import ShapedArray, from_host, number_of
 from mpijax.core.types.typeof import typeof
 
 
@@ -38,7 +37,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False, warn: bool = True) -> A
             return _convert_scalar(x, dtype, weak_type)
         canonical = dtypes.canonicalize_dtype(x.dtype)
         if x.dtype == dtype != canonical:
-            return provided.from_host(x, ShapedArray(x.shape, dtype, weak_type))
+            return from_host(x, ShapedArray(x.shape, dtype, weak_type))
         x = np.asarray(x, canonical)
         if x.dtype == dtype and not weak_type:
             return x

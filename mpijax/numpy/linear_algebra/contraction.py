@@ -15,9 +15,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.shapes.dimensions import DimExpr
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, laid_out_inside
 from mpijax.numpy.linear_algebra.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
@@ -67,7 +66,7 @@ def einsum(
     if layout is not None and (len(contractions) > 1 or len(arrays) == 1):
         kind = {"optimize": optimize, "precision": precision, "preferred_element_type": preferred_element_type}
         kind |= {"_dot_general": _dot_general}
-        return provided.laid_out_inside(einsum, (subscripts, *operands), kind, layout, out_sharding)
+        return laid_out_inside(einsum, (subscripts, *operands), kind, layout, out_sharding)
     out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general, layout)
     return laid_out(out, out_sharding, "einsum")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.base import provided
-from mpijax.core.tracing.out_sharding import laid_out
+from mpijax.core.tracing.out_sharding import laid_out, put
+from mpijax.core.tracing.requested import over_devices
 from mpijax.core.types.axes import canonical_axis
 from mpijax.numpy.arguments import (
     as_array,
@@ -22,7 +22,6 @@ from mpijax.numpy.arguments import (
 )
 from mpijax.numpy.dtypes.casts import shape_of, zero_like
 from mpijax.numpy.dtypes.promotion import promote_dtypes
-from mpijax.spmd.constraints import over_devices
 from mpijax.transforms.jit import jit
 
 
@@ -128,4 +127,4 @@ def place(x: Any, sharding: Any) -> Any:
         return laid_out(x, sharding, "out_sharding")
     if sharding is None:
         return x
-    return provided.device_put(x, sharding)
+    return put(x, sharding)

@@ -18,7 +18,6 @@ from mpijax.core.rules.index_maps import identity
 from mpijax.core.rules.lowering import Communication, Exchange, Structural, ViewKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.collectives.reductions import invariant_batch, of_same_bits
 from mpijax.ops.collectives.scope import converted, effects, linear_jvp, vma_of
 from mpijax.transforms import key_reuse
@@ -28,20 +27,6 @@ from mpijax.transforms.zeros import Zero
 def reduced_vary_cast(x: Any, axes: tuple) -> Any:
     """A reduced value, typed as varying over mesh axes."""
     return reduced_vary_cast_p.bind(x, axes=axes)
-
-
-def cast_sums(x: Any, aval: ShapedArray) -> Any:
-    """The replicated value `x`, typed as unreduced and reduced as `aval` inside `shard_map`. It must be zero if that is
-    unreduced."""
-    mat = aval.mat
-    if mat.unreduced:
-        x = registry["pvary"].bind(x, axes=_ordered(mat.unreduced))
-        x = vary_unreduced_cast_p.bind(x, axes=_ordered(mat.unreduced))
-    return preduced_p.bind(x, axes=_ordered(mat.reduced)) if mat.reduced else x
-
-
-def _ordered(names: frozenset) -> tuple:
-    return tuple(sorted(names, key=str))
 
 
 def transposed_by(name: str) -> Callable:

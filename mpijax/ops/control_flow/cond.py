@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.base import errors, provided
+from mpijax.core.base import errors
 from mpijax.core.base.memo import memo_on_jaxprs
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, eval_jaxpr
 from mpijax.core.rules.lowering import ControlFlow, Flow
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.refs import run_on
-from mpijax.core.tracing.trace import EVAL
+from mpijax.core.tracing.trace import EVAL, evaluate
 from mpijax.core.types import effects as fx
 from mpijax.core.types.abstract import advance
 from mpijax.core.types.array_api import is_whole
@@ -68,7 +68,7 @@ def _effects(params) -> frozenset:
 def _run(index, *operands, branches: Branches, **params) -> list[Any]:
     """Run the selected branch now. An index out of range selects the last branch."""
     if not is_whole(index):  # other ranks have the index, and the results
-        return provided.evaluate(cond_p, (index, *operands), {"branches": branches, **params})
+        return evaluate(cond_p, (index, *operands), {"branches": branches, **params})
     i = int(index)
     branch = branches[i if 0 <= i < len(branches) else -1]
     params = {"name": "cond", "inline": False, "keep_unused": False, "donated_invars": (False,) * len(operands)}

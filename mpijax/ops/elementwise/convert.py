@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.base.state import state
 from mpijax.core.base.warn import warn_user
 from mpijax.core.rules import sum_types
@@ -18,7 +17,7 @@ from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.jaxpr_trace import literal_value
 from mpijax.core.tracing.trace import EVAL
 from mpijax.core.types.array_api import Array
-from mpijax.core.types.avals import ShapedArray
+from mpijax.core.types.avals import ShapedArray, from_host
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.families import CONSTANT, NOT_LINEAR, hide_unset, scalar_rule
 from mpijax.ops.rules import full_like
@@ -48,9 +47,9 @@ def _staged(x: Any, aval: ShapedArray) -> Any:
     trace = state.trace.recorder()
     value = np.asarray(x).astype(aval.dtype, copy=False)
     if trace is None:
-        return provided.from_host(value, aval)
+        return from_host(value, aval)
     if aval.dtype != dtypes.canonicalize_dtype(aval.dtype):
-        return trace.lift(provided.from_host(value, aval))
+        return trace.lift(from_host(value, aval))
     if aval.shape or aval.weak_type:
         # A weakly typed scalar is a Python number.
         return trace.lift(

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut
@@ -25,6 +24,7 @@ from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.elementwise.select import select
 from mpijax.ops.indexing.by_owner import is_inside
 from mpijax.ops.indexing.slicing import concatenate, slice_in_dim
+from mpijax.ops.ranks.loops import loop_map
 from mpijax.ops.rules import full_like
 from mpijax.ops.shapes.creation import full, iota
 from mpijax.ops.shapes.reshape import broadcast_in_dim, expand_dims, reshape, transpose
@@ -123,7 +123,7 @@ def _in_passes(s: Operation, rows: Any, at: Any, cut: Cut, longest: int) -> Any:
         return _requested(s, rows, at, cut, most, usual)
     nowhere = full((passes * width - here,), cut.size, typeof(at).dtype)
     chunks = reshape(concatenate([at, nowhere], 0), (passes, width))
-    found = provided.loop_map(lambda chunk: _requested(s, rows, chunk, cut, most, usual), chunks)
+    found = loop_map(lambda chunk: _requested(s, rows, chunk, cut, most, usual), chunks)
     return slice_in_dim(reshape(found, (passes * width, *typeof(found).shape[2:])), 0, here)
 
 

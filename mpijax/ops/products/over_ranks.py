@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type
+from mpijax.ops.ranks.loops import fori_loop
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.reshape import broadcast_in_dim
 
@@ -91,7 +91,7 @@ def _program(s: rules.Operation, plan: rules.Plan, k: int, dim: int, cut: Cut) -
             return following, with_block(owner, block, total)
 
         nothing = broadcast_in_dim(np.zeros((), wide), shape, ())
-        block, total = provided.fori_loop(0, cut.parts - 1, step, (operands[k], nothing))
+        block, total = fori_loop(0, cut.parts - 1, step, (operands[k], nothing))
         last = np.int32((me - 1) % cut.parts)
         return convert_element_type(with_block(last, block, total), dtype)
 

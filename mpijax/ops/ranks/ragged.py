@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.core.base import provided
 from mpijax.core.rules.lowering import Exchange
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
+from mpijax.ops.ranks.loops import loop_map
 from mpijax.ops.ranks.ops import aval_of, exchange, has_tangent, rank_in
 from mpijax.ops.ranks.reductions import _only_sum, _sum
 from mpijax.transforms.batching import batch_at
@@ -54,7 +54,7 @@ def _batch(name: str):
         if all(d is None for d in dims[1:]):
             return registry[name].bind(batch_at(x, dims[0], 1, axis), *counts, **params), 1
         examples = [batch_at(v, d, 0, axis) for v, d in zip(args, dims, strict=True)]
-        return provided.loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
+        return loop_map(lambda example: registry[name].bind(*example, **params), examples), 0
 
     return batch
 

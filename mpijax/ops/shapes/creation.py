@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.rules.lowering import Structural
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices
+from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices, put
 from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.types.typeof import typeof
 from mpijax.core.types.varying import varying_over
@@ -60,9 +59,7 @@ def _filled(value: Any, shape: tuple[int, ...], sharding: Any) -> Any:
 
 
 def _placed(x: Any, sharding: Any) -> Any:
-    if sharding is None:
-        return x
-    return provided.device_put(x, sharding)
+    return x if sharding is None else put(x, sharding)
 
 
 def _full_of_extended(shape, fill_value, dtype):

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number, without
@@ -32,6 +31,7 @@ from mpijax.ops.elementwise.select import clamp, select
 from mpijax.ops.elementwise.unary import imag, real
 from mpijax.ops.indexing.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from mpijax.ops.indexing.slicing import concatenate, index_in_dim, slice_in_dim
+from mpijax.ops.ranks.loops import fori_loop, loop_map
 from mpijax.ops.reductions.cumulative import cumsum
 from mpijax.ops.reductions.standard import reduce_max, reduce_min, reduce_sum
 from mpijax.ops.shapes.creation import full_like
@@ -73,7 +73,7 @@ def _program(params: Any, have: Cut, want: Cut, me: int) -> Callable[..., Any]:
         flat = [reshape(move_dim(x, dim, 0), (shape[dim], math.prod(others))) for x in xs]
         if math.prod(others) > _UNROLLED:
             rows = [transpose(x, (1, 0)) for x in flat]
-            found = provided.loop_map(lambda line: tuple(_sorted(line, num_keys, have, want, me)), tuple(rows))
+            found = loop_map(lambda line: tuple(_sorted(line, num_keys, have, want, me)), tuple(rows))
             columns = [transpose(x, (1, 0)) for x in found]
         else:
             lines = [
@@ -190,7 +190,7 @@ def _narrowed(
             known | (found << shift),
         )
 
-    *state, _ = provided.fori_loop(0, rounds, iteration, (*state, np.zeros(typeof(state[0]).shape, kind)))
+    *state, _ = fori_loop(0, rounds, iteration, (*state, np.zeros(typeof(state[0]).shape, kind)))
     return tuple(state)
 
 
@@ -208,4 +208,4 @@ def _places(word: Any, wanted: Any, begin: Any, end: Any) -> Any:
         less = (found < wanted) & (low < high)
         return select(less, middle + 1, low), select(less, high, middle)
 
-    return provided.fori_loop(0, size.bit_length(), iteration, (begin, end))[0]
+    return fori_loop(0, size.bit_length(), iteration, (begin, end))[0]

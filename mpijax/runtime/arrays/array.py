@@ -8,10 +8,10 @@ import numpy as np
 
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
 from mpijax.core import dtypes
-from mpijax.core.base import provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.core.tracing.out_sharding import put
 from mpijax.core.types.array_api import register_concrete
 from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays import devices
@@ -147,14 +147,14 @@ class ArrayImpl(ArrayBase):
             return self
         layout = self.sharding
         if not layout.has_sum(device):
-            return provided.device_put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
+            return put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
         held = layout.local_slices(self.shape)
         if index == held and not self._is_whole:  # everything this process has
             whole = rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
         else:
             value = np.asarray(self._physical[index_in_part(index, held, self.shape)], order="C")
             whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
-        return provided.device_put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
+        return put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
 
     def _fully_replicated_shard(self) -> ArrayImpl:
         """JAX's name for one of the equal shards of this process; some libraries read it."""

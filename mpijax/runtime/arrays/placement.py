@@ -14,6 +14,7 @@ from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing import transfers
+from mpijax.core.tracing.requested import check_fits
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
@@ -180,7 +181,7 @@ def _laid_out(x: Any, layout: Any) -> Any:
             f"with ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array with "
             "jax.experimental.multihost_utils.process_allgather first."
         )
-    provided.check_fits(layout, typeof(x), "One of device_put arguments")
+    check_fits(layout, typeof(x), "One of device_put arguments")
     return provided.move_to(x, layout)
 
 

@@ -10,11 +10,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from mpijax._ext import executor, loading  # noqa: F401  (executor looks up loading at the first program)
+from mpijax._ext import executor, loading
 from mpijax._ext.executor import Program
-from mpijax.compiler.steps.instructions import Buffer, Place
+from mpijax.compiler.steps.instructions import (
+    STRIDED,
+    Advance,
+    Buffer,
+    Const,
+    Copy,
+    Fill,
+    Finish,
+    GemmCall,
+    Input,
+    KernelCall,
+    Loop,
+    NativeCall,
+    Output,
+    Place,
+    Point,
+    Pointer,
+    PythonCall,
+    Swap,
+    Switch,
+    Temp,
+    While,
+)
 from mpijax.compiler.steps.plan import Result
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.runtime.machine import blas
 from mpijax.runtime.machine.cpus import cpus_per_rank
 
 __all__ = ["Call", "Carrier", "ExchangeSide", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]
@@ -158,3 +181,10 @@ def load(spec: ProgramSpec) -> Program:
 
 
 executor.set_num_threads(cpus_per_rank())
+
+_CLASSES = (
+    *(Input, Output, Temp, Const, Pointer),
+    *(Loop, While, Switch, Point, Advance, Swap, KernelCall, GemmCall, Copy, Fill),
+    *(Call, Finish, PythonCall, NativeCall),
+)
+loading.read_programs_of({c.__name__: c for c in _CLASSES}, STRIDED, blas.addresses, blas.product_thread_functions)

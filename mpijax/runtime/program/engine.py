@@ -41,6 +41,7 @@ from mpijax.runtime.program.constants import check_constants
 from mpijax.runtime.program.loader import load_plan, watchers
 from mpijax.transforms import reports
 from mpijax.transforms.flat import parameter_names
+from mpijax.transforms.high_programs import lower_jaxpr, run_high
 from mpijax.transforms.jit import MOST_PROGRAMS, find
 from mpijax.transforms.key_reuse import signature_of
 
@@ -209,7 +210,7 @@ def program_of(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], in_sha
 def run_call(*args, jaxpr: ClosedJaxpr, name: str, donated_invars=(), **_):
     """An eager `jit` equation: runs the compiled program on concrete arguments."""
     if jaxpr.is_high:
-        return provided.run_high(run_call, args, jaxpr, name=name, donated_invars=donated_invars)
+        return run_high(run_call, args, jaxpr, name=name, donated_invars=donated_invars)
     shardings = shardings_of(args) or ()
     program = program_of(jaxpr, name, donated_invars if any(donated_invars) else (), shardings, config.trace_key())
 
@@ -254,7 +255,7 @@ def dispatch(jitted, args, kwargs):
         if traced.moved or traced.uses_refs or (high and any(a.is_high for a in closed.in_avals + closed.out_avals)):
             return jitted._bind(leaves, traced)
         if high:
-            closed = provided.lower_jaxpr(closed)
+            closed = lower_jaxpr(closed)
         donated = traced.donated if any(traced.donated) else ()
         avals = closed.in_avals
         _check_execution(traced.name)

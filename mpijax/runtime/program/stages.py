@@ -15,12 +15,13 @@ from mpijax.compiler.sharding.build_shards import others_layout
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import ProgramPlan, module_text
 from mpijax.compiler.steps.planner import plan_program
-from mpijax.core.base import config, provided
+from mpijax.core.base import config
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.mesh import Mesh
 from mpijax.core.sharding.shardings import SingleDeviceSharding
+from mpijax.core.tracing.requested import named_sharding
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.types.abstract import AbstractValue
@@ -38,6 +39,7 @@ from mpijax.runtime.program.program_page import ProgramPage
 from mpijax.runtime.program.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.compiler_options import check_compiler_options
+from mpijax.transforms.high_stages import delivered, lower_traced, with_parts
 from mpijax.transforms.traced import Stage, check_structure
 
 __all__ = ["Compiled", "Lowered", "lower"]
@@ -181,12 +183,12 @@ class Compiled(_PlannedStage):
             self._simulation.refuse(f"jit({self._traced.name})")
         leaves, structure = tree.tree_flatten((args, kwargs))
         if AbstractValue.any_high and structure != self.in_tree:
-            leaves, structure = tree.tree_flatten(provided.with_parts((args, kwargs)))
+            leaves, structure = tree.tree_flatten(with_parts((args, kwargs)))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
         if not traced.uses_refs:
             out = tree.tree_unflatten(self.out_tree, self._run(leaves))
-            return provided.delivered(out, (args, kwargs)) if AbstractValue.any_high else out
+            return delivered(out, (args, kwargs)) if AbstractValue.any_high else out
         outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
         return tree.tree_unflatten(self.out_tree, outs)
 
@@ -348,7 +350,7 @@ def lower(traced, devices_later: bool = False) -> Lowered:
         return Lowered(planned._traced, planned._plan, planned._names, traced)
     traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
     if traced.jaxpr.is_high:
-        traced = provided.lower_traced(traced)
+        traced = lower_traced(traced)
     donated = traced.donated if any(traced.donated) else ()
     if donated:
         reports.unused_donations(traced.jaxpr.in_avals, donated, traced.jaxpr.out_avals)
@@ -382,7 +384,7 @@ def _on_devices(traced, over: Sequence[Any]) -> Any:
 def _over_devices(layout: Any) -> Any:
     """An argument's layout, over the mesh in context if its own mesh is abstract."""
     if _lacks_devices(layout):
-        layout = provided.named_sharding(layout, "ShapeDtypeStruct", "jit")
+        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
         return layout if layout.is_followed else None
     return layout
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpijax.core.base import provided
 from mpijax.core.base.source import callable_name
 from mpijax.core.programs.jaxpr import eval_jaxpr
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
+from mpijax.core.types.abstract import HiPspec
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.primitives import parts_of, raised
-from mpijax.experimental.hijax.types import HiPspec
 from mpijax.transforms.linearize import LinearizedJaxpr
 
 
@@ -33,20 +33,20 @@ def over_parts(mapped: Any, args: Any) -> Any:
     specs_of_parts: list[Any] = []  # read when the body has been traced
 
     def body(*shards: Any) -> list[Any]:
-        values = [raised(a, list(x)) if h else x for a, x, h in zip(local, shards, high, strict=True)]
+        values = [provided.raised(a, list(x)) if h else x for a, x, h in zip(local, shards, high, strict=True)]
         outs, structure = tree.tree_flatten(mapped.f(*tree.tree_unflatten(in_tree, values)))
         wanted = flatten_axes("shard_map out_specs", structure, mapped.out_specs)
         structures[:] = [structure]
         returned[:] = [(typeof(x), s) for x, s in zip(outs, wanted, strict=True)]
         specs_of_parts[:] = [list(s.to_lo()) if isinstance(s, HiPspec) else s for s in wanted]
-        return [parts_of(x) if isinstance(s, HiPspec) else x for x, s in zip(outs, wanted, strict=True)]
+        return [provided.parts_of(x) if isinstance(s, HiPspec) else x for x, s in zip(outs, wanted, strict=True)]
 
     body.__name__ = callable_name(mapped.f)
-    parts = tuple(parts_of(x) if h else x for x, h in zip(leaves, high, strict=True))
+    parts = tuple(provided.parts_of(x) if h else x for x, h in zip(leaves, high, strict=True))
     part_specs = tuple(list(s.to_lo()) if h else s for s, h in zip(given, high, strict=True))
     outs = mapped.over(body, part_specs, specs_of_parts)(parts)
     whole = [
-        raised(aval.unshard(mesh, check_vma, s), x) if isinstance(s, HiPspec) else x
+        provided.raised(aval.unshard(mesh, check_vma, s), x) if isinstance(s, HiPspec) else x
         for (aval, s), x in zip(returned, outs, strict=True)
     ]
     return tree.tree_unflatten(structures[0], whole)
@@ -64,13 +64,13 @@ def with_parts_as_residuals(split: LinearizedJaxpr, n: int) -> LinearizedJaxpr:
 
     def out_fun(*args: Any) -> list[Any]:
         outs = eval_jaxpr(primal.jaxpr, primal.consts, *args)
-        groups = [parts_of(x) if a.is_high else [x] for x, a in zip(outs[n:], avals, strict=True)]
+        groups = [provided.parts_of(x) if a.is_high else [x] for x, a in zip(outs[n:], avals, strict=True)]
         return [*outs[:n], *(part for group in groups for part in group)]
 
     def in_fun(*args: Any) -> list[Any]:
         rest = iter(args)
         groups = [[next(rest) for _ in range(w)] for w in widths]
-        whole = [raised(a, xs) if a.is_high else xs[0] for a, xs in zip(of_residuals, groups, strict=True)]
+        whole = [provided.raised(a, xs) if a.is_high else xs[0] for a, xs in zip(of_residuals, groups, strict=True)]
         return eval_jaxpr(linear.jaxpr, linear.consts, *whole, *rest)
 
     in_avals = [part for a in of_residuals for part in a.lo_ty()] + linear.in_avals[len(widths) :]

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.lowering import Change, LoweredJaxpr, Parts, lowered, repeated
+from mpijax.transforms.high_programs import Change, LoweredJaxpr, Parts, lowered, repeated
 
 
 class _HighValueNode:

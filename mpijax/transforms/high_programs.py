@@ -17,7 +17,22 @@ from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import Trace, current_trace
+from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
+
+
+class FlatTree(NamedTuple):
+    """Leaves and the structure of a pytree."""
+
+    leaves: list[Any]
+    structure: Any
+
+    @staticmethod
+    def flatten(value: Any) -> FlatTree:
+        return FlatTree(*tree.tree_flatten(value))
+
+    def unflatten(self) -> Any:
+        return tree.tree_unflatten(self.structure, self.leaves)
 
 
 class LowerTrace(Trace):
@@ -113,7 +128,7 @@ class LoweredJaxpr(NamedTuple):
         rest = iter(outs)
         for c in self.changes:
             leaves = list(islice(rest, len(c.avals)))
-            c.aval.update_from_loval2(c.known, args[c.argument], provided.FlatTree(leaves, c.structure))
+            c.aval.update_from_loval2(c.known, args[c.argument], FlatTree(leaves, c.structure))
         return list(rest)
 
 
