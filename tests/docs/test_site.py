@@ -25,9 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "site"))
 import api  # noqa: E402
-import rst  # noqa: E402
-
 import build  # noqa: E402
+import rst  # noqa: E402
 
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -21,10 +21,10 @@ PRIMITIVES = [p for p in registry.values() if type(p).__module__ != "mpijax.exte
 # shards, which is what an exchange, a body and a requested sharding are about.
 SPREAD = (
     lowering.Decompose,
-    lowering.Inline,
+    lowering.InlineJaxpr,
     lowering.ControlFlow,
     lowering.Partitioned,
-    lowering.Layout,
+    lowering.Reshard,
     lowering.Communication,
 )
 
@@ -78,7 +78,7 @@ def test_communication_has_effects_and_says_over_which_axes_results_vary():
 
 
 def test_programs_inside_pass_on_effects_and_keys():
-    inside = keys(lambda p: isinstance(p.lower, (lowering.Inline, lowering.ControlFlow, lowering.Partitioned)))
+    inside = keys(lambda p: isinstance(p.lower, (lowering.InlineJaxpr, lowering.ControlFlow, lowering.Partitioned)))
     assert inside <= keys(lambda p: p.effects is not None)
     assert inside - keys(lambda p: p.keys is not None) == CONSUME_KEYS
 
