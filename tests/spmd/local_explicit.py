@@ -309,6 +309,15 @@ def test_gradients_compute_products_in_the_layout_of_the_cotangent():
     assert products(OURS) == products(REAL) == ["f32[8@x,8]", "f32[8@x,2]", "f32[8@x,2]"]
 
 
+def test_whole_results_name_each_axis():
+    def f(s):
+        w, one = s.put(W), s.put(np.float32(1))
+        twice = s.jax.jit(lambda w: 2 * w)
+        return [w, one, w + w, one + 1, twice(w), s.jax.jit(lambda w: (w, w.sum(), w.T @ w))(w), s.jnp.zeros(3)]
+
+    agree(f)
+
+
 def test_results_keep_the_layouts_that_jit_was_given():
     def specs(s):
         with s.jax.set_mesh(s.mesh):

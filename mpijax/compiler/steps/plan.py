@@ -74,7 +74,8 @@ class Result:
     def worded(self, asked: Any, first: tuple[Any, int]) -> Result:
         """This result with its sharding as JAX writes it: `P("x")` may mean the same as `P("x", None)`.
 
-        That is, as the caller asked for it; over Auto axes also as for the first argument, or else in the shortest way.
+        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the type;
+        over Auto axes it is as for the first argument, or else as short as possible.
         first: the sharding of that argument, and its rank.
         """
         held, ndim = self.sharding, self.aval.ndim
@@ -83,7 +84,8 @@ class Result:
         if asked is not None:
             return replace(self, sharding=asked) if _is_same(held, asked, ndim) else self
         if held.mesh.is_explicit:
-            return self
+            full = held.spec.padded(ndim)
+            return self if len(full) == len(held.spec) else replace(self, sharding=held.update(spec=full))
         given, rank = first
         if rank == ndim and _is_same(held, given, ndim):
             return replace(self, sharding=given)

@@ -196,9 +196,7 @@ def compile_jaxpr(
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
         plan = make() if kept is None else kept.plan(make)
-        if keep:
-            plan = plan.worded(in_shardings, asked)
-        return load_plan(plan, name, tiers.baseline_runs(plan))
+        return load_plan(plan.worded(in_shardings, asked), name, tiers.baseline_runs(plan))
 
 
 @memo_on_jaxpr
