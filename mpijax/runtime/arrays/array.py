@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,8 @@ class ArrayImpl(ArrayBase):
     @property
     def addressable_shards(self) -> list[Shard]:
         """The shards on this process's devices."""
-        layout = self.sharding
-        parts = _addressable(layout, self.shape)
-        return [Shard(d, index, layout.replica(d), self._part(d, index)) for d, index in parts.items()]
+        parts = _addressable(self.sharding, self.shape)
+        return [Shard(d, index, replica, self._part(d, index)) for d, index, replica in parts]
 
     @property
     def global_shards(self) -> list[Shard]:
@@ -133,10 +133,11 @@ class ArrayImpl(ArrayBase):
 
     def addressable_data(self, index: int) -> ArrayImpl:
         """The shard on one of this process's devices of the array, counted from 0."""
-        parts = list(_addressable(self.sharding, self.shape).items())
+        parts = _addressable(self.sharding, self.shape)
         if not 0 <= index < len(parts):
             raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
-        return self._part(*parts[index])
+        device, where, _ = parts[index]
+        return self._part(device, where)
 
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
         """The shard on one device of this process as a separate array; shares memory where it can.
@@ -185,10 +186,11 @@ def index_in_part(
     return tuple(slice(low - start, high - start) for (low, high, _), start in zip(bounds, starts, strict=True))
 
 
-def _addressable(layout: Any, shape: tuple[int, ...]) -> dict:
-    """The indices (slices) of the shards on this process's devices."""
+@functools.lru_cache(maxsize=256)
+def _addressable(layout: Any, shape: tuple[int, ...]) -> list[tuple[Any, tuple[slice, ...], int]]:
+    """This process's devices, each with the index (slices) of its shard and the number of that among equal copies."""
     mine = layout.addressable_devices
-    return {d: index for d, index in layout.held_indices(shape).items() if d in mine}
+    return [(d, index, layout.replica(d)) for d, index in layout.held_indices(shape).items() if d in mine]
 
 
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:

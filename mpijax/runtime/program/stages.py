@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax._ext.dispatch import JitBase
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
@@ -147,6 +148,17 @@ class MemoryAnalysis:
         return f"MemoryAnalysis({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 
+class _KnownCalls(JitBase):
+    """The calls of a compiled program whose types were checked before: they go straight to the program."""
+
+    def __init__(self) -> None:
+        self._plain = True
+        self._set_typeof(typeof)
+
+    def _slow_call(self, _args: tuple, _kwargs: dict[str, Any]) -> Any:
+        return NotImplemented
+
+
 class Compiled(_PlannedStage):
     """A compiled program.
 
@@ -155,11 +167,12 @@ class Compiled(_PlannedStage):
     ('Compiled', Array([0, 1, 4], dtype=int32))
     """
 
-    __slots__ = ("_loaded", "_simulation")
+    __slots__ = ("_loaded", "_simulation", "_known")
 
     def __init__(self, traced, plan: ProgramPlan, names: Sequence[str]):
         super().__init__(traced, plan, names)
         self._loaded: Program | None = None
+        self._known = _KnownCalls()
         self._simulation = simulation_of(plan, tuple(traced.layouts))
         if self._simulation is not None:
             check_gathers(plan, traced.name)
@@ -179,6 +192,10 @@ class Compiled(_PlannedStage):
 
         Raises RuntimeError for a program of simulated ranks.
         """
+        out = self._known(*args, **kwargs)
+        return self._checked_call(args, kwargs) if out is NotImplemented else out
+
+    def _checked_call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
         leaves, structure = tree.tree_flatten((args, kwargs))
@@ -186,13 +203,18 @@ class Compiled(_PlannedStage):
             leaves, structure = tree.tree_flatten(with_parts((args, kwargs)))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
-        if not traced.uses_refs:
-            out = tree.tree_unflatten(self.out_tree, self._run(leaves))
-            return delivered(out, (args, kwargs)) if AbstractValue.any_high else out
-        outs = ref_state.call(lambda operands, _: self._run(operands), traced.moved, leaves, traced.written)
-        return tree.tree_unflatten(self.out_tree, outs)
+        if traced.uses_refs:
+            outs = ref_state.call(lambda operands, _: self._run(operands)[1], traced.moved, leaves, traced.written)
+            return tree.tree_unflatten(self.out_tree, outs)
+        program, outs = self._run(leaves)
+        out = tree.tree_unflatten(self.out_tree, outs)
+        if AbstractValue.any_high:
+            return delivered(out, (args, kwargs))
+        self._known._remember(self._known._key(args, kwargs), program, self.out_tree, traced.jaxpr.in_avals, physical)
+        return out
 
-    def _run(self, leaves: list[Any]) -> list[Any]:
+    def _run(self, leaves: list[Any]) -> tuple[Program, list[Any]]:
+        """The program for the arguments, and its results."""
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
         layouts = shardings_of(leaves) or ()
@@ -202,7 +224,7 @@ class Compiled(_PlannedStage):
             program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
         else:
             program = self._program
-        return program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
+        return program, program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
     def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
         """Raise ValueError for arguments with other layouts than the program was compiled for."""
