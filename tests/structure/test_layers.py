@@ -34,6 +34,13 @@ def package_imports(path: Path) -> list[Import]:
     return [i for i in imports(path) if i.module.split(".")[0] == "mpijax" and not i.for_types]
 
 
+# Packages with a folder for each topic, and the modules that serve all topics.
+SHARED = {
+    "ops": "__init__ accuracy ad_ops barrier families linear_solve naming primitives rules same_bits shard_alike sum_casts",
+    "numpy": "__init__ arguments fft linalg namespace_info util",
+}
+
+
 def package(module: str) -> str:
     """The part of the package that a module belongs to; modules beside the packages stand for themselves."""
     parts = module.split(".")
@@ -71,6 +78,11 @@ def test_every_module_of_a_package_with_folders_lies_in_one():
     for package, names in FOLDERS.items():
         assert {p.parent.name for p in (ROOT / package).glob("*/*.py")} == set(names)
         assert [p.name for p in (ROOT / package).glob("*.py")] == ["__init__.py"]
+
+
+def test_modules_of_a_topic_lie_in_its_folder():
+    for package, names in SHARED.items():
+        assert {p.stem for p in (ROOT / package).glob("*.py")} == set(names.split())
 
 
 def test_folders_import_downwards():
