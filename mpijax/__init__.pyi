@@ -42,20 +42,20 @@ from mpijax import tree as tree
 from mpijax import tree_util as tree_util
 from mpijax import typing as typing
 from mpijax import version as version
-from mpijax.core.types.avals import ShapeDtypeStruct as ShapeDtypeStruct
-from mpijax.core.tracing.refs import Ref as Ref
-from mpijax.core.tracing.refs import empty_ref as empty_ref
-from mpijax.core.tracing.refs import free_ref as free_ref
-from mpijax.core.tracing.refs import freeze as freeze
-from mpijax.core.tracing.refs import new_ref as new_ref
+from mpijax.core.base.user_context import make_user_context as make_user_context
+from mpijax.core.shapes.slices import ds as ds
 from mpijax.core.sharding.context import get_abstract_mesh as get_abstract_mesh
 from mpijax.core.sharding.context import use_abstract_mesh as use_abstract_mesh
 from mpijax.core.sharding.mesh import make_mesh as make_mesh
 from mpijax.core.sharding.mesh import set_mesh as set_mesh
 from mpijax.core.sharding.shardings import NamedSharding as NamedSharding
-from mpijax.core.shapes.slices import ds as ds
+from mpijax.core.tracing.refs import Ref as Ref
+from mpijax.core.tracing.refs import empty_ref as empty_ref
+from mpijax.core.tracing.refs import free_ref as free_ref
+from mpijax.core.tracing.refs import freeze as freeze
+from mpijax.core.tracing.refs import new_ref as new_ref
+from mpijax.core.types.avals import ShapeDtypeStruct as ShapeDtypeStruct
 from mpijax.core.types.typeof import typeof as typeof
-from mpijax.core.base.user_context import make_user_context as make_user_context
 from mpijax.distributed.notebook import load_ipython_extension as load_ipython_extension
 from mpijax.distributed.spawning import spawn as spawn
 from mpijax.ops.callbacks.host import pure_callback as pure_callback
@@ -105,7 +105,6 @@ from mpijax.version import __version_info__ as __version_info__
 
 def checkpoint(fun: Any, *, prevent_cse: Any = ..., policy: Any = ..., static_argnums: Any = ..., static_argnames: Any = ..., concrete: Any = ...) -> Any: ...
 def ensure_compile_time_eval() -> Any: ...
-Array: Any
 def allow_f16_reductions(new_val: Any = ...) -> Any: ...
 def array_garbage_collection_guard(new_val: Any = ...) -> Any: ...
 def auto_pcast(new_val: Any = ...) -> Any: ...
@@ -136,6 +135,7 @@ def transfer_guard_device_to_device(new_val: Any = ...) -> Any: ...
 def transfer_guard_device_to_host(new_val: Any = ...) -> Any: ...
 def transfer_guard_host_to_device(new_val: Any = ...) -> Any: ...
 float0: Any
+Array: Any
 def clear_caches() -> Any: ...
 def eval_shape(fun: Any, *args: Any, **kwargs: Any) -> Any: ...
 def fwd_and_bwd(fun: Any, argnums: Any, has_aux: Any = ..., jitted: Any = ...) -> Any: ...

@@ -16,8 +16,9 @@ from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types.typeof import typeof
 
 MODULES = """
-    ad_ops binary bitwise compare convert positions power reduce reductions select special
-    transcendental unary
+    ad_ops elementwise.binary elementwise.bitwise elementwise.compare elementwise.convert elementwise.power
+    elementwise.select elementwise.special elementwise.transcendental elementwise.unary reductions.arg_extremes
+    reductions.reduce reductions.standard
 """.split()
 # Programs are compiled from the first, and the second only says where a value is made; no function applies them.
 INTERNAL = {"bitcast_same_width", "stage"}

@@ -1,5 +1,6 @@
 """Every primitive has each of its rules, says why it has none, or has the slot's default on purpose."""
 
+import importlib
 import inspect
 import re
 
@@ -13,6 +14,9 @@ from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import rule_of
 
 provided.define_primitives(lambda: False)
+for special in ("bessel", "errors", "gamma", "hypergeometric", "integrals"):  # loaded at their first use
+    importlib.import_module(f"mpijax.scipy.special.{special}")
+importlib.import_module("mpijax.experimental.sparse.primitives")
 
 # Another test of the same process may have defined some, too.
 PRIMITIVES = [p for p in registry.values() if type(p).__module__ != "mpijax.extend.primitive"]

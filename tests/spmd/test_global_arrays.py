@@ -155,6 +155,11 @@ def test_gradients_of_stencils():
     assert "allgather" not in counted
 
 
+def test_functions_of_scipy_are_applied_to_shards():
+    special = jax.scipy.special
+    check(lambda x: special.hyp1f1(1.0, 2.0, x) + special.expn(2, x), [real((N,)) ** 2 + 0.1], [P("i")], expected={})
+
+
 def test_shifts_by_one():
     for f in (lambda x: x[1:] - x[:-1], lambda x: jnp.diff(x, axis=0), lambda x: x[2:] * x[1:-1] + x[:-2]):
         check(lambda x, f=f: jnp.sum(f(x) ** 2), [real((N, 3))], [P("i")])
