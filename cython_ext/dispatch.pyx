@@ -20,9 +20,9 @@ from mpijax._ext.tree cimport PyTreeDef, flatten_into
 cdef enum:
     MAX_FAST = 256          # maximum leaves of the arguments and of the results on the fast path
 
-cdef object state = None    # core.state.state: holds the thread's current trace
+cdef object state = None    # core.base.state.state: holds the thread's current trace
 cdef object eval_trace = None
-cdef object options = None  # core.option.values: its `trace_key` identifies the current options
+cdef object options = None  # core.base.option.values: its `trace_key` identifies the current options
 
 
 def connect(trace_state, evaluation_trace, option_values):

@@ -74,8 +74,8 @@ class Result:
     def worded(self, asked: Any, first: tuple[Any, int]) -> Result:
         """This result with its sharding as JAX writes it: `P("x")` may mean the same as `P("x", None)`.
 
-        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the type;
-        over Auto axes it is as for the first argument, or else as short as possible.
+        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the
+        type; over Auto axes it is as for the first argument, or else as short as possible.
         first: the sharding of that argument, and its rank.
         """
         held, ndim = self.sharding, self.aval.ndim
