@@ -21,6 +21,7 @@ from mpijax.core.base.collector import rare_collections
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import FirstCall, current_source, sources_from
 from mpijax.core.programs.jaxpr import ClosedJaxpr, subjaxprs
+from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.tracing import transfers
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
@@ -158,7 +159,8 @@ def _eager_program(primitive: Primitive, avals, params, args):
     with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
         closed = trace_to_closed_jaxpr(fun, avals)
     layouts = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
-    return compile_jaxpr(closed, primitive.name, (), layouts or (), keep=False)
+    exact = isinstance(primitive.lower, Reshard)  # it gives the sharding that was requested, as it was written
+    return compile_jaxpr(closed, primitive.name, (), layouts or (), keep=False, worded=not exact)
 
 
 def _check_execution(name: str) -> None:
@@ -178,11 +180,13 @@ def compile_jaxpr(
     keep: bool = True,
     default: Any = None,
     asked: Sequence[Any] = (),
+    worded: bool = True,
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
     default: the layout of results that no argument determines, if the options do not determine it.
     asked: for each result its layout as the caller wrote it, or None.
+    worded: whether the shardings of results are written as JAX writes them.
     keep: whether to read and write the disk cache. Not used for single operations: they are planned as quickly, and
         their result may be their argument.
     """
@@ -196,7 +200,9 @@ def compile_jaxpr(
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
         plan = make() if kept is None else kept.plan(make)
-        return load_plan(plan.worded(in_shardings, asked), name, tiers.baseline_runs(plan))
+        if worded:
+            plan = plan.worded(in_shardings, asked)
+        return load_plan(plan, name, tiers.baseline_runs(plan))
 
 
 @memo_on_jaxpr
