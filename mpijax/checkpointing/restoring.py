@@ -19,7 +19,7 @@ from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.ops.random.keys import prngs
 from mpijax.runtime.arrays.array import from_numpy
-from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.default_sharding import default_sharding
 from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in
 from mpijax.runtime.mpi import mpi_start
 
@@ -184,7 +184,7 @@ def _laid_out(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
 
 def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """(sharding, start, shape) of this rank's part of an array in this layout."""
-    sharding = carried_sharding(layout) if layout is not None else default_layout()
+    sharding = carried_sharding(layout) if layout is not None else default_sharding()
     words = leaf.words or ()
     if sharding is None or sharding.has_all_here:
         return sharding, (0,) * len(leaf.stored_shape), leaf.stored_shape

@@ -28,12 +28,12 @@ def devices_of(leaves: Sequence[Any]) -> tuple | None:
 
 
 @any_depth
-def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
+def meshes_of_shardings(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
     """The meshes of all shardings in a program."""
     found: set[Mesh | AbstractMesh] = set()
     for eqn in jaxpr.eqns:
         found |= {x.mesh for x in eqn.params.values() if type(x) is NamedSharding}
-        found = found.union(*map(meshes_of_layouts, subjaxprs(eqn.params)))
+        found = found.union(*map(meshes_of_shardings, subjaxprs(eqn.params)))
     return found
 
 
@@ -41,7 +41,7 @@ def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
 LATER = ()
 
 
-def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
+def sharding_on(layout: Any, devices: tuple) -> NamedSharding | None:
     """An argument's sharding moved to these devices; None if its mesh has another number of devices."""
     if layout is None or (devices and layout.mesh.size != len(devices)):
         return None

@@ -21,7 +21,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
 from mpijax.spmd.constraints import put_on
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 
@@ -212,7 +212,7 @@ class _LaidOut(FlatFun):
 
     def __call__(self, *leaves):
         placed = [
-            x if s is None or is_ref(x) else lay_out(x, s) for x, s in zip(leaves, self._layouts, strict=True)
+            x if s is None or is_ref(x) else with_sharding(x, s) for x, s in zip(leaves, self._layouts, strict=True)
         ]
         outs = super().__call__(*placed)
         if self._out is None:
@@ -227,4 +227,4 @@ class _LaidOut(FlatFun):
         if layout is None:
             return out
         check_fits(layout, typeof(out), f"One of pjit outputs, number {i},")
-        return lay_out(out, layout)
+        return with_sharding(out, layout)

@@ -10,10 +10,10 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing.requested import fitted, named_sharding, over_devices
 from mpijax.core.types.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 
 
-def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, given: Any) -> Any:
+def under_auto_axes(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, given: Any) -> Any:
     """The result of a function in a layout over Explicit axes, which are Auto inside the function.
 
     given: the caller's layout, whose mesh may have devices.
@@ -27,7 +27,7 @@ def _says_something(out_sharding: Any) -> bool:
     return out_sharding is not None and not (is_spec and get_abstract_mesh().empty and not out_sharding.all_axes())
 
 
-def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
+def with_out_sharding(x: Any, out_sharding: Any, name: str) -> Any:
     """The result `x` of the function `name` in a layout: a sharding, or a PartitionSpec over the mesh in context.
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for a layout that does not fit.
@@ -41,4 +41,4 @@ def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
     layout = fitted(layout, aval, f"The result of {name}")
     if aval.split is not None and aval.split == of_sharding(layout.update(mesh=mesh_types(layout.mesh)), aval.ndim):
         return x
-    return lay_out(x, layout)
+    return with_sharding(x, layout)

@@ -47,11 +47,11 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
             if not mesh.is_explicit:  # over Auto axes this has no effect
                 leaf = cast(leaf, mesh)
                 layout = None
-        out.append(leaf if layout is None else lay_out(leaf, layout))
+        out.append(leaf if layout is None else with_sharding(leaf, layout))
     return tree.tree_unflatten(structure, out)
 
 
-def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
+def with_sharding(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
     """One array in a layout: by its type if the mesh has Explicit axes, else by the primitive `by`."""
     mesh = mesh_types(layout.mesh)
     if not mesh.is_explicit:
@@ -60,8 +60,8 @@ def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
 
 
 def move_to(x: Any, layout: NamedSharding) -> Any:
-    """`lay_out` for `device_put`, after which values may be on other devices or in another device order."""
-    return lay_out(x, layout, move_p)
+    """`with_sharding` for `device_put`, after which values may be on other devices or in another device order."""
+    return with_sharding(x, layout, move_p)
 
 
 def cast(x: Any, mesh: AbstractMesh) -> Any:

@@ -30,7 +30,7 @@ from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import varying
 from mpijax.spmd.shard_map_eager import run_eagerly
-from mpijax.spmd.shard_map_parts import has_layouts, over_parts
+from mpijax.spmd.shard_map_parts import has_hi_specs, over_parts
 from mpijax.spmd.shard_map_rules import scope, shard_map_p
 from mpijax.spmd.shard_specs import (
     check_fits,
@@ -129,7 +129,7 @@ class _ShardMap:
     check_vma: bool
 
     def __call__(self, args: tuple) -> Any:
-        if AbstractValue.any_high and has_layouts(self.in_specs, self.out_specs):
+        if AbstractValue.any_high and has_hi_specs(self.in_specs, self.out_specs):
             return over_parts(self, args)
         leaves, in_tree = tree.tree_flatten((args, {}))
         if has_views(leaves):

@@ -15,7 +15,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.transforms.linearize import LinearizedJaxpr
 
 
-def has_layouts(*specs: Any) -> bool:
+def has_hi_specs(*specs: Any) -> bool:
     """Whether a `HiPspec` is among the leaves."""
     return any(isinstance(s, HiPspec) for s in tree.tree_leaves(specs))
 

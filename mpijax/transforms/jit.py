@@ -455,10 +455,10 @@ class PjitFunction(JitBase):
         leaves, traced = self._prepare(args, kwargs, abstractify)
         held = tuple(map(_layout_of, leaves))
         if self._shardings is None:
-            return traced.of_layouts(held)
+            return traced.of_shardings(held)
         positional, named = self._split(args, kwargs)[1]
         avals = traced.jaxpr.in_avals[len(traced.moved) :]
-        return traced.of_layouts(self._shardings.of_traced(self._name, positional, named, avals, leaves, held))
+        return traced.of_shardings(self._shardings.of_traced(self._name, positional, named, avals, leaves, held))
 
     def lower(self, *args, **kwargs):
         """The program lowered to loop nests, ready to compile."""

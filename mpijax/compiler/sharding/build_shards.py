@@ -59,7 +59,7 @@ class ShardBuilder(GraphBuilder):
             return super().new_const(value, aval)
         layout = value._sharding
         known = super().new_const(value, aval.update(shape=layout.planned_shape(aval.shape)))
-        self.over_ranks().laid_out(known, layout, aval.shape, lambda: "a constant")
+        self.over_ranks().record_sharding(known, layout, aval.shape, lambda: "a constant")
         return known
 
     # ------------------------------------------------------------ regions
@@ -137,7 +137,7 @@ class ShardBuilder(GraphBuilder):
     def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         lower = eqn.primitive.lower
         if isinstance(lower, Reshard):
-            return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
+            return constraints.with_requested_sharding(self.over_ranks(), eqn, inputs[0], source)
         if not avals and self.partitioner is not None:
             shown = partition.shown(self.partitioner, eqn, inputs, source)
             if shown is not None:
@@ -203,7 +203,7 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
         mesh_of = partial(constraints.devices_of, builder.over_ranks())
         wishes = asked.asked_of(program.closed.jaxpr, constraints_asked, mesh_of)
     outs = builder.run(program, consts, args, UNKNOWN, wishes)
-    others = others_layout(layouts) or default
+    others = others_sharding(layouts) or default
     if builder.partitioner is not None:
         return _finished(builder, builder.partitioner, outs, others)
     graph = builder.finish(outs)
@@ -217,7 +217,7 @@ def _argument(builder: ShardBuilder, jaxpr: Jaxpr, i: int, layout: Any) -> Value
     if layout is None:
         return builder.argument(aval)
     value = builder.argument(aval.update(shape=layout.planned_shape(aval.shape)))
-    builder.over_ranks().laid_out(value, layout, aval.shape, partial(_described, jaxpr, i))
+    builder.over_ranks().record_sharding(value, layout, aval.shape, partial(_described, jaxpr, i))
     return value
 
 
@@ -235,7 +235,7 @@ def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: 
     elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
     others = whole_by(elsewhere) or others
     shardings = [
-        None if v in p.known.own else p.layout_held(result) or _for_axes(others, v.aval.ndim)
+        None if v in p.known.own else p.sharding_held(result) or _for_axes(others, v.aval.ndim)
         for v, result in zip(outs, results, strict=True)
     ]
     constraints.show(p, others)
@@ -253,7 +253,7 @@ def _for_axes(layout: Any, ndim: int) -> Any:
     return layout if mesh is None or not mesh.is_explicit else layout.update(spec=layout.spec.padded(ndim))
 
 
-def others_layout(layouts: tuple[Any, ...]) -> Any:
+def others_sharding(layouts: tuple[Any, ...]) -> Any:
     """The layout of values that depend on no sharded argument: replicated over the devices of the first one."""
     return whole_by(next((x for x in layouts if x is not None), None))
 

@@ -7,19 +7,19 @@ import math
 from mpijax.compiler.sharding import explicit
 from mpijax.compiler.sharding.blocks import sharding_over, split_of
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import gathered, relaid
+from mpijax.compiler.sharding.redistribute import gathered, redistributed
 from mpijax.core.base import provided
 from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 
 
-def laid_out(p: Partitioner, eqn, v, source) -> list:
+def with_requested_sharding(p: Partitioner, eqn, v, source) -> list:
     """A value in the layout that the program requests; no result if the program only inspects the layout."""
     kind, layout = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
     if hasattr(layout, "mesh") and layout.mesh.stands_in:
         layout = layout.update(mesh=p.on_devices_of_values(layout.mesh))
     if kind == "inspect":
-        p.known.inspected.append((layout, p.layout_in_use(v)))
+        p.known.inspected.append((layout, p.sharding_in_use(v)))
         return []
     return [_laid_out(p, eqn, v, kind, layout, source)]
 
@@ -44,7 +44,7 @@ def _laid_out(p: Partitioner, eqn, v, kind: str, layout, source):
     if kind == "from_local":
         whole_here = gathered(p, v, source)
         return p.marked(whole_here, layout, False, source)
-    shard, here = relaid(p, v, layout, source), SingleDeviceSharding.by_default(provided.local_devices()[0])
+    shard, here = redistributed(p, v, layout, source), SingleDeviceSharding.by_default(provided.local_devices()[0])
     if layout.mesh.holds_several:
         here = layout.update(mesh=layout.mesh.local_mesh)
     return p.marked(p.copied(shard, source) if p.blocks_of(shard) is not None else shard, here, False, source)
@@ -55,7 +55,7 @@ def _constrained(p: Partitioner, v, layout, source):
     if p.in_body:
         return v
     if isinstance(layout, Space):
-        layout = _in_memory(p.layout_held(v), layout.kind)
+        layout = _in_memory(p.sharding_held(v), layout.kind)
         return v if layout is None else p.marked(v, layout, False, source)
     if not hasattr(layout, "mesh"):  # one device
         p.are_over(layout, lambda: "sharding_constraint inside jit")
@@ -70,7 +70,7 @@ def _constrained(p: Partitioner, v, layout, source):
     split = _possible(p, v, layout)
     if layout.spec.unconstrained_dims or split != split_of(layout, len(split)):
         layout = sharding_over(layout.mesh, split)
-    out = relaid(p, v, layout, source)
+    out = redistributed(p, v, layout, source)
     made = p.made_since(first)
     return p.marked(out, layout, out in made, source)
 
@@ -95,7 +95,7 @@ def _in_memory(held, kind: str | None):
 def _possible(p: Partitioner, v, layout) -> tuple[tuple, ...]:
     """The mesh axes a constraint splits over: unconstrained axes keep their split, indivisible axes stay whole."""
     shape, sizes = p.global_aval(v).shape, layout.mesh.shape
-    have = p.layout_held(v)
+    have = p.sharding_held(v)
     held = ((),) * len(shape) if getattr(have, "mesh", None) != layout.mesh else split_of(have, len(shape))
     free, named = layout.spec.unconstrained_dims, set(layout.spec.all_axes())
     return tuple(

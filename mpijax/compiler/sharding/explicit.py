@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import relaid
+from mpijax.compiler.sharding.redistribute import redistributed
 from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
@@ -39,7 +39,7 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
 
 def _lies_so(p: Partitioner, v, split: Split | None) -> bool:
     """Whether a value is laid out as its type requires."""
-    held = p.layout_held(v)
+    held = p.sharding_held(v)
     found = of_sharding(held, v.aval.ndim)
     return split is None or (found is not None and found.axes == split.axes)
 
@@ -63,7 +63,7 @@ def _devices(p: Partitioner, mesh) -> Any:
 def devices_known(p: Partitioner, mesh) -> Any:
     """The concrete mesh for abstract `mesh`, if values in the program or the context have it; else None."""
 
-    known = (getattr(x, "mesh", None) for x in p.known.layouts.values())
+    known = (getattr(x, "mesh", None) for x in p.known.shardings.values())
     meshes = (m for m in (*known, current_mesh()) if m is not None)
     same = (m for m in meshes if m.shape_tuple == mesh.shape_tuple)
     return p.known.devices.get(mesh) or next(same, None)
@@ -75,7 +75,7 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     if v.scalar is not None:
         return v
     ndim = v.aval.ndim
-    held = p.layout_held(v)
+    held = p.sharding_held(v)
     if held is None and not mesh.is_explicit and not new:
         return v
     p.go_over(sharding_over(devices, ()))
@@ -90,9 +90,9 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     if new and held is not None and (
         (held.keeps_whole and layout.keeps_whole) or held.is_equivalent_to(layout, ndim)
     ):
-        p.known.layouts[v] = layout
+        p.known.shardings[v] = layout
         return v
     first = len(p.nodes)
-    out = relaid(p, v, layout, source)
+    out = redistributed(p, v, layout, source)
     made = new or out in p.made_since(first)
     return p.marked(out, layout, made, source)

@@ -26,7 +26,7 @@ from mpijax.compiler.sharding.redistribute import (
     extreme_of_all,
     gathered,
     recut,
-    relaid,
+    redistributed,
     rotation,
 )
 from mpijax.core.base.source import UNKNOWN, sources_from
@@ -62,12 +62,12 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     for_all = any(layout.keeps_others for layout in (*layouts, *results_in))
     if for_all:
         layouts = [sharding_over(mesh, ())] * len(inputs)
-    local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
+    local = [redistributed(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
     first = len(p.nodes)
     with p.graph.apart():
         if mesh.holds_several:
             outs = local_shards.run(p, closed, params, local, for_all, source)
-            outs = [relaid(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
+            outs = [redistributed(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
         else:
             with p.in_body_over(mesh):
                 outs = p.graph.inline(closed, local, source)
@@ -173,7 +173,7 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
 def shown(p: Partitioner, eqn, inputs, source) -> list | None:
     """An operation without results that shows each device's part of its operands; None if it shows them whole."""
     rule = rule_of(eqn.primitive)
-    held, layouts = [p.blocks_of(v) for v in inputs], [p.layout_held(v) for v in inputs]
+    held, layouts = [p.blocks_of(v) for v in inputs], [p.sharding_held(v) for v in inputs]
     mesh = next((b.mesh for b in held if b is not None), shown_parts.device_mesh(layouts))
     if rule is None or mesh is None or p.in_body:
         return None
@@ -226,7 +226,7 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         combine = extreme_of_all if compared else messages.combined
         outs = [combine(p, outs[0], plan.over, plan.op, mesh, source)]
     made = p.made_since(first)
-    named = _named_alike(results, held, [p.layout_held(v) for v in inputs])
+    named = _named_alike(results, held, [p.sharding_held(v) for v in inputs])
     outs = [
         p.held_as(o, blocks, layout, o in made, source)
         for o, blocks, layout in zip(outs, results, named, strict=True)
@@ -267,7 +267,7 @@ def _rotated(p: Partitioner, eqn, inputs, source):
     move = Redistribution(p, view.blocks.mesh, source)
     out = move.rotated(view.source, view.blocks, eqn.params["dimension"], by)
     made = p.made_since(first)
-    layout = p.layout_held(view.source) or view.blocks.sharding
+    layout = p.sharding_held(view.source) or view.blocks.sharding
     return p.held_as(out, view.blocks, layout, out in made, source)
 
 
@@ -333,7 +333,7 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     if told or not p.known.own.isdisjoint(inputs):
         p.known.own.update(outs)
         return outs
-    layouts = [x if _is_followed_by_name(x) else None for x in map(p.layout_held, inputs)]
+    layouts = [x if _is_followed_by_name(x) else None for x in map(p.sharding_held, inputs)]
     one = next((x for x in layouts if x is not None), None)
     if one is None:
         return outs
@@ -346,12 +346,12 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
             layout = layout.with_memory_kind(one.memory_kind)
         if out.scalar is not None:
             return out
-        if out not in p.known.layouts:
+        if out not in p.known.shardings:
             return p.marked(out, layout, True, source) if layout.keeps_whole else out
         if out in made:
             blocks = p.blocks_of(out) or Blocks(layout.mesh, out.aval.shape, uncut(out.aval.shape))
             if blocks_by(layout, blocks.shape) == blocks:
-                p.known.layouts[out] = layout
+                p.known.shardings[out] = layout
         return out
 
     return list(map(named, outs, _layouts_of_results(p, eqn, inputs, avals, layouts, one)))

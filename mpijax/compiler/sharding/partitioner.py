@@ -60,7 +60,7 @@ class PartitionState:
     messages on a communicator. over: the first sharding of a value; all use the same ranks.
     """
 
-    layouts: dict[Value, Any] = field(default_factory=dict)
+    shardings: dict[Value, Any] = field(default_factory=dict)
     blocks: dict[Value, Blocks] = field(default_factory=dict)
     lost: dict[Value, Cuts] = field(default_factory=dict)
     unreduced: dict[Value, Any] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Partitioner:
         if known.meshes:
             return None
         found = known.blocks.get(v)
-        if found is None and (layout := known.layouts.get(v)) is not None and not layout.keeps_whole:
+        if found is None and (layout := known.shardings.get(v)) is not None and not layout.keeps_whole:
             found = known.blocks[v] = blocks_by(layout, whole_shape(layout, v.aval.shape))
         return found
 
@@ -127,18 +127,18 @@ class Partitioner:
         blocks = self.blocks_of(v)
         return v.aval if blocks is None else v.aval.update(shape=blocks.shape)
 
-    def layout_held(self, v: Value) -> Any:
+    def sharding_held(self, v: Value) -> Any:
         """The sharding of a value, as the user named it; None if it has none."""
-        return self.known.layouts.get(v)
+        return self.known.shardings.get(v)
 
-    def layout_in_use(self, v: Value) -> Any:
+    def sharding_in_use(self, v: Value) -> Any:
         """The sharding of a value; inside `shard_map` bodies, replicated over their mesh."""
-        return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.layout_held(v)
+        return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.sharding_held(v)
 
-    def laid_out(self, v: Value, layout: Any, shape: Sequence[int], describe: Callable[[], str]) -> None:
+    def record_sharding(self, v: Value, layout: Any, shape: Sequence[int], describe: Callable[[], str]) -> None:
         """Record the layout of an argument or constant whose whole array has `shape`. describe: as for `are_over`."""
         self.are_over(layout, describe)
-        self.known.layouts[v] = layout
+        self.known.shardings[v] = layout
         if not layout.keeps_whole:
             self.known.blocks[v] = blocks_by(layout, tuple(shape))
 
@@ -172,11 +172,11 @@ class Partitioner:
         """A value with its layout. Copies a value that has another layout, or that was not just made (`new`)."""
         if self.in_body:
             return v
-        held, splits = self.known.layouts.get(v), not layout.keeps_whole
+        held, splits = self.known.shardings.get(v), not layout.keeps_whole
         if (splits and not new) if held is None else held != layout:
             v = self.copied(v, source)
         if splits or v.scalar is None:
-            self.known.layouts[v] = layout
+            self.known.shardings[v] = layout
         return v
 
     def held_as(self, v: Value, blocks: Blocks, layout: Any, new: bool, source: Any) -> Value:
@@ -196,9 +196,9 @@ class Partitioner:
 
     def alike(self, v: Value, other: Value) -> None:
         """Record `other`, which represents `v` in another graph, as the same part of an array."""
-        blocks, layout = self.blocks_of(v), self.layout_held(v)
+        blocks, layout = self.blocks_of(v), self.sharding_held(v)
         if layout is not None and not self.in_body:
-            self.known.layouts[other] = layout
+            self.known.shardings[other] = layout
         if blocks is not None:
             self.known.blocks[other] = blocks
 
@@ -231,6 +231,6 @@ def verify(p: Partitioner) -> None:
     for v, blocks in p.known.blocks.items():
         if v.aval.shape != blocks.local_shape:
             raise BrokenForm(f"A shard has the shape of its part, {blocks.local_shape}, but {v} does not.")
-        layout = p.layout_held(v)
+        layout = p.sharding_held(v)
         if layout is not None and blocks.is_even and blocks_by(layout, blocks.shape).local_shape != v.aval.shape:
             raise BrokenForm(f"A sharding describes the shard that it belongs to, but {layout} does not describe {v}.")

@@ -510,7 +510,7 @@ def recut(p: Partitioner, v, mesh, cuts, source):
     return Redistribution(p, mesh, source).move(v, have, cuts)
 
 
-def relaid(p: Partitioner, v, layout, source):
+def redistributed(p: Partitioner, v, layout, source):
     """This rank's shard of a value in another sharding."""
     shape = p.global_aval(v).shape
     wanted = Blocks(layout.mesh, shape, uncut(shape)) if layout.keeps_whole else blocks_by(layout, shape)

@@ -153,7 +153,7 @@ def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     parts = count(w.over, w.mesh.processes_along)
     if dim is None or blocks.cuts[dim] is not None or blocks.shape[dim] % parts:
         out = combined(p, v, w.over, "sum", w.mesh, source)
-        layout = p.layout_held(v) or blocks.sharding
+        layout = p.sharding_held(v) or blocks.sharding
         return p.held_as(out, blocks, layout, True, source)
     cut = even_cut(blocks.shape[dim], w.over, parts)
     params = {

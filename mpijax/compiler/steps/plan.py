@@ -74,8 +74,8 @@ class Result:
     def worded(self, asked: Any, first: tuple[Any, int]) -> Result:
         """This result with its sharding as JAX writes it: `P("x")` may mean the same as `P("x", None)`.
 
-        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the type;
-        over Auto axes it is as for the first argument, or else as short as possible.
+        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the
+        type; over Auto axes it is as for the first argument, or else as short as possible.
         first: the sharding of that argument, and its rank.
         """
         held, ndim = self.sharding, self.aval.ndim
@@ -152,10 +152,10 @@ class ProgramPlan:
         if all(r.sharding is None for r in self.results):
             return self
         held = zip(in_shardings, self.in_avals, strict=False)
-        first = next(((layout, aval.ndim) for layout, aval in held if layout is not None), (None, 0))
+        first = next(((sharding, aval.ndim) for sharding, aval in held if sharding is not None), (None, 0))
         given = asked or (None,) * len(self.results)
         made = copy(self)
-        made.results = [r.worded(layout, first) for r, layout in zip(self.results, given, strict=True)]
+        made.results = [r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)]
         return made
 
     def memory(self) -> dict[str, int]:

@@ -21,14 +21,14 @@ def put(x: Any, place: Any) -> Any:
     return provided.device_put(x, place)
 
 
-def laid_out(x: Any, out_sharding: Any, name: str) -> Any:
+def with_out_sharding(x: Any, out_sharding: Any, name: str) -> Any:
     """`x`, the result of function `name`, in the sharding that its caller requested; unchanged for None."""
     if out_sharding is None:
         return x
-    return provided.lay_result_out(x, out_sharding, name)
+    return provided.with_out_sharding(x, out_sharding, name)
 
 
-def explicit_layout(out_sharding: Any, name: str) -> NamedSharding | None:
+def explicit_sharding(out_sharding: Any, name: str) -> NamedSharding | None:
     """The sharding that a caller of function `name` requests, if it is over Explicit mesh axes, else None.
 
     Primitives take it as a parameter. It overrides the split that would follow from their operands.
@@ -69,11 +69,11 @@ def over_context_mesh(layout: Any) -> bool:
     return mesh is not None and types.is_explicit and getattr(layout, "mesh", mesh) in (mesh, types)
 
 
-def layout_in_context(placement: Any, name: str) -> Any:
-    """`explicit_layout` for functions without operands, whose placement may be a device, a sharding or None."""
+def sharding_in_context(placement: Any, name: str) -> Any:
+    """`explicit_sharding` for functions without operands, whose placement may be a device, a sharding or None."""
     if placement is None or not (hasattr(placement, "mesh") or hasattr(placement, "axes_of")):
         return None
-    return explicit_layout(placement, name) if over_context_mesh(placement) else None
+    return explicit_sharding(placement, name) if over_context_mesh(placement) else None
 
 
 def over_devices(layout: Any) -> Any:
@@ -83,9 +83,9 @@ def over_devices(layout: Any) -> Any:
     return requested.over_devices(layout, "sharding")
 
 
-def laid_out_inside(fun: Callable, args: tuple, kwargs: dict, layout: Any, given: Any) -> Any:
+def under_auto_axes(fun: Callable, args: tuple, kwargs: dict, layout: Any, given: Any) -> Any:
     """The result of a function in a sharding over Explicit axes, which are Auto inside. given: what the caller gave."""
-    return provided.laid_out_inside(fun, args, kwargs, layout, given)
+    return provided.under_auto_axes(fun, args, kwargs, layout, given)
 
 
 def takes_out_sharding(fun: F) -> F:
@@ -93,9 +93,9 @@ def takes_out_sharding(fun: F) -> F:
 
     @wraps(fun)
     def call(*args, out_sharding=None, **kwargs):
-        layout = explicit_layout(out_sharding, fun.__name__)
+        layout = explicit_sharding(out_sharding, fun.__name__)
         if layout is not None:
-            return laid_out_inside(fun, args, kwargs, layout, out_sharding)
-        return laid_out(fun(*args, **kwargs), out_sharding, fun.__name__)
+            return under_auto_axes(fun, args, kwargs, layout, out_sharding)
+        return with_out_sharding(fun(*args, **kwargs), out_sharding, fun.__name__)
 
     return call  # type: ignore[return-value]

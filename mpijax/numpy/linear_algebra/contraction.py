@@ -16,7 +16,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.shapes.dimensions import DimExpr
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, laid_out_inside
+from mpijax.core.tracing.out_sharding import explicit_sharding, under_auto_axes, with_out_sharding
 from mpijax.numpy.linear_algebra.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
@@ -62,13 +62,13 @@ def einsum(
     arrays, contractions = _plan((subscripts, *operands), optimize)
     dot_general = lax.dot_general if _dot_general is None else _dot_general
     arrays = list(ensure_arraylike_tuple("einsum", arrays))
-    layout = explicit_layout(out_sharding, "einsum")
+    layout = explicit_sharding(out_sharding, "einsum")
     if layout is not None and (len(contractions) > 1 or len(arrays) == 1):
         kind = {"optimize": optimize, "precision": precision, "preferred_element_type": preferred_element_type}
         kind |= {"_dot_general": _dot_general}
-        return laid_out_inside(einsum, (subscripts, *operands), kind, layout, out_sharding)
+        return under_auto_axes(einsum, (subscripts, *operands), kind, layout, out_sharding)
     out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general, layout)
-    return laid_out(out, out_sharding, "einsum")
+    return with_out_sharding(out, out_sharding, "einsum")
 
 
 def einsum_path(

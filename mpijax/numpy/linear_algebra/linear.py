@@ -9,7 +9,7 @@ from typing import Any
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.rules.sharding_types import axes_of
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.typeof import typeof
 from mpijax.numpy.ufuncs.complexes import conj
 from mpijax.numpy.util import (
@@ -64,9 +64,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=explicit_layout(out_sharding, "dot"),
+        out_sharding=explicit_sharding(out_sharding, "dot"),
     )
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "dot")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "dot")
 
 
 @jit(static_argnames=_STATIC, inline=True)
@@ -106,12 +106,12 @@ def matmul(
         (contracted, (axes.a_batch, axes.b_batch)),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=axes.of_product(explicit_layout(out_sharding, "matmul")),
+        out_sharding=axes.of_product(explicit_sharding(out_sharding, "matmul")),
     )
     out = lax.transpose(out, axes.permutation)
     if axes.restored:
         out = lax.expand_dims(out, axes.restored)
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "matmul")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "matmul")
 
 
 class _matmul_axes:
@@ -276,9 +276,9 @@ def tensordot(
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=explicit_layout(out_sharding, "tensordot"),
+        out_sharding=explicit_sharding(out_sharding, "tensordot"),
     )
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "tensordot")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "tensordot")
 
 
 def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -18,7 +18,7 @@ from mpijax.core.rules.lowering import Library
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.split import entries
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
@@ -159,9 +159,9 @@ def dot(
         ),
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type,
-        out_sharding=explicit_layout(out_sharding, "dot_general"),
+        out_sharding=explicit_sharding(out_sharding, "dot_general"),
     )
-    return laid_out(out, out_sharding, "dot_general")
+    return with_out_sharding(out, out_sharding, "dot_general")
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:

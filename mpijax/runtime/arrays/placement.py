@@ -21,7 +21,7 @@ from mpijax.core.trees.prefix import flatten_axes
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, rewrap  # importing it also registers the array class
-from mpijax.runtime.arrays.default_layout import default_layout, default_place
+from mpijax.runtime.arrays.default_sharding import default_place, default_sharding
 from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices
 from mpijax.runtime.matching import same_values
 from mpijax.runtime.mpi import mpi_start
@@ -30,7 +30,7 @@ from mpijax.runtime.mpi import mpi_start
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
     """An array of type `aval` with a copy of the elements of an ndarray."""
     transfers.to_device(value)
-    sharding = default_layout()
+    sharding = default_sharding()
     return from_numpy(np.asarray(value), aval, copy=True, sharding=sharding)
 
 

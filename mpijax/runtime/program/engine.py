@@ -34,7 +34,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
-from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
+from mpijax.runtime.arrays.default_sharding import default_sharding, over_mesh
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache, tiers
 from mpijax.runtime.program.constants import check_constants
@@ -112,7 +112,7 @@ def shardings_of(
     if all(s is None or not s.is_followed for s in found):
         return None
     layouts = tuple(None if s is None or not s.is_followed else s for s in found)
-    _check_devices(args, found, layouts, names, default or default_layout())
+    _check_devices(args, found, layouts, names, default or default_sharding())
     return layouts
 
 
@@ -191,7 +191,7 @@ def compile_jaxpr(
         reports.unused_donations(closed.in_avals, donated, closed.out_avals)
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
-    default = default or default_layout()
+    default = default or default_sharding()
     with reports.timed(f"compilation of jit({name})"), rare_collections():
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)

@@ -12,7 +12,7 @@ from mpijax._ext.dispatch import JitBase
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
-from mpijax.compiler.sharding.build_shards import others_layout
+from mpijax.compiler.sharding.build_shards import others_sharding
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import ProgramPlan, module_text
 from mpijax.compiler.steps.planner import plan_program
@@ -27,7 +27,7 @@ from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.types.abstract import AbstractValue
 from mpijax.core.types.typeof import typeof
-from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.default_sharding import default_sharding
 from mpijax.runtime.arrays.devices import devices, local_devices
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.machine.limits import check_gathers
@@ -122,7 +122,7 @@ class Lowered(_PlannedStage):
 
     def _check_devices(self, ids: list[int]) -> None:
         results = (r.sharding for r in self._plan.results)
-        found = next((s for s in (*self._traced.layouts, *results) if s is not None), None) or _here()
+        found = next((s for s in (*self._traced.shardings, *results) if s is not None), None) or _here()
         known = [d.id for d in found._device_assignment]
         if ids != known:
             raise ValueError(
@@ -173,7 +173,7 @@ class Compiled(_PlannedStage):
         super().__init__(traced, plan, names)
         self._loaded: Program | None = None
         self._known = _KnownCalls()
-        self._simulation = simulation_of(plan, tuple(traced.layouts))
+        self._simulation = simulation_of(plan, tuple(traced.shardings))
         if self._simulation is not None:
             check_gathers(plan, traced.name)
         elif communicates(plan) and threading.current_thread() is not threading.main_thread():
@@ -228,7 +228,7 @@ class Compiled(_PlannedStage):
 
     def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
         """Raise ValueError for arguments with other layouts than the program was compiled for."""
-        known = (None,) * len(self._traced.moved) + tuple(self._traced.layouts)
+        known = (None,) * len(self._traced.moved) + tuple(self._traced.shardings)
         wrong = [
             f"Argument {self._name(i)} with shape {aval.str_short(False)}:\n  Passed sharding: {given}\n"
             f"  Required sharding: {expected or _here()}"
@@ -268,8 +268,8 @@ class Compiled(_PlannedStage):
     @property
     def input_shardings(self) -> Any:
         """The layouts of the arguments, as a tree ``(args, kwargs)``."""
-        layouts = self._traced.layouts
-        return tree.tree_unflatten(self.in_tree, [s or others_layout(layouts) or _here() for s in layouts])
+        layouts = self._traced.shardings
+        return tree.tree_unflatten(self.in_tree, [s or others_sharding(layouts) or _here() for s in layouts])
 
     @property
     def output_shardings(self) -> Any:
@@ -366,11 +366,11 @@ def lower(traced, devices_later: bool = False) -> Lowered:
     RuntimeError for constants with shards on other processes.
     """
     check_constants(traced.jaxpr)
-    if devices_later and context_mesh() is None and any(map(_lacks_devices, traced.layouts)):
-        size = next(s.mesh.size for s in traced.layouts if _lacks_devices(s))
+    if devices_later and context_mesh() is None and any(map(_lacks_devices, traced.shardings)):
+        size = next(s.mesh.size for s in traced.shardings if _lacks_devices(s))
         planned = lower(_on_devices(traced, devices()[:size]))
         return Lowered(planned._traced, planned._plan, planned._names, traced)
-    traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
+    traced = traced.of_shardings(tuple(_over_devices(s) for s in traced.shardings))
     if traced.jaxpr.is_high:
         traced = lower_traced(traced)
     donated = traced.donated if any(traced.donated) else ()
@@ -379,7 +379,7 @@ def lower(traced, devices_later: bool = False) -> Lowered:
     known = traced.jaxpr.jaxpr.debug_info  # None for a deserialized program
     paths = tree.tree_leaves_with_path(traced.args_info)
     names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
-    plan = plan_program(traced.jaxpr, donated, _layouts(traced), default_layout())
+    plan = plan_program(traced.jaxpr, donated, _layouts(traced), default_sharding())
     return Lowered(traced, plan.worded(_layouts(traced), traced.asked), names)
 
 
@@ -400,7 +400,7 @@ def _on_devices(traced, over: Sequence[Any]) -> Any:
             )
         return layout.update(mesh=Mesh(np.reshape(over, mesh.axis_sizes), mesh.axis_names, mesh.axis_types))
 
-    return traced.of_layouts(tuple(map(placed, traced.layouts)))
+    return traced.of_shardings(tuple(map(placed, traced.shardings)))
 
 
 def _over_devices(layout: Any) -> Any:
@@ -413,5 +413,5 @@ def _over_devices(layout: Any) -> Any:
 
 def _layouts(traced) -> tuple[Any, ...]:
     """The layouts of the Jaxpr's arguments; empty if all are on this rank's device."""
-    found = tuple(s if s is not None and s.is_followed else None for s in traced.layouts)
+    found = tuple(s if s is not None and s.is_followed else None for s in traced.shardings)
     return (None,) * len(traced.moved) + found if any(found) else ()
