@@ -196,7 +196,7 @@ CLOSED_OVER = {
 @pytest.mark.parametrize("name", CLOSED_OVER)
 def test_a_jitted_function_takes_arrays_over_ranks_as_arguments_only(name):
     _, y = split_array()
-    with pytest.raises(RuntimeError, match=r"Closing over jax.Array that spans non-addressable .*float32\[\d+,3\] laid"):
+    with pytest.raises(RuntimeError, match=r"Closing over jax.Array that spans non-addressable .*float32\[\d+,3\] sharded"):
         CLOSED_OVER[name](y)
 
 
