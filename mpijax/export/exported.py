@@ -195,8 +195,8 @@ class Exported:
     @cached_property
     def _meshes(self) -> set[Mesh | AbstractMesh]:
         """The meshes in the shardings of arguments and results, and in the program."""
-        layouts = (*self.in_shardings, *self.out_shardings)
-        return {s.mesh for s in layouts if isinstance(s, NamedSharding)} | meshes_of_shardings(self.program.jaxpr)
+        shardings = (*self.in_shardings, *self.out_shardings)
+        return {s.mesh for s in shardings if isinstance(s, NamedSharding)} | meshes_of_shardings(self.program.jaxpr)
 
     def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
         """The results; ValueError for a file with invalid parameters that only lowering detects."""
@@ -395,15 +395,15 @@ def _exported(
     )  # fmt: skip
 
 
-def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding | None, ...]:
+def _over(mesh: Mesh | AbstractMesh, shardings: Sequence[Any]) -> tuple[Sharding | None, ...]:
     """Shardings moved to another mesh; raises ValueError unless it has the same axes."""
-    for s in layouts:
+    for s in shardings:
         if s is not None and s.mesh.abstract_mesh != mesh.abstract_mesh:
             raise ValueError(
                 f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh.abstract_mesh}: "
                 "names, sizes or types of the axes differ."
             )
-    return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in layouts)
+    return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in shardings)
 
 
 @any_depth

@@ -56,8 +56,8 @@ def _define(
         out_sharding: Any = None,
     ) -> Any:
         check_arraylike(name, data, segment_ids)
-        layout = explicit_sharding(out_sharding, name)
-        if method != "add" and layout is not None and layout.spec.unreduced:
+        sharding = explicit_sharding(out_sharding, name)
+        if method != "add" and sharding is not None and sharding.spec.unreduced:
             raise NotImplementedError(f"unreduced for {reduction} is not yet supported: only sums can be pending.")
         mode = GatherScatterMode.FILL_OR_DROP if mode is None else mode
         data, ids = jnp.asarray(data), jnp.asarray(segment_ids)

@@ -175,13 +175,13 @@ class _matmul_axes:
         order = shared + a_free + b_free
         self.permutation = sorted(range(len(order)), key=order.__getitem__)
 
-    def of_product(self, layout: Any) -> Any:
-        """The layout of the result of dot_general, given the layout of the result of matmul."""
-        if layout is None:
+    def of_product(self, sharding: Any) -> Any:
+        """The sharding of the result of dot_general, given the sharding of the result of matmul."""
+        if sharding is None:
             return None
         rank = len(self.permutation) + len(self.restored)
-        left = [part for i, part in enumerate(layout.spec.padded(rank)) if i not in self.restored]
-        return layout.update(spec=layout.spec.update([left[self.permutation.index(i)] for i in range(len(left))]))
+        left = [part for i, part in enumerate(sharding.spec.padded(rank)) if i not in self.restored]
+        return sharding.update(spec=sharding.spec.update([left[self.permutation.index(i)] for i in range(len(left))]))
 
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)

@@ -70,10 +70,10 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     if order == "C":
         return lax.reshape(a, new, out_sharding=out_sharding)
     if order == "F":
-        layout = explicit_sharding(out_sharding, "reshape")
-        if layout is not None:
-            layout = layout.update(spec=layout.spec.update(layout.spec.padded(len(new))[::-1]))
-        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1], out_sharding=layout)
+        sharding = explicit_sharding(out_sharding, "reshape")
+        if sharding is not None:
+            sharding = sharding.update(spec=sharding.spec.update(sharding.spec.padded(len(new))[::-1]))
+        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1], out_sharding=sharding)
         return with_out_sharding(lax.transpose(backwards, tuple(range(len(new)))[::-1]), out_sharding, "reshape")
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")

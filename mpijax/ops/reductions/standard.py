@@ -135,8 +135,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
     """
-    layout = explicit_sharding(out_sharding, "reduce_sum")
-    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=layout)
+    sharding = explicit_sharding(out_sharding, "reduce_sum")
+    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=sharding)
     return with_out_sharding(out, out_sharding, "reduce_sum")
 
 
@@ -151,8 +151,8 @@ def _sum_transpose(ct, x, *, axes, out_sharding):
     kept = complement(len(shape), axes)
     if not axes:
         return [ct]
-    layout = x.aval.to_cotangent_aval().said_sharding
-    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=layout)]
+    sharding = x.aval.to_cotangent_aval().said_sharding
+    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=sharding)]
 
 
 _number_sum_type = _reduction_type("reduce_sum", (np.number,))

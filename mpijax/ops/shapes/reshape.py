@@ -90,9 +90,9 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}"
         )
-    layout = explicit_sharding(sharding, "broadcast_to")
-    asked = ((),) * len(shape) if layout is None else layout.spec.split(len(shape))
-    moved = layout is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
+    explicit = explicit_sharding(sharding, "broadcast_to")
+    asked = ((),) * len(shape) if explicit is None else explicit.spec.split(len(shape))
+    moved = explicit is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
     if moved or any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
         wanted = f"{aval.str_short(True).partition('[')[0]}[{dimensions(shape, asked)}]"
         raise ValueError(
@@ -115,8 +115,8 @@ def broadcast_in_dim(
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
     if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
         return with_out_sharding(operand, out_sharding, "broadcast_in_dim")
-    layout = explicit_sharding(out_sharding, "broadcast_in_dim")
-    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=layout)
+    sharding = explicit_sharding(out_sharding, "broadcast_in_dim")
+    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
     return with_out_sharding(out, out_sharding, "broadcast_in_dim")
 
 
@@ -189,8 +189,8 @@ def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_batch(axis, x, dim, *, shape, broadcast_dimensions, sharding):
-    x, layout = move_dim(x, dim, 0), axis.of_batch(sharding, 0)
-    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions)), out_sharding=layout), 0
+    x, of_batch = move_dim(x, dim, 0), axis.of_batch(sharding, 0)
+    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions)), out_sharding=of_batch), 0
 
 
 def _broadcast_pretty(eqn, _names):
@@ -237,8 +237,8 @@ def reshape(
     if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
         return with_out_sharding(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
-    layout = explicit_sharding(out_sharding, "reshape")
-    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=layout)
+    sharding = explicit_sharding(out_sharding, "reshape")
+    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=sharding)
     return with_out_sharding(out, out_sharding, "reshape")
 
 
