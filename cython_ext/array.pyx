@@ -588,7 +588,7 @@ cdef class ArrayBase:
 
     @property
     def _sharding(self):
-        """The array's layout over devices; None for the single device of this process."""
+        """The array's sharding over devices; None for the single device of this process."""
         return None if self.sharding == NULL else <object>self.sharding
 
 

@@ -149,7 +149,7 @@ def _one_or_two_calls(name: str, bind: Callable, first: Any, args: tuple, kwargs
     return bind
 
 
-# ---------------------------------------------------------------- layouts
+# ---------------------------------------------------------------- shardings
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:

@@ -1,4 +1,4 @@
-"""``mpijax.sharding``: meshes and how arrays are laid out over them, by JAX's names."""
+"""``mpijax.sharding``: meshes and how arrays are sharded over them, by JAX's names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def get_mesh() -> Mesh:
 
 
 def make_single_device_sharding(device: Any, *, memory_kind: str | None = None) -> SingleDeviceSharding:
-    """The layout of an array that lies on one device.
+    """The sharding of an array that lies on one device.
 
     >>> mpijax.sharding.make_single_device_sharding(mpijax.local_devices()[0]).shard_shape((4, 2))
     (4, 2)

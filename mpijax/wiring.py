@@ -28,7 +28,7 @@ _FROM_ABOVE = (
     # Arguments and results move to requested shardings, which may communicate.
     ("mpijax.spmd.jit_shardings", "JitShardings"),
     ("mpijax.spmd.moves", "put"),
-    ("mpijax.spmd.out_shardings", "laid_out_inside lay_result_out"),
+    ("mpijax.spmd.out_shardings", "under_auto_axes with_out_sharding"),
     ("mpijax.spmd.reshard", "move_to"),
     ("mpijax.spmd.shard_map", "shard_map"),
     # Arrays, their types, references and symbolic zeros apply operations.

@@ -187,7 +187,7 @@ def retyped(data: bytes, rng: random.Random) -> bytes:
     made = dataclasses.replace(
         given, program=changed, in_avals=tuple(changed.in_avals), out_avals=tuple(outs),
         in_tree=jax.tree.structure((tuple(range(len(kept))), {})), out_tree=jax.tree.structure(tuple(outs)),
-        in_layouts=(None,) * len(kept), out_layouts=(None,) * len(outs),
+        in_shardings=(None,) * len(kept), out_shardings=(None,) * len(outs),
     )  # fmt: skip
     return bytes(implementation._write([made]))
 

@@ -1,4 +1,4 @@
-"""Looking at values in running programs: what is printed, when, from where; the debugger; layouts."""
+"""Looking at values in running programs: what is printed, when, from where; the debugger; shardings."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_breakpoint_with_a_token_is_pure():
     assert float(f(3.0, True)) == 6 and "Array(6., dtype=float32)" in out.getvalue()
 
 
-# ---------------------------------------------------------------- layouts
+# ---------------------------------------------------------------- shardings
 
 
 def test_sharding_of_arrays():
@@ -307,7 +307,7 @@ def test_sharding_of_arrays():
     assert seen == [OURS.sharding.SingleDeviceSharding(OURS.devices()[0])] * 2
 
 
-def test_layouts_are_drawn(capsys):
+def test_shardings_are_drawn(capsys):
     class Columns:
         def devices_indices_map(self, shape):
             half = shape[1] // 2

@@ -30,7 +30,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.random", "threefry2x32", "mpijax._src.random.threefry2x32", "Quax's examples"),
-    ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.core.tracing.out_sharding:explicit_layout", "JAXNS"),
+    ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.core.tracing.out_sharding:explicit_sharding", "JAXNS"),
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
     ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),
     ("jax._src.util", "safe_map", "mpijax.api_util:safe_map", "JAX's tutorial on interpreters of Jaxprs"),

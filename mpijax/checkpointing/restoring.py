@@ -19,7 +19,7 @@ from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.ops.random.keys import prngs
 from mpijax.runtime.arrays.array import from_numpy
-from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.default_sharding import default_sharding
 from mpijax.runtime.arrays.placement import carried_sharding, device_put, type_in
 from mpijax.runtime.mpi import mpi_start
 
@@ -73,7 +73,7 @@ def restore(path: str | os.PathLike, like: Any = None) -> Any:
     """The pytree that `save` wrote into the folder `path`. Collective; the number of ranks may have changed.
 
     Args:
-      like: a pytree that defines containers, shapes, dtypes and layouts of the result. Its leaves are arrays or
+      like: a pytree that defines containers, shapes, dtypes and shardings of the result. Its leaves are arrays or
         `ShapeDtypeStruct`s. With a sharding, each rank reads only its own shard; without one, each rank reads the whole
         array. It may have fewer leaves than the checkpoint. Without `like`, arrays are whole on each rank, and
         containers are dicts, lists and tuples (dicts for namedtuples, dataclasses and others).
@@ -123,7 +123,7 @@ def _make(folder: Path, contents: metadata.Contents, leaf: Any, like: Any, where
         value = value_of(leaf)
         if not wants_array:
             return value
-        return _laid_out(np.asarray(value).astype(like.dtype), ShapedArray((), like.dtype), like)
+        return _in_form_of(np.asarray(value).astype(like.dtype), ShapedArray((), like.dtype), like)
     if not wants_array:
         if like is not None:  # a Python scalar or string
             return read_whole(folder, contents, leaf).item()
@@ -175,16 +175,16 @@ def _sharding(like: Any) -> Any:
     return getattr(like, "sharding", None)
 
 
-def _laid_out(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
+def _in_form_of(value: np.ndarray, aval: ShapedArray, like: Any) -> Any:
     """A whole NumPy array in the form of `like`."""
     if isinstance(like, (np.ndarray, np.generic)):
         return value if isinstance(like, np.ndarray) else value[()]
     return device_put(value, _sharding(like))
 
 
-def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """(sharding, start, shape) of this rank's part of an array in this layout."""
-    sharding = carried_sharding(layout) if layout is not None else default_layout()
+def _own_part(leaf: ArrayLeaf, given: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """(sharding, start, shape) of this rank's part of an array. given: the array's sharding, or None."""
+    sharding = carried_sharding(given) if given is not None else default_sharding()
     words = leaf.words or ()
     if sharding is None or sharding.has_all_here:
         return sharding, (0,) * len(leaf.stored_shape), leaf.stored_shape
@@ -192,8 +192,8 @@ def _own_part(leaf: ArrayLeaf, layout: Any) -> tuple[Any, tuple[int, ...], tuple
     return sharding, start, (*sharding.process_shape(leaf.shape), *words)
 
 
-def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, layout: Any) -> Any:
-    """An mpijax array in the given layout: this rank reads its own part directly into the array's memory."""
-    sharding, start, shape = _own_part(leaf, layout)
+def _read_as(folder: Path, contents: metadata.Contents, leaf: ArrayLeaf, aval: ShapedArray, given: Any) -> Any:
+    """An mpijax array in the given sharding: this rank reads its own part directly into the array's memory."""
+    sharding, start, shape = _own_part(leaf, given)
     value = read_part(folder, contents, leaf, start, shape)
     return from_numpy(value, type_in(aval, sharding), False, sharding)

@@ -40,7 +40,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
             if not tiled:
                 raise ValueError(
                     "Gathering global non-fully-addressable arrays only supports tiled=True: process_allgather got "
-                    f"{typeof(x).str_short(False)} laid out as {x.sharding}"
+                    f"{typeof(x).str_short(False)} sharded as {x.sharding}"
                 )
             return np.asarray(x if x._is_whole else gathered(x))
         parts = objects.allgather(_host_value(x), "multihost_utils.process_allgather")

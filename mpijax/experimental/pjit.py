@@ -33,8 +33,8 @@ def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, *
     Array([0, 2, 4], dtype=int32)
     """
     given = {"in_shardings": in_shardings, "out_shardings": out_shardings}
-    given = {name: layouts for name, layouts in given.items() if layouts is not _FREE}
-    if any(x is None for layouts in given.values() for x in tree.tree_leaves(layouts, is_leaf=_is_none)):
+    given = {name: shardings for name, shardings in given.items() if shardings is not _FREE}
+    if any(x is None for shardings in given.values() for x in tree.tree_leaves(shardings, is_leaf=_is_none)):
         return _ByContext(fun, given, options)
     return _over_mesh(jit(fun, **given, **options))
 
@@ -57,7 +57,7 @@ class _ByContext:
 
     @cached_property
     def _over_mesh(self) -> Any:
-        said = {name: tree.tree_map(_whole, layouts, is_leaf=_is_none) for name, layouts in self._given.items()}
+        said = {name: tree.tree_map(_whole, shardings, is_leaf=_is_none) for name, shardings in self._given.items()}
         return _over_mesh(jit(self._fun, **said, **self._options))
 
     def _program(self) -> Any:
@@ -76,5 +76,5 @@ def _is_none(x: Any) -> bool:
     return x is None
 
 
-def _whole(layout: Any) -> Any:
-    return PartitionSpec() if layout is None else layout
+def _whole(sharding: Any) -> Any:
+    return PartitionSpec() if sharding is None else sharding

@@ -45,8 +45,8 @@ def serialize(compiled: Compiled) -> tuple[bytes, tree.PyTreeDef, tree.PyTreeDef
             f"can't serialize with a closed-over mutable array ref: {traced.fun_name} closes over one. Pass its value "
             "as an argument, and return the new one."
         )
-    layouts = tree.tree_leaves(compiled.output_shardings)
-    exported = of_traced(traced, _flat(len(traced.layouts))[0], _flat(len(layouts))[1], layouts)
+    shardings = tree.tree_leaves(compiled.output_shardings)
+    exported = of_traced(traced, _flat(len(traced.shardings))[0], _flat(len(shardings))[1], shardings)
     return bytes(traced.donated) + b"\n" + bytes(exported.serialize()), compiled.in_tree, compiled.out_tree
 
 
@@ -84,5 +84,5 @@ def deserialize_and_load(
     if out_tree.num_leaves != exported.out_tree.num_leaves:
         raise ValueError(f"the program has {exported.out_tree.num_leaves} results, but out_tree is {out_tree}")
     program: ClosedJaxpr = exported.program
-    traced = TracedProgram(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_layouts)
+    traced = TracedProgram(program, in_tree, out_tree, exported.fun_name, flags, True, [], exported.in_shardings)
     return lower(traced).compile()

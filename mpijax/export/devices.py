@@ -22,18 +22,18 @@ def devices_of(leaves: Sequence[Any]) -> tuple | None:
     """The devices of the arguments' shardings, or else of the mesh in context; None if there are none."""
     known = (x.concrete() if isinstance(x, Tracer) else x for x in leaves)
     held = (getattr(x, "_sharding", None) for x in known)
-    found = next((layout._device_assignment for layout in held if layout is not None), None)
+    found = next((sharding._device_assignment for sharding in held if sharding is not None), None)
     mesh = context_mesh()
     return tuple(mesh.devices.flat) if found is None and mesh is not None else found
 
 
 @any_depth
-def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
+def meshes_of_shardings(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
     """The meshes of all shardings in a program."""
     found: set[Mesh | AbstractMesh] = set()
     for eqn in jaxpr.eqns:
         found |= {x.mesh for x in eqn.params.values() if type(x) is NamedSharding}
-        found = found.union(*map(meshes_of_layouts, subjaxprs(eqn.params)))
+        found = found.union(*map(meshes_of_shardings, subjaxprs(eqn.params)))
     return found
 
 
@@ -41,11 +41,11 @@ def meshes_of_layouts(jaxpr: Jaxpr) -> set[Mesh | AbstractMesh]:
 LATER = ()
 
 
-def layout_over(layout: Any, devices: tuple) -> NamedSharding | None:
+def sharding_on(sharding: Any, devices: tuple) -> NamedSharding | None:
     """An argument's sharding moved to these devices; None if its mesh has another number of devices."""
-    if layout is None or (devices and layout.mesh.size != len(devices)):
+    if sharding is None or (devices and sharding.mesh.size != len(devices)):
         return None
-    return layout.update(mesh=_mesh_over(layout.mesh, devices))
+    return sharding.update(mesh=_mesh_over(sharding.mesh, devices))
 
 
 @memo_on_jaxpr

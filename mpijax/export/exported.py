@@ -28,10 +28,10 @@ from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default_export_platform
-from mpijax.export.devices import LATER, devices_of, layout_over, meshes_of_layouts, over_devices
+from mpijax.export.devices import LATER, devices_of, meshes_of_shardings, over_devices, sharding_on
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
 from mpijax.transforms.derivatives import vjp
@@ -57,7 +57,7 @@ class Exported:
       in_tree, in_avals: structure of ``(args, kwargs)``, and the types of their leaves.
       out_tree, out_avals: structure of the result, and the types of its leaves.
       nr_devices: the number of devices in the meshes of the program and its shardings; 1 without meshes.
-      in_layouts, out_layouts: the shardings given to `jit`: for each argument and result a NamedSharding or None.
+      in_shardings, out_shardings: the shardings given to `jit`: for each argument and result a NamedSharding or None.
       platforms: the platforms it was exported for. Programs run on CPUs.
       ordered_effects, unordered_effects: of the program.
       disabled_safety_checks: checks that were disabled at export.
@@ -78,8 +78,8 @@ class Exported:
     unordered_effects: tuple[Any, ...]
     disabled_safety_checks: tuple[DisabledSafetyCheck, ...]
     program: ClosedJaxpr = dataclasses.field(repr=False)
-    in_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
-    out_layouts: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
+    in_shardings: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
+    out_shardings: tuple[Sharding | None, ...] = dataclasses.field(repr=False)
     _get_vjp: Callable[[Exported], Exported] | None = dataclasses.field(repr=False)
     _is_read: bool = dataclasses.field(default=False, repr=False)
 
@@ -103,14 +103,14 @@ class Exported:
 
         Raises ValueError for a mesh with other axes.
         """
-        return _over(mesh, self.in_layouts)
+        return _over(mesh, self.in_shardings)
 
     def out_shardings_jax(self, mesh: Mesh | AbstractMesh) -> tuple[Sharding | None, ...]:
         """The sharding of each result, over another mesh with the same axes; None if `jit` was given none.
 
         Raises ValueError for a mesh with other axes.
         """
-        return _over(mesh, self.out_layouts)
+        return _over(mesh, self.out_shardings)
 
     @cached_property
     def mlir_module_serialized(self) -> bytes:
@@ -195,8 +195,8 @@ class Exported:
     @cached_property
     def _meshes(self) -> set[Mesh | AbstractMesh]:
         """The meshes in the shardings of arguments and results, and in the program."""
-        layouts = (*self.in_layouts, *self.out_layouts)
-        return {s.mesh for s in layouts if isinstance(s, NamedSharding)} | meshes_of_layouts(self.program.jaxpr)
+        shardings = (*self.in_shardings, *self.out_shardings)
+        return {s.mesh for s in shardings if isinstance(s, NamedSharding)} | meshes_of_shardings(self.program.jaxpr)
 
     def _run(self, flat: Callable[..., list[Any]], leaves: Sequence[Any]) -> list[Any]:
         """The results; ValueError for a file with invalid parameters that only lowering detects."""
@@ -224,11 +224,11 @@ class Exported:
             program = self.program if over is None else over_devices(self.program, over)
             program = specialized(program, sizes) if sizes else program
 
-        placed = self.in_layouts if over is None else [layout_over(s, over) for s in self.in_layouts]
+        placed = self.in_shardings if over is None else [sharding_on(s, over) for s in self.in_shardings]
 
         @custom_vjp
         def flat(*args):
-            args = [x if s is None else lay_out(x, s) for x, s in zip(args, placed, strict=True)]
+            args = [x if s is None else with_sharding(x, s) for x, s in zip(args, placed, strict=True)]
             real = [x for x, a in zip(args, self.in_avals, strict=True) if _is_real(a)]
             with config.enable_x64(wide or config.enable_x64.value):
                 outs = iter(call_jaxpr(program, real, name=self.fun_name))
@@ -328,7 +328,7 @@ def of_traced(
     traced: TracedProgram,
     in_tree: tree.PyTreeDef,
     out_tree: tree.PyTreeDef,
-    out_layouts: Sequence[Any],
+    out_shardings: Sequence[Any],
     platforms: Sequence[str] = ("cpu",),
     checks: Sequence[DisabledSafetyCheck] = (),
 ) -> Exported:
@@ -349,7 +349,7 @@ def of_traced(
     check_solvable(closed, partial(_argument, traced.in_tree))
     return _exported(
         traced.name, closed, closed.in_avals, in_tree, closed.out_avals, out_tree, tuple(platforms), tuple(checks),
-        tuple(traced.layouts), tuple(out_layouts),
+        tuple(traced.shardings), tuple(out_shardings),
     )  # fmt: skip
 
 
@@ -381,11 +381,11 @@ def _check_version() -> None:
 
 
 def _exported(
-    name, closed: ClosedJaxpr, in_avals, in_tree, out_avals, out_tree, platforms, checks, in_layouts, out_layouts
+    name, closed: ClosedJaxpr, in_avals, in_tree, out_avals, out_tree, platforms, checks, in_shardings, out_shardings
 ) -> Exported:
     effects = sorted(closed.effects, key=str)
     placed_in, placed_out = (
-        tuple(s if isinstance(s, NamedSharding) else None for s in given) for given in (in_layouts, out_layouts)
+        tuple(s if isinstance(s, NamedSharding) else None for s in given) for given in (in_shardings, out_shardings)
     )
     devices = max([_devices_in(closed.jaxpr), *(s.mesh.size for s in (*placed_in, *placed_out) if s is not None)])
     return Exported(
@@ -395,15 +395,15 @@ def _exported(
     )  # fmt: skip
 
 
-def _over(mesh: Mesh | AbstractMesh, layouts: Sequence[Any]) -> tuple[Sharding | None, ...]:
+def _over(mesh: Mesh | AbstractMesh, shardings: Sequence[Any]) -> tuple[Sharding | None, ...]:
     """Shardings moved to another mesh; raises ValueError unless it has the same axes."""
-    for s in layouts:
+    for s in shardings:
         if s is not None and s.mesh.abstract_mesh != mesh.abstract_mesh:
             raise ValueError(
                 f"NamedSharding new mesh {mesh} does not match the mesh used for export {s.mesh.abstract_mesh}: "
                 "names, sizes or types of the axes differ."
             )
-    return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in layouts)
+    return tuple(None if s is None else NamedSharding(mesh, s.spec, memory_kind=s.memory_kind) for s in shardings)
 
 
 @any_depth
@@ -441,7 +441,7 @@ def _derivative(primal: Exported) -> Exported:
         in_avals, tree.tree_structure((tuple(range(len(in_avals))), {})),
         out_avals, tree.tree_structure(tuple(range(len(out_avals)))),
         primal.platforms, primal.disabled_safety_checks,
-        (*primal.in_layouts, *primal.out_layouts), primal.in_layouts,
+        (*primal.in_shardings, *primal.out_shardings), primal.in_shardings,
     )  # fmt: skip
 
 
@@ -466,7 +466,7 @@ def _write(chain: list[Exported]) -> bytearray:
                 "platforms": list(e.platforms),
                 "checks": [str(c) for c in e.disabled_safety_checks],
                 "types": writer.values([list(e.in_avals), list(e.out_avals)]),
-                "layouts": writer.values([list(e.in_layouts), list(e.out_layouts)]),
+                "layouts": writer.values([list(e.in_shardings), list(e.out_shardings)]),
                 "program": writer.value(e.program),
             }
         )
@@ -514,11 +514,11 @@ def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     _check_signature(program.in_avals, in_avals, in_tree)
     _check_signature(program.out_avals, out_avals, out_tree)
     unknown = [(None,) * len(in_avals), (None,) * len(out_avals)]
-    in_layouts, out_layouts = reader.values(entry["layouts"]) if "layouts" in entry else unknown
+    in_shardings, out_shardings = reader.values(entry["layouts"]) if "layouts" in entry else unknown
     made = _exported(
         str(entry["name"]), program, in_avals, in_tree, out_avals, out_tree,
         tuple(entry["platforms"]), tuple(map(DisabledSafetyCheck, entry["checks"])),
-        in_layouts, out_layouts,
+        in_shardings, out_shardings,
     )  # fmt: skip
     return dataclasses.replace(made, _get_vjp=None, _is_read=True)
 

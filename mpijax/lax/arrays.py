@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.dtypes import canonical
-from mpijax.core.tracing.out_sharding import laid_out
+from mpijax.core.tracing.out_sharding import with_out_sharding
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type, stage
 from mpijax.ops.shapes.creation import full
@@ -24,7 +24,7 @@ def empty(shape: int | Sequence[int], dtype: Any, *, out_sharding: Any = None) -
     (2, 3)
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "lax.empty")
-    return laid_out(full((shape,) if isinstance(shape, int) else shape, 0, dtype), out_sharding, "lax.empty")
+    return with_out_sharding(full((shape,) if isinstance(shape, int) else shape, 0, dtype), out_sharding, "lax.empty")
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import random
 from mpijax.core import dtypes
-from mpijax.core.tracing.out_sharding import laid_out
+from mpijax.core.tracing.out_sharding import with_out_sharding
 from mpijax.numpy.util import canonical_shape
 
 __all__ = [
@@ -45,7 +45,7 @@ def _initializer(make: Callable, dtype: Any) -> Initializer:
 
     def init(key: Any, shape: Sequence[int], dtype: Any = dtype, out_sharding: Any = None) -> Any:
         out = make(key, shape, dtypes.default_float_dtype() if dtype is None else dtype)
-        return laid_out(out, out_sharding, "initializer")
+        return with_out_sharding(out, out_sharding, "initializer")
 
     return init
 

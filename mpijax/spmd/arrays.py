@@ -36,7 +36,7 @@ def make_array_from_callback(
 
     Args:
       shape: of the whole array.
-      sharding: the layout of the array.
+      sharding: of the array.
       data_callback: takes the index of a shard, a tuple of slices, and returns the shard's elements. Each process
         calls it for the shards of its own devices only.
       dtype: of the array; by default that of the elements.
@@ -69,8 +69,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     """An array, or a pytree of arrays, of which each process passes its own part, `local_data`.
 
     Args:
-      sharding: the layout of the arrays: a prefix pytree of shardings, devices, or PartitionSpecs over the mesh in
-        context.
+      sharding: of the arrays: a prefix pytree of shardings, devices, or PartitionSpecs over the mesh in context.
       local_data: a pytree of arrays.
       global_shape: of the whole arrays: a prefix pytree of tuples. Without it (or with None for an axis), the parts
         must have equal shapes and are adjacent along the split axes. If an axis of `local_data` has the whole length,
@@ -84,9 +83,9 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     """
     leaves, structure = tree.tree_flatten(local_data)
     name = "make_array_from_process_local_data"
-    layouts = [sharding_of(s, name) for s in flatten_axes(f"{name} sharding", structure, sharding)]
+    shardings = [sharding_of(s, name) for s in flatten_axes(f"{name} sharding", structure, sharding)]
     shapes, of_shapes = tree.tree_flatten(global_shape, is_leaf=lambda x: x is None or isinstance(x, (tuple, list)))
-    out = map(_from_process_local_data, layouts, leaves, broadcast_leaves(shapes, of_shapes, structure))
+    out = map(_from_process_local_data, shardings, leaves, broadcast_leaves(shapes, of_shapes, structure))
     return tree.tree_unflatten(structure, out)
 
 

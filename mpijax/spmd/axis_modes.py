@@ -1,6 +1,6 @@
 """`auto_axes` and `explicit_axes`: functions that run with other types of mesh axes.
 
-Changing the type of an axis moves no data. Along Auto axes the compiler decides how values are laid out; along Explicit
+Changing the type of an axis moves no data. Along Auto axes the compiler decides how values are sharded; along Explicit
 axes their types do.
 """
 
@@ -18,16 +18,16 @@ from mpijax.spmd.reshard import cast, reshard
 
 
 def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
-    """A function that runs with mesh axes of type Auto; its results get the layout `out_sharding`.
+    """A function that runs with mesh axes of type Auto; its results get the sharding `out_sharding`.
 
     Args:
       f: a function of arrays; without it, a decorator is returned.
       axes: the axes, by default all axes of the mesh in context, or of the mesh of `out_sharding`. Without any mesh,
         `f` is called unchanged.
-      out_sharding: a layout, or a tree of layouts; if it is not given here, each call must pass it by keyword.
+      out_sharding: a sharding, or a tree of shardings; if it is not given here, each call must pass it by keyword.
 
     Raises:
-      TypeError: `out_sharding` was not given. ValueError: layouts over different meshes.
+      TypeError: `out_sharding` was not given. ValueError: shardings over different meshes.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     double = mpijax.sharding.auto_axes(lambda x: 2 * x, out_sharding=mpijax.P("x"))
@@ -39,34 +39,34 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
 
     @wraps(f)
     def within(*args: Any, **kwargs: Any) -> Any:
-        layouts = _given("out_sharding", out_sharding, kwargs)
-        mesh = _mesh("auto_axes", layouts)
+        shardings = _given("out_sharding", out_sharding, kwargs)
+        mesh = _mesh("auto_axes", shardings)
         inner = _with_types(mesh, axes, AxisType.Auto)
         if inner == mesh:
             return f(*args, **kwargs)
         with use_abstract_mesh(inner):
             args = tree.tree_map(lambda x: cast(x, inner), args)
             out = f(*args, **kwargs)
-        return reshard(out, layouts)
+        return reshard(out, shardings)
 
     return within
 
 
 def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Callable:
-    """A function that runs with mesh axes of type Explicit; its arguments get the layout `in_sharding`.
+    """A function that runs with mesh axes of type Explicit; its arguments get the sharding `in_sharding`.
 
     Args:
       f: a function of arrays; without it, a decorator is returned.
       axes: the axes, by default all axes of the mesh in context.
-      in_sharding: a layout, or a tree of layouts, for the positional arguments; if it is not given here, each call must
-        pass it by keyword.
+      in_sharding: a sharding, or a tree of shardings, for the positional arguments; if it is not given here, each call
+        must pass it by keyword.
 
     Raises:
       TypeError: `in_sharding` was not given. ValueError: there is no mesh in context.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
-    ...     layout = mpijax.sharding.explicit_axes(lambda x: x.sharding.spec, in_sharding=mpijax.P("x"))
-    ...     layout(jnp.arange(3))
+    ...     spec_of = mpijax.sharding.explicit_axes(lambda x: x.sharding.spec, in_sharding=mpijax.P("x"))
+    ...     spec_of(jnp.arange(3))
     P('x',)
     """
     if f is None:
@@ -74,7 +74,7 @@ def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding
 
     @wraps(f)
     def within(*args: Any, **kwargs: Any) -> Any:
-        layouts = _given("in_sharding", in_sharding, kwargs)
+        shardings = _given("in_sharding", in_sharding, kwargs)
         mesh = get_abstract_mesh()
         if mesh.empty:
             raise ValueError(
@@ -82,7 +82,7 @@ def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding
                 "`explicit_axes` API."
             )
         with use_abstract_mesh(_with_types(mesh, axes, AxisType.Explicit)):
-            out = f(*reshard(args, layouts), **kwargs)
+            out = f(*reshard(args, shardings), **kwargs)
         return tree.tree_map(lambda x: cast(x, mesh), out)
 
     return within
@@ -96,9 +96,9 @@ def _given(name: str, here: Any, kwargs: dict[str, Any]) -> Any:
     return kwargs.pop(name)
 
 
-def _mesh(name: str, layouts: Any) -> AbstractMesh:
-    """The mesh in context, or the mesh of the layouts. Raises ValueError if they differ."""
-    found = {x.mesh.abstract_mesh for x in tree.tree_leaves(layouts) if isinstance(x, NamedSharding)}
+def _mesh(name: str, shardings: Any) -> AbstractMesh:
+    """The mesh in context, or the mesh of the shardings. Raises ValueError if they differ."""
+    found = {x.mesh.abstract_mesh for x in tree.tree_leaves(shardings) if isinstance(x, NamedSharding)}
     context = get_abstract_mesh()
     shapes = {m.shape_tuple for m in found} | (set() if context.empty else {context.shape_tuple})
     if len(shapes) > 1:

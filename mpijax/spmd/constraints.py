@@ -1,7 +1,7 @@
-"""`with_sharding_constraint`: sets the layout of a value over devices, within a program.
+"""`with_sharding_constraint`: sets the sharding of a value within a program.
 
-A layout changes no value. Under `jit` it decides where the elements of an intermediate result are stored. Its transpose
-gives the cotangent the same layout.
+A sharding changes no value. Under `jit` it decides where the elements of an intermediate result are stored. The
+transpose gives the cotangent the same sharding.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mpijax.transforms.zeros import Zero
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """`x` (a pytree) with the layouts `shardings`: a prefix pytree of shardings or PartitionSpecs.
+    """`x` (a pytree) with `shardings`: a prefix pytree of shardings or PartitionSpecs.
 
     An axis that does not divide evenly among the devices stays whole. May communicate.
 
-    Over mesh axes of type Explicit it only checks: an array whose type has another layout is an error.
+    Over mesh axes of type Explicit it only checks: an array whose type has another sharding is an error.
 
     Raises ValueError for None and for a specification with more entries than the array has axes; AssertionError for an
-    array in another layout over Explicit axes.
+    array in another sharding over Explicit axes.
 
     >>> mesh = mpijax.make_mesh((1,), ("x",), axis_types=(mpijax.sharding.AxisType.Auto,))
     >>> rows = mpijax.NamedSharding(mesh, mpijax.P("x"))
@@ -46,58 +46,59 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             "One of with_sharding_constraint arguments got sharding None which is not allowed. Use "
             "NamedSharding(mesh, P()) for a replicated array."
         )
-    layouts = [
+    named = [
         named_sharding(s, "shardings", "with_sharding_constraint", leaf) for leaf, s in zip(leaves, flat, strict=True)
     ]
     outs = [
         _checked(leaf, s) if s is not None else put_on(leaf, given) if isinstance(given, SingleDeviceSharding) else leaf
-        for leaf, s, given in zip(leaves, layouts, flat, strict=True)
+        for leaf, s, given in zip(leaves, named, flat, strict=True)
     ]
     return tree.tree_unflatten(structure, outs)
 
 
-def _checked(x: Any, layout: NamedSharding) -> Any:
-    """`x` in a layout over Auto axes; over Explicit axes its type must already have that layout."""
-    check_not_mapped(layout, "with_sharding_constraint")
+def _checked(x: Any, sharding: NamedSharding) -> Any:
+    """`x` in a sharding over Auto axes; over Explicit axes its type must already have that sharding."""
+    check_not_mapped(sharding, "with_sharding_constraint")
     aval = typeof(x)
-    check_fits(layout, aval, "One of with_sharding_constraint arguments", strict=False)
-    mesh = mesh_types(layout.mesh)
+    check_fits(sharding, aval, "One of with_sharding_constraint arguments", strict=False)
+    mesh = mesh_types(sharding.mesh)
     if not mesh.is_explicit:
-        return constrain(x, layout)
+        return constrain(x, sharding)
     if mesh.are_all_axes_explicit:
-        held, free = aval.sharding.spec, layout.spec.unconstrained_dims
-        wanted = of_sharding(layout.update(mesh=mesh), aval.ndim)
+        held, free = aval.sharding.spec, sharding.spec.unconstrained_dims
+        wanted = of_sharding(sharding.update(mesh=mesh), aval.ndim)
         axes = ((),) * aval.ndim if wanted is None else wanted.axes
         if any(held.axes_of(d) != axes[d] for d in range(aval.ndim) if d not in free):
             raise AssertionError(
                 "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
-                f"sharding: {held} did not match the sharding provided: {layout.spec.padded(aval.ndim)}. Please use "
+                f"sharding: {held} did not match the sharding provided: {sharding.spec.padded(aval.ndim)}. Please use "
                 "`jax.sharding.reshard` to shard your input to the sharding you want."
             )
         return x
-    if not set(layout.spec.all_axes()) <= set(mesh.auto_axes):
+    if not set(sharding.spec.all_axes()) <= set(mesh.auto_axes):
         raise ValueError(
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "
-            f"spec={layout.spec} and mesh={mesh}. You probably meant to use `reshard` API?"
+            f"spec={sharding.spec} and mesh={mesh}. You probably meant to use `reshard` API?"
         )
     if aval.split is not None and isinstance(x, Tracer):  # keep the split that its type has
         outer = aval.split.axes
-        spec = [(*own, *names) for own, names in zip(outer, layout.spec.split(aval.ndim), strict=True)]
-        layout = layout.update(spec=PartitionSpec(*spec))
-    return constrain(x, layout)
+        spec = [(*own, *names) for own, names in zip(outer, sharding.spec.split(aval.ndim), strict=True)]
+        sharding = sharding.update(spec=PartitionSpec(*spec))
+    return constrain(x, sharding)
 
 
-def constrain(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
-    """One array in a layout that is not part of its type."""
+def constrain(x: Any, sharding: NamedSharding, by: Primitive | None = None) -> Any:
+    """One array in a sharding that is not part of its type."""
+    free = sharding.spec.unconstrained_dims
     return (by or sharding_constraint_p).bind(
-        x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=layout.spec.unconstrained_dims
+        x, sharding=sharding, layout=None, context_mesh=current_mesh(), unconstrained_dims=free
     )
 
 
-def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
+def put_on(x: Any, sharding: SingleDeviceSharding | Space) -> Any:
     """One array, whole on one device of this process, or on its device in another kind of memory."""
     return sharding_constraint_p.bind(
-        x, sharding=layout, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
+        x, sharding=sharding, layout=None, context_mesh=current_mesh(), unconstrained_dims=frozenset()
     )
 
 
@@ -105,7 +106,7 @@ def put_on(x: Any, layout: SingleDeviceSharding | Space) -> Any:
 
 
 def _type_rule(x, *, sharding: NamedSharding, **_):
-    """For a value split over Explicit axes of the same mesh, the layout becomes its type."""
+    """For a value split over Explicit axes of the same mesh, the sharding becomes its type."""
     if x.split is None or not hasattr(sharding, "mesh"):
         return x
     return x.update(split=of_sharding(sharding.update(mesh=x.split.mesh), x.ndim))
@@ -121,20 +122,20 @@ def _jvp(primals, tangents, **params):
     return out, Zero.of_primal(out) if type(t) is Zero else sharding_constraint_p.bind(t, **params)
 
 
-def with_batch_axis(axis, layout: NamedSharding, d: int) -> NamedSharding:
-    """A layout of examples with the batch axis inserted at `d`, split over the mesh axes that `vmap` has for it.
+def with_batch_axis(axis, sharding: NamedSharding, d: int) -> NamedSharding:
+    """A sharding of examples with the batch axis inserted at `d`, split over the mesh axes that `vmap` has for it.
 
     If `vmap` has none, it is unconstrained; over a mesh without Auto axes, where types say all, it is whole.
     """
-    parts = list(layout.spec)
+    parts = list(sharding.spec)
     parts += [None] * (d - len(parts))
-    free = PartitionSpec.UNCONSTRAINED if layout.mesh.auto_axes else None
+    free = PartitionSpec.UNCONSTRAINED if sharding.mesh.auto_axes else None
     parts.insert(d, axis.spmd or free)
-    return NamedSharding(layout.mesh, PartitionSpec(*parts))
+    return NamedSharding(sharding.mesh, PartitionSpec(*parts))
 
 
 def _batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
-    """The layout of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
+    """The sharding of each example stays. The batch axis is unconstrained unless `vmap` has mesh axes for it."""
     [x], [d] = args, dims
     if d is not None and axis.spmd and isinstance(sharding, SingleDeviceSharding):
         raise ValueError(
@@ -164,7 +165,7 @@ def _pretty(eqn, _names) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _layout_primitive(name: str, lower: Reshard) -> Primitive:
+def _sharding_primitive(name: str, lower: Reshard) -> Primitive:
     return Primitive(
         name,
         type_rule=_type_rule,
@@ -178,6 +179,6 @@ def _layout_primitive(name: str, lower: Reshard) -> Primitive:
     )
 
 
-sharding_constraint_p = _layout_primitive("sharding_constraint", Reshard("sharding"))
+sharding_constraint_p = _sharding_primitive("sharding_constraint", Reshard("sharding"))
 # The form of `device_put` in a compiled program: the devices may change.
-move_p = _layout_primitive("move", Reshard("sharding", "move"))
+move_p = _sharding_primitive("move", Reshard("sharding", "move"))

@@ -1,4 +1,4 @@
-"""`in_shardings` and `out_shardings` of `jit`: the layouts of a program's arguments and results."""
+"""`in_shardings` and `out_shardings` of `jit`: the shardings of a program's arguments and results."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
 from mpijax.spmd.constraints import put_on
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
 
 
 class JitShardings:
-    """The layouts given to one `jit`, prefixes of the arguments (without static ones) and of the result.
+    """The shardings given to one `jit`, prefixes of the arguments (without static ones) and of the result.
 
-    key: distinguishes programs of one function. of_all: whether one layout is for all arguments, also by keyword.
+    key: distinguishes programs of one function. of_all: whether one sharding is for all arguments, also by keyword.
     """
 
     def __init__(self, in_shardings: Any, out_shardings: Any, of_all: bool):
@@ -53,7 +53,7 @@ class JitShardings:
         self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in self._parts[0][1])
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:
-        """A layout or None for each leaf of the arguments. Raises ValueError for layouts that do not fit."""
+        """A sharding or None for each leaf of the arguments. Raises ValueError for shardings that do not fit."""
         if self._in is None or self._of_all:
             return (None,) * len(avals)
         if kwargs:
@@ -62,15 +62,15 @@ class JitShardings:
                 "them by position."
             )
         flat = self._flat(args)
-        layouts = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
+        shardings = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
-        for given, layout, aval, leaf, path in zip(flat, layouts, avals, leaves, paths, strict=True):
+        for given, sharding, aval, leaf, path in zip(flat, shardings, avals, leaves, paths, strict=True):
             if isinstance(given, Format):
                 given.check_rank(aval)
-            if layout is not None:
-                check_fits(layout, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
-                _check_given(layout, leaf, aval, tree.keystr(path))
-        return layouts
+            if sharding is not None:
+                check_fits(sharding, aval, f"One of pjit arguments of {name}, args{tree.keystr(path)},")
+                _check_given(sharding, leaf, aval, tree.keystr(path))
+        return shardings
 
     def _flat(self, args: tuple) -> list:
         """What is given for each leaf of the positional arguments. Raises ValueError unless it is a tuple of as many
@@ -91,12 +91,12 @@ class JitShardings:
         return flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
-        """`of_arguments`, with the argument's own layout (`held`) instead of None."""
+        """`of_arguments`, with the argument's own sharding (`held`) instead of None."""
         asked = self.of_arguments(name, args, kwargs, avals, leaves)
         return asked if self._of_all else tuple(h if s is None else s for s, h in zip(asked, held, strict=True))
 
     def check_devices(self, leaves: list) -> None:
-        """Raise ValueError for a layout over an AbstractMesh for which neither the mesh in context nor the mesh of an
+        """Raise ValueError for a sharding over an AbstractMesh for which neither the mesh in context nor the mesh of an
         argument has devices."""
         known = [getattr(getattr(x, "_sharding", None), "mesh", None) for x in leaves]
         axes = {mesh.shape_tuple for mesh in known if mesh is not None}
@@ -115,8 +115,7 @@ class JitShardings:
         return [_moved(x, d) if isinstance(d, SingleDeviceSharding) else x for x, d in pairs]
 
     def asked_of_results(self, structure: Any) -> list[Any]:
-        """The layout of each result as the caller wrote it, over the mesh in context if it has none; None if not given.
-        """
+        """Each result's sharding as the caller wrote it, over the mesh in context if it has none; None if not given."""
         given = flatten_axes("pjit out_shardings", structure, self._out)
         flat = [s.sharding if isinstance(s, Format) else s for s in given]
         return [
@@ -125,20 +124,20 @@ class JitShardings:
         ]  # fmt: skip
 
     def of_results(self, types: Any) -> Any:
-        """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested layouts."""
+        """The result's types (a pytree of `ShapeDtypeStruct`s) with the requested shardings."""
         leaves, structure = tree.tree_flatten(types)
         given = flatten_axes("pjit out_shardings", structure, self._out)
-        layouts = [
+        shardings = [
             Format(g.layout, s) if isinstance(g, Format) and isinstance(g.layout, Layout) else s
             for g, s in zip(given, self.asked_of_results(structure), strict=True)
         ]
         return tree.tree_unflatten(
-            structure, [x.update(sharding=s) for x, s in zip(leaves, layouts, strict=True)]
+            structure, [x.update(sharding=s) for x, s in zip(leaves, shardings, strict=True)]
         )
 
-    def function(self, fun, in_tree, layouts) -> FlatFun:
-        """The flat function with layouts for arguments and results."""
-        return _LaidOut(fun, in_tree, layouts, self._out)
+    def function(self, fun, in_tree, shardings) -> FlatFun:
+        """The flat function with shardings for arguments and results."""
+        return _WithShardings(fun, in_tree, shardings, self._out)
 
 
 def _moved(x: Any, device: Any) -> Any:
@@ -150,13 +149,13 @@ def _moved(x: Any, device: Any) -> Any:
     return device_put(x, device)
 
 
-def _waits(layout: Any) -> bool:
-    """Whether a layout depends on the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
-    return isinstance(layout, PartitionSpec) or _lacks_devices(layout)
+def _waits(sharding: Any) -> bool:
+    """Whether a sharding depends on the mesh in context at the call: a PartitionSpec, or one over an AbstractMesh."""
+    return isinstance(sharding, PartitionSpec) or _lacks_devices(sharding)
 
 
-def _lacks_devices(layout: Any) -> bool:
-    mesh = getattr(layout, "mesh", None)
+def _lacks_devices(sharding: Any) -> bool:
+    mesh = getattr(sharding, "mesh", None)
     return isinstance(mesh, AbstractMesh) and not mesh.empty
 
 
@@ -174,45 +173,45 @@ def _is_none(x) -> bool:
     return x is None
 
 
-def _check_given(layout: NamedSharding, leaf: Any, aval, path: str) -> None:
+def _check_given(sharding: NamedSharding, leaf: Any, aval, path: str) -> None:
     """Raise ValueError for an argument that lies otherwise than `in_shardings` says.
 
     Over processes also for ndarrays that are split: each process may have another one, and would keep its part of it.
     """
-    if isinstance(leaf, np.ndarray) and not layout.is_fully_replicated and state.trace is EVAL and _has_peers():
+    if isinstance(leaf, np.ndarray) and not sharding.is_fully_replicated and state.trace is EVAL and _has_peers():
         raise ValueError(
             "Passing non-trivial shardings for numpy inputs is not allowed. To fix this error, either specify a "
             "replicated sharding explicitly or use `jax.make_array_from_process_local_data(...)` to convert your host "
             "local numpy inputs to a jax.Array which you can pass to jit. If the numpy input is the same on each "
             "process, then you can use `jax.make_array_from_callback(...)` or `jax.device_put(x, sharding)` to create "
             f"a `jax.Array` which you can pass to jit. Got arg type: {aval.str_short(False)}, args{path}, and the "
-            f"sharding {layout}"
+            f"sharding {sharding}"
         )
     given = getattr(leaf, "_sharding", None)
-    if given is not None and given.memory_kind != layout.memory_kind:
+    if given is not None and given.memory_kind != sharding.memory_kind:
         raise ValueError(
             f"Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit memory kind: "
-            f"{layout.memory_kind}, arg memory kind: {given.memory_kind} for arg type: {aval.str_short(False)}. Move "
+            f"{sharding.memory_kind}, arg memory kind: {given.memory_kind} for arg type: {aval.str_short(False)}. Move "
             "the argument with jax.device_put(x, sharding)."
         )
-    if given is not None and not given.is_equivalent_to(layout, aval.ndim):
+    if given is not None and not given.is_equivalent_to(sharding, aval.ndim):
         raise ValueError(
-            f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {layout},\n"
+            f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {sharding},\n"
             f"arg sharding: {given} for args{path} of type {aval.str_short(False)}. Reshard the argument with "
             "jax.device_put(x, sharding), or leave in_shardings out: jit then uses the shardings of its arguments."
         )
 
 
-class _LaidOut(FlatFun):
-    __slots__ = ("_layouts", "_out")
+class _WithShardings(FlatFun):
+    __slots__ = ("_shardings", "_out")
 
-    def __init__(self, fun, in_tree, layouts, out_shardings):
+    def __init__(self, fun, in_tree, shardings, out_shardings):
         super().__init__(fun, in_tree)
-        self._layouts, self._out = layouts, out_shardings
+        self._shardings, self._out = shardings, out_shardings
 
     def __call__(self, *leaves):
         placed = [
-            x if s is None or is_ref(x) else lay_out(x, s) for x, s in zip(leaves, self._layouts, strict=True)
+            x if s is None or is_ref(x) else with_sharding(x, s) for x, s in zip(leaves, self._shardings, strict=True)
         ]
         outs = super().__call__(*placed)
         if self._out is None:
@@ -223,8 +222,8 @@ class _LaidOut(FlatFun):
     def _placed(self, out, given, i: int):
         if isinstance(given, SingleDeviceSharding):
             return put_on(out, given)
-        layout = named_sharding(given, "out_shardings", "jit", needs_devices=False)
-        if layout is None:
+        sharding = named_sharding(given, "out_shardings", "jit", needs_devices=False)
+        if sharding is None:
             return out
-        check_fits(layout, typeof(out), f"One of pjit outputs, number {i},")
-        return lay_out(out, layout)
+        check_fits(sharding, typeof(out), f"One of pjit outputs, number {i},")
+        return with_sharding(out, sharding)

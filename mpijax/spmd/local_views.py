@@ -39,7 +39,7 @@ def to_global(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
 
 
 def to_local(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    """This process's shard as a separate array. Communicates if the array has another layout."""
+    """This process's shard as a separate array. Communicates if the array has another sharding."""
     if not mesh.is_multi_process:
         return x
     _check_is_here(mesh, "global_array_to_host_local_array")

@@ -1,4 +1,4 @@
-"""`device_put` of traced values: in a program, it sets their layout over devices from there on."""
+"""`device_put` of traced values: in a program, it sets their sharding from there on."""
 
 from __future__ import annotations
 
@@ -44,47 +44,47 @@ def copy_semantics(donate: bool, may_alias: bool | None) -> ArrayCopySemantics:
 
 
 def put(leaves: Sequence[Any], devices: Sequence[Any], sources: Sequence[Any], donate, may_alias) -> list[Any]:
-    """Values, some of them traced, on devices or in layouts (None: unchanged).
+    """Values, some of them traced, on devices or in shardings (None: unchanged).
 
-    sources: their present devices or layouts, to which derivatives return; None if unknown.
+    sources: their present devices or shardings, to which derivatives return; None if unknown.
 
-    Raises ValueError for an array that its layout does not divide.
+    Raises ValueError for an array that its sharding does not divide.
     """
     devices = [named_sharding(d, "device", "device_put") if isinstance(d, PartitionSpec) else d for d in devices]
     for x, device in zip(leaves, devices, strict=True):
-        layout = getattr(device, "sharding", device)
-        if hasattr(layout, "mesh"):
-            check_fits(layout, typeof(x), "One of device_put arguments")
+        sharding = getattr(device, "sharding", device)
+        if hasattr(sharding, "mesh"):
+            check_fits(sharding, typeof(x), "One of device_put arguments")
     how = tuple(map(copy_semantics, donate, may_alias))
     return device_put_p.bind(*leaves, devices=tuple(devices), srcs=tuple(sources), copy_semantics=how)
 
 
 def _type_rule(*avals, devices, **_):
-    layouts = (getattr(d, "sharding", d) for d in devices)
-    return [_type_in(x, layout) if hasattr(layout, "mesh") else x for x, layout in zip(avals, layouts, strict=True)]
+    shardings = (getattr(d, "sharding", d) for d in devices)
+    return [_type_in(x, s) if hasattr(s, "mesh") else x for x, s in zip(avals, shardings, strict=True)]
 
 
-def _type_in(x: ShapedArray, layout: NamedSharding) -> ShapedArray:
-    return x.update(split=of_sharding(layout.update(mesh=mesh_types(layout.mesh)), x.ndim))
+def _type_in(x: ShapedArray, sharding: NamedSharding) -> ShapedArray:
+    return x.update(split=of_sharding(sharding.update(mesh=mesh_types(sharding.mesh)), x.ndim))
 
 
-def _laid_out(*xs: Any, devices, **_params: Any) -> list[Any]:
-    """Sets layouts over meshes and kinds of memory; moves to devices have no effect inside a program."""
+def _with_shardings(*xs: Any, devices, **_params: Any) -> list[Any]:
+    """Sets shardings over meshes and kinds of memory; moves to devices have no effect inside a program."""
     return [_one(x, getattr(d, "sharding", d)) for x, d in zip(xs, devices, strict=True)]
 
 
-def _one(x: Any, layout: Any) -> Any:
-    if hasattr(layout, "mesh"):
-        return move_to(x, layout)
-    elsewhere = isinstance(layout, SingleDeviceSharding) and layout.memory_kind != DEVICE
-    return put_on(x, layout) if elsewhere or isinstance(layout, Space) else x
+def _one(x: Any, sharding: Any) -> Any:
+    if hasattr(sharding, "mesh"):
+        return move_to(x, sharding)
+    elsewhere = isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind != DEVICE
+    return put_on(x, sharding) if elsewhere or isinstance(sharding, Space) else x
 
 
 def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
     """Outside of programs, values move to other devices too."""
-    layouts = [getattr(d, "sharding", d) for d in devices]
-    followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in layouts]
-    triples = zip(xs, layouts, followed, strict=True)
+    shardings = [getattr(d, "sharding", d) for d in devices]
+    followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in shardings]
+    triples = zip(xs, shardings, followed, strict=True)
     return [_one(x, to) if same else device_put(x, to) for x, to, same in triples]
 
 
@@ -114,20 +114,20 @@ def _transpose(cts, *args, devices, srcs, copy_semantics) -> list[Any]:
 
 
 def _batch(axis, args, dims, *, devices, **params):
-    """The layout of each example stays; see `with_batch_axis` for the batch axis."""
+    """The sharding of each example stays; see `with_batch_axis` for the batch axis."""
     devices = tuple(_with_axis(axis, getattr(x, "sharding", x), d) for x, d in zip(devices, dims, strict=True))
     return device_put_p.bind(*args, devices=devices, **params), list(dims)
 
 
-def _with_axis(axis, layout: Any, d: int | None) -> Any:
-    return layout if d is None or not hasattr(layout, "mesh") else with_batch_axis(axis, layout, d)
+def _with_axis(axis, sharding: Any, d: int | None) -> Any:
+    return sharding if d is None or not hasattr(sharding, "mesh") else with_batch_axis(axis, sharding, d)
 
 
 device_put_p = Primitive(
     "device_put",
     type_rule=_type_rule,
     reference=lambda *xs, **_: list(xs),
-    lower=Decompose(_laid_out),
+    lower=Decompose(_with_shardings),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

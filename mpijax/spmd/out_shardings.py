@@ -1,4 +1,4 @@
-"""`out_sharding`: the layout that a caller requests for one result."""
+"""`out_sharding`: the sharding that a caller requests for one result."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing.requested import fitted, named_sharding, over_devices
 from mpijax.core.types.typeof import typeof
 from mpijax.spmd.axis_modes import auto_axes
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 
 
-def laid_out_inside(fun: Any, args: tuple, kwargs: dict, layout: NamedSharding, given: Any) -> Any:
-    """The result of a function in a layout over Explicit axes, which are Auto inside the function.
+def under_auto_axes(fun: Any, args: tuple, kwargs: dict, sharding: NamedSharding, given: Any) -> Any:
+    """The result of a function in a sharding over Explicit axes, which are Auto inside the function.
 
-    given: the caller's layout, whose mesh may have devices.
+    given: the caller's sharding, whose mesh may have devices.
     """
-    asked = given if isinstance(given, NamedSharding) else layout
-    return auto_axes(fun, axes=layout.mesh.abstract_mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)
+    asked = given if isinstance(given, NamedSharding) else sharding
+    return auto_axes(fun, axes=sharding.mesh.abstract_mesh.explicit_axes, out_sharding=asked)(*args, **kwargs)
 
 
 def _says_something(out_sharding: Any) -> bool:
@@ -27,18 +27,18 @@ def _says_something(out_sharding: Any) -> bool:
     return out_sharding is not None and not (is_spec and get_abstract_mesh().empty and not out_sharding.all_axes())
 
 
-def lay_result_out(x: Any, out_sharding: Any, name: str) -> Any:
-    """The result `x` of the function `name` in a layout: a sharding, or a PartitionSpec over the mesh in context.
+def with_out_sharding(x: Any, out_sharding: Any, name: str) -> Any:
+    """The result `x` of the function `name` in a sharding, or in a PartitionSpec over the mesh in context.
 
-    Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for a layout that does not fit.
+    Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for a sharding that does not fit.
     """
     if not _says_something(out_sharding):
         return x
-    layout = named_sharding(over_devices(out_sharding, name), "out_sharding", name)
-    if layout is None:
+    sharding = named_sharding(over_devices(out_sharding, name), "out_sharding", name)
+    if sharding is None:
         return x
     aval = typeof(x)
-    layout = fitted(layout, aval, f"The result of {name}")
-    if aval.split is not None and aval.split == of_sharding(layout.update(mesh=mesh_types(layout.mesh)), aval.ndim):
+    sharding = fitted(sharding, aval, f"The result of {name}")
+    if aval.split is not None and aval.split == of_sharding(sharding.update(mesh=mesh_types(sharding.mesh)), aval.ndim):
         return x
-    return lay_out(x, layout)
+    return with_sharding(x, sharding)

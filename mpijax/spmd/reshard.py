@@ -1,6 +1,6 @@
-"""`reshard`: moves a value to another layout over devices; over Explicit mesh axes its type changes too.
+"""`reshard`: moves a value to another sharding; over Explicit mesh axes its type changes too.
 
-A layout changes no value. The transpose moves the cotangent to the layout of the operand.
+A sharding changes no value. The transpose moves the cotangent to the sharding of the operand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpijax.transforms.zeros import Zero
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs` (a pytree) in another layout. Raises ValueError if an axis does not divide evenly. May communicate.
+    """`xs` (a pytree) in another sharding. Raises ValueError if an axis does not divide evenly. May communicate.
 
     out_shardings: a prefix pytree of NamedShardings, or PartitionSpecs over the mesh in context. Over a mesh without
       Explicit axes, one that names no axes leaves arrays as they are.
@@ -38,34 +38,34 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     flat = flatten_axes("reshard out_shardings", structure, out_shardings)
     out = []
     for leaf, given in zip(leaves, flat, strict=True):
-        layout = named_sharding(given, "shardings", "reshard", leaf)
-        if layout is not None:
-            check_not_mapped(layout, "reshard")
-            layout = fitted(layout, typeof(leaf), "One of reshard arguments")
-            mesh = mesh_types(layout.mesh)
-            check_explicit(layout, mesh, "reshard")
+        sharding = named_sharding(given, "shardings", "reshard", leaf)
+        if sharding is not None:
+            check_not_mapped(sharding, "reshard")
+            sharding = fitted(sharding, typeof(leaf), "One of reshard arguments")
+            mesh = mesh_types(sharding.mesh)
+            check_explicit(sharding, mesh, "reshard")
             if not mesh.is_explicit:  # over Auto axes this has no effect
                 leaf = cast(leaf, mesh)
-                layout = None
-        out.append(leaf if layout is None else lay_out(leaf, layout))
+                sharding = None
+        out.append(leaf if sharding is None else with_sharding(leaf, sharding))
     return tree.tree_unflatten(structure, out)
 
 
-def lay_out(x: Any, layout: NamedSharding, by: Primitive | None = None) -> Any:
-    """One array in a layout: by its type if the mesh has Explicit axes, else by the primitive `by`."""
-    mesh = mesh_types(layout.mesh)
+def with_sharding(x: Any, sharding: NamedSharding, by: Primitive | None = None) -> Any:
+    """One array in a sharding: by its type if the mesh has Explicit axes, else by the primitive `by`."""
+    mesh = mesh_types(sharding.mesh)
     if not mesh.is_explicit:
-        return constrain(x, layout, by)
-    return _bind(x, NamedSharding(mesh, layout.spec.padded(typeof(x).ndim)), layout.mesh)
+        return constrain(x, sharding, by)
+    return _bind(x, NamedSharding(mesh, sharding.spec.padded(typeof(x).ndim)), sharding.mesh)
 
 
-def move_to(x: Any, layout: NamedSharding) -> Any:
-    """`lay_out` for `device_put`, after which values may be on other devices or in another device order."""
-    return lay_out(x, layout, move_p)
+def move_to(x: Any, sharding: NamedSharding) -> Any:
+    """`with_sharding` for `device_put`, after which values may be on other devices or in another device order."""
+    return with_sharding(x, sharding, move_p)
 
 
 def cast(x: Any, mesh: AbstractMesh) -> Any:
-    """A value in its present layout, with its type adjusted to the axis types of `mesh`.
+    """A value in its present sharding, with its type adjusted to the axis types of `mesh`.
 
     An example of a batch is cast even if its own type has no split, because the type of the batch may have one.
     """
@@ -81,9 +81,9 @@ def cast(x: Any, mesh: AbstractMesh) -> Any:
     return _bind(x, NamedSharding(mesh, PartitionSpec(*kept)), None)
 
 
-def _bind(x: Any, layout: NamedSharding, devices: Any) -> Any:
+def _bind(x: Any, sharding: NamedSharding, devices: Any) -> Any:
     concrete = devices if isinstance(devices, Mesh) else context_mesh()
-    return reshard_p.bind(x, dst_sharding=layout, concrete_mesh=concrete)
+    return reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=concrete)
 
 
 # ---------------------------------------------------------------- the primitive
@@ -102,13 +102,13 @@ def _jvp(primals, tangents, **params):
 def _transpose(ct, x, *, dst_sharding, concrete_mesh):
     if type(ct) is Zero:
         return [Zero(x.aval)]
-    layout = x.aval.to_cotangent_aval().sharding
-    known = concrete_mesh is not None and concrete_mesh.shape_tuple == layout.mesh.shape_tuple
-    return [reshard_p.bind(ct, dst_sharding=layout, concrete_mesh=concrete_mesh if known else None)]
+    sharding = x.aval.to_cotangent_aval().sharding
+    known = concrete_mesh is not None and concrete_mesh.shape_tuple == sharding.mesh.shape_tuple
+    return [reshard_p.bind(ct, dst_sharding=sharding, concrete_mesh=concrete_mesh if known else None)]
 
 
 def _batch(axis, args, dims, *, dst_sharding, concrete_mesh):
-    """The layout of the batch axis is that in the types of the batch."""
+    """The sharding of the batch axis is that in the types of the batch."""
     [x], [d] = args, dims
     return reshard_p.bind(x, dst_sharding=axis.of_batch(dst_sharding, d), concrete_mesh=concrete_mesh), d
 

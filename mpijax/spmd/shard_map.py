@@ -30,7 +30,7 @@ from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import varying
 from mpijax.spmd.shard_map_eager import run_eagerly
-from mpijax.spmd.shard_map_parts import has_layouts, over_parts
+from mpijax.spmd.shard_map_parts import has_hi_specs, over_parts
 from mpijax.spmd.shard_map_rules import scope, shard_map_p
 from mpijax.spmd.shard_specs import (
     check_fits,
@@ -50,7 +50,7 @@ P = PartitionSpec
 
 
 class Infer:
-    """The default of `in_specs`: arguments are cut according to their own layouts."""
+    """The default of `in_specs`: arguments are cut according to their own shardings."""
 
 
 def shard_map(
@@ -72,7 +72,7 @@ def shard_map(
         the arguments is used.
       in_specs: how arguments are cut into shards: a `PartitionSpec` per argument (a pytree prefix). None is `P()`; for
         an argument that is not an `Array`, None passes it to `f` unchanged.
-        Without `in_specs`, the arguments' own layouts are used; within a traced function it must be given.
+        Without `in_specs`, the arguments' own shardings are used; within a traced function it must be given.
       out_specs: the same for results; a result must be replicated over axes not mentioned, unless `check_vma=False`.
       axis_names: the mesh axes that `f` is mapped over, by default all that are not mapped yet. Along the others,
         arguments are whole.
@@ -129,7 +129,7 @@ class _ShardMap:
     check_vma: bool
 
     def __call__(self, args: tuple) -> Any:
-        if AbstractValue.any_high and has_layouts(self.in_specs, self.out_specs):
+        if AbstractValue.any_high and has_hi_specs(self.in_specs, self.out_specs):
             return over_parts(self, args)
         leaves, in_tree = tree.tree_flatten((args, {}))
         if has_views(leaves):
@@ -250,7 +250,7 @@ def smap(f: Callable | None = None, /, *, in_axes: Any = Infer, out_axes: Any, a
     Args:
       f: a function of shards.
       in_axes: the array axis of each argument that is split over `axis_name` (None: not split), a prefix pytree.
-        Without it, the arguments' own layouts over an axis of type Explicit are used.
+        Without it, the arguments' own shardings over an axis of type Explicit are used.
       out_axes: the same for results.
       axis_name: an axis of the mesh of `set_mesh`.
 

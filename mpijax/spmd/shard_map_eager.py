@@ -9,7 +9,7 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.trees import tree
 from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.typeof import typeof
-from mpijax.spmd.reshard import lay_out
+from mpijax.spmd.reshard import with_sharding
 from mpijax.spmd.shard_specs import (
     check_out,
     flatten_specs,
@@ -36,7 +36,7 @@ def run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma:
         aval = typeof(x)
         shard = aval.update(shape=aval.shape[len(along) :], vma=frozenset(along))
         check_out(f, mesh, shard, spec, names if check_vma else NO_AXES)
-        results.append(lay_out(blocks.together(x, along, spec.split(shard.ndim)), NamedSharding(mesh, spec)))
+        results.append(with_sharding(blocks.together(x, along, spec.split(shard.ndim)), NamedSharding(mesh, spec)))
     return tree.tree_unflatten(flat_fun.out_tree, results)
 
 

@@ -1,4 +1,4 @@
-"""`shard_map` of values of types of libraries: it is over what they consist of, laid out as a `HiPspec` says."""
+"""`shard_map` of values of types of libraries: it is over what they consist of, sharded as a `HiPspec` says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.transforms.linearize import LinearizedJaxpr
 
 
-def has_layouts(*specs: Any) -> bool:
+def has_hi_specs(*specs: Any) -> bool:
     """Whether a `HiPspec` is among the leaves."""
     return any(isinstance(s, HiPspec) for s in tree.tree_leaves(specs))
 
@@ -28,7 +28,7 @@ def over_parts(mapped: Any, args: Any) -> Any:
     high = [isinstance(s, HiPspec) for s in given]
     triples = zip(leaves, given, high, strict=True)
     local = [typeof(x).shard(mesh, mapped.names, check_vma, s) if h else None for x, s, h in triples]
-    returned: list[tuple[Any, Any]] = []  # the type of the shard of each result, and its layout
+    returned: list[tuple[Any, Any]] = []  # the type of the shard of each result, and its spec
     structures: list[Any] = []
     specs_of_parts: list[Any] = []  # read when the body has been traced
 

@@ -263,8 +263,8 @@ def _reference(*_args, **_params):
 
 
 class _ShardMapPrimitive(Primitive):
-    """Over Explicit axes, results have layouts with an entry for each array axis in programs. Outside of programs they
-    have the layouts exactly as out_specs give them, if the body maps all axes of the mesh."""
+    """Over Explicit axes, specs of results have an entry for each array axis in programs. Outside of programs they are
+    exactly the out_specs, if the body maps all axes of the mesh."""
 
     def bind(self, *args, **params):
         outs = super().bind(*args, **params)
@@ -272,8 +272,8 @@ class _ShardMapPrimitive(Primitive):
         is_full = mesh.are_all_axes_explicit and params["newly_manual_axes"] == {*mesh.axis_names}
         if state.trace is not EVAL or not is_full:
             return outs
-        layouts = [NamedSharding(mesh, spec) for spec in params["out_specs"]]
-        return [x if x.sharding == s else rewrap(x, x.aval, s) for x, s in zip(outs, layouts, strict=True)]
+        shardings = [NamedSharding(mesh, spec) for spec in params["out_specs"]]
+        return [x if x.sharding == s else rewrap(x, x.aval, s) for x, s in zip(outs, shardings, strict=True)]
 
 
 shard_map_p = _ShardMapPrimitive(

@@ -33,16 +33,16 @@ def check_inferable(mesh: Mesh, names: frozenset) -> None:
 
 
 def given_spec(x, mesh: Mesh, names: frozenset) -> PartitionSpec:
-    """An argument's layout over the mesh axes `names`; a traced argument's layout is in its type."""
+    """An argument's sharding over the mesh axes `names`; a traced argument's sharding is in its type."""
     if isinstance(x, Tracer):
-        layout = typeof(x).sharding
-        known = layout.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple
+        sharding = typeof(x).sharding
+        known = sharding.mesh.shape_tuple == mesh.abstract_mesh.shape_tuple
     else:
-        layout = getattr(x, "sharding", None)
-        known = getattr(layout, "mesh", None) == mesh
+        sharding = getattr(x, "sharding", None)
+        known = getattr(sharding, "mesh", None) == mesh
     if not known:
         return P()
-    spec = layout.spec
+    spec = sharding.spec
     parts = (tuple(a for a in s if a in names) for s in spec.split(len(spec)))
     return P(*parts, unreduced=spec.unreduced & names, reduced=spec.reduced & names)
 

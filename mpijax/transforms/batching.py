@@ -45,16 +45,16 @@ class AxisData:
         """The mesh axes that the batch axis is split over."""
         return self.spmd or (() if self.split is None else self.split.axes[0])
 
-    def of_batch(self, layout: Any, dim: int | None) -> Any:
+    def of_batch(self, sharding: Any, dim: int | None) -> Any:
         """The sharding over Explicit mesh axes of a batch along axis `dim`, from that of one example (or None).
         """
-        if layout is None or dim is None:
-            return layout
-        parts = list(layout.spec.partitions)
+        if sharding is None or dim is None:
+            return sharding
+        parts = list(sharding.spec.partitions)
         parts += [None] * (dim - len(parts))
-        explicit = layout.mesh.explicit_axes
+        explicit = sharding.mesh.explicit_axes
         parts.insert(dim, tuple(a for a in self.along if a in explicit))
-        return layout.update(spec=layout.spec.update(parts))
+        return sharding.update(spec=sharding.spec.update(parts))
 
     def in_context(self) -> AxisData:
         """This axis, with only those mesh axes in its split that have type Explicit in context."""
@@ -214,8 +214,8 @@ def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by
         return np.zeros(wanted.shape, dtypes.float0)
     kept = np.delete(np.arange(wanted.ndim), target)
     places = tuple(kept) if by_numpy else tuple(kept.tolist())
-    layout = None if along is None else wanted.sharding
-    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=places, sharding=layout)
+    sharding = None if along is None else wanted.sharding
+    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=places, sharding=sharding)
 
 
 def same_for_all(x: Any) -> Any:

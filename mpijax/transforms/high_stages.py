@@ -100,7 +100,7 @@ def lower_traced(traced: Any) -> Any:
         repeated(traced.donated, widths),
         traced.keep_unused,
         traced.moved,
-        repeated(traced.layouts, widths[moved:]),
+        repeated(traced.shardings, widths[moved:]),
         traced.written,
         traced.uses_refs,
     )

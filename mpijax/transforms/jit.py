@@ -74,15 +74,15 @@ def _with_values(leaves: Sequence[Any], traced: Traced) -> list[Any]:
     ]
 
 
-def _layout_of(x: Any) -> Any:
+def _sharding_of(x: Any) -> Any:
     """The sharding of an argument or its placeholder; None if it has none."""
-    layout = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
-    mesh = getattr(layout, "mesh", None)
+    sharding = x._sharding if hasattr(x, "_sharding") else getattr(x, "sharding", None)
+    mesh = getattr(sharding, "mesh", None)
     if isinstance(mesh, AbstractMesh):
-        return None if mesh.empty else layout  # lowering resolves the devices
-    if hasattr(layout, "partitions"):
-        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
-    return layout if getattr(layout, "is_followed", False) else None
+        return None if mesh.empty else sharding  # lowering resolves the devices
+    if hasattr(sharding, "partitions"):
+        sharding = named_sharding(sharding, "ShapeDtypeStruct", "jit")
+    return sharding if getattr(sharding, "is_followed", False) else None
 
 
 class _Compared:
@@ -374,11 +374,11 @@ class PjitFunction(JitBase):
             self._refuse_arguments(args, kwargs, leaves)
             raise
         scope = scope_key()
-        layouts = None
+        shardings = None
         if self._shardings is not None:
             positional, named = dynamic
-            layouts = self._shardings.of_arguments(self._name, positional, named, avals, leaves)
-            scope = *scope, layouts, self._shardings.key
+            shardings = self._shardings.of_arguments(self._name, positional, named, avals, leaves)
+            scope = *scope, shardings, self._shardings.key
         base = (self._options[:2], in_tree, avals, statics, *scope)
         signature = (*base, _states(self._changing)) if self._changing else base
         key = (signature, self._options[2:])
@@ -387,7 +387,7 @@ class PjitFunction(JitBase):
             if max(len(self._cache) // 2, self._cache_size()) >= MOST_PROGRAMS:
                 self.clear_cache()
             ref_state.check_aliases((), leaves, lambda: debug_info("jit", self._fun, args, kwargs))
-            closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, layouts)
+            closed, moved, out_tree, written = self._trace(fun, signature, args, kwargs, shardings)
             donated = (False,) * len(moved) + self._donated(args, kwargs)
             uses_refs = bool(written) or ref_state.has_refs(moved) or any(a.is_ref for a in avals)
             asked = () if self._shardings is None else self._shardings.asked_of_results(out_tree)
@@ -411,7 +411,7 @@ class PjitFunction(JitBase):
         self._changing = (*self._changing, *new)
         return bool(new)
 
-    def _trace(self, fun, signature, args, kwargs, layouts=None) -> tuple[Any, ...]:
+    def _trace(self, fun, signature, args, kwargs, shardings=None) -> tuple[Any, ...]:
         """The Jaxpr, closed-over tracers and references, the structure of the result, and the written references.
 
         All `jit`s of the function share it.
@@ -420,7 +420,7 @@ class PjitFunction(JitBase):
         if known is None:
             _, in_tree, avals, *_ = signature
             flat = (
-                FlatFun(fun, in_tree) if self._shardings is None else self._shardings.function(fun, in_tree, layouts)
+                FlatFun(fun, in_tree) if self._shardings is None else self._shardings.function(fun, in_tree, shardings)
             )
             reports.refuse_tracing(self._fun)
             reports.explain_miss(self._fun, signature, [k for k in list(self._cache) if len(k) > 2], args, kwargs)
@@ -453,12 +453,12 @@ class PjitFunction(JitBase):
     def trace(self, *args, **kwargs) -> Traced:
         """The traced program for these arguments. Arguments may be any objects with `shape` and `dtype`."""
         leaves, traced = self._prepare(args, kwargs, abstractify)
-        held = tuple(map(_layout_of, leaves))
+        held = tuple(map(_sharding_of, leaves))
         if self._shardings is None:
-            return traced.of_layouts(held)
+            return traced.of_shardings(held)
         positional, named = self._split(args, kwargs)[1]
         avals = traced.jaxpr.in_avals[len(traced.moved) :]
-        return traced.of_layouts(self._shardings.of_traced(self._name, positional, named, avals, leaves, held))
+        return traced.of_shardings(self._shardings.of_traced(self._name, positional, named, avals, leaves, held))
 
     def lower(self, *args, **kwargs):
         """The program lowered to loop nests, ready to compile."""

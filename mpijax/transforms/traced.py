@@ -56,17 +56,17 @@ class TracedProgram(Stage):
       moved: the values of enclosing traces that the function closes over; leading arguments of the Jaxpr.
       written: the mutable array references, arguments by number, whose new values the Jaxpr returns last.
       uses_refs: whether references are among the arguments or closed-over values.
-      layouts: for each argument a sharding or None.
+      shardings: for each argument a sharding or None.
       asked: for each result the sharding that the caller gave, or None; empty if none was given.
     """
 
     __slots__ = (
-        "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "layouts", "written",
+        "jaxpr", "out_tree", "name", "donated", "in_tree", "keep_unused", "moved", "fun_name", "shardings", "written",
         "uses_refs", "asked", "__weakref__"
     )  # fmt: skip
 
     def __init__(
-        self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, layouts=None,
+        self, jaxpr: ClosedJaxpr, in_tree, out_tree, name: str, donated, keep_unused: bool, moved, shardings=None,
         written=(), uses_refs=False, asked=(),
     ):  # fmt: skip
         self.jaxpr = jaxpr
@@ -79,24 +79,24 @@ class TracedProgram(Stage):
         self.written = written
         self.uses_refs = uses_refs
         self.asked = asked
-        self.layouts = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if layouts is None else layouts
+        self.shardings = (None,) * (len(jaxpr.jaxpr.invars) - len(moved)) if shardings is None else shardings
 
     @property
     def lojax(self) -> Any:
         """This function of the values that arguments and results consist of, without types of libraries."""
         return lower_traced(self)
 
-    def of_layouts(self, layouts: tuple[Any, ...]) -> Any:
+    def of_shardings(self, shardings: tuple[Any, ...]) -> Any:
         """This program for arguments with other shardings."""
-        return self if layouts == self.layouts else self._with(self.in_tree, layouts)
+        return self if shardings == self.shardings else self._with(self.in_tree, shardings)
 
     def of_structure(self, in_tree: tree.PyTreeDef) -> Any:
         """This program of flat arguments as a program of arguments ``(args, kwargs)`` with these leaves."""
-        return self._with(in_tree, self.layouts)
+        return self._with(in_tree, self.shardings)
 
-    def _with(self, in_tree, layouts) -> Any:
+    def _with(self, in_tree, shardings) -> Any:
         return type(self)(
-            self.jaxpr, in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, layouts,
+            self.jaxpr, in_tree, self.out_tree, self.name, self.donated, self.keep_unused, self.moved, shardings,
             self.written, self.uses_refs, self.asked,
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ class TracedProgram(Stage):
     def args_info(self) -> Any:
         """The `ArgInfo` of each argument, as a tree ``(args, kwargs)``."""
         n = len(self.moved)
-        avals = map(_laid_out, self.jaxpr.in_avals[n:], self.layouts)
+        avals = map(_with_sharding, self.jaxpr.in_avals[n:], self.shardings)
         return tree.tree_unflatten(self.in_tree, list(map(ArgInfo, avals, self.donated[n:])))
 
     @property
@@ -127,9 +127,9 @@ class TracedProgram(Stage):
         return tree.tree_unflatten(self.out_tree, outs)
 
 
-def _laid_out(aval: Any, layout: Any) -> Any:
+def _with_sharding(aval: Any, sharding: Any) -> Any:
     """The type of an argument with this sharding."""
-    split = None if layout is None or aval.is_ref else of_sharding(layout, aval.ndim)
+    split = None if sharding is None or aval.is_ref else of_sharding(sharding, aval.ndim)
     return aval if split is None else aval.update(split=split)
 
 

@@ -185,8 +185,8 @@ def _split_like(ct: Any, primal: ShapedArray) -> Any:
     have, want = typeof(ct), primal.to_cotangent_aval()
     if have.split == want.split or have.has_no_tangent:
         return ct
-    layout = want.sharding if want.split is not None else have.whole_sharding()
-    return registry["reshard"].bind(ct, dst_sharding=layout, concrete_mesh=None)
+    sharding = want.sharding if want.split is not None else have.whole_sharding()
+    return registry["reshard"].bind(ct, dst_sharding=sharding, concrete_mesh=None)
 
 
 @memo_on_jaxpr

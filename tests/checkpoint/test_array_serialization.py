@@ -24,15 +24,15 @@ def test_names_are_jaxs():
     assert sorted(ast.literal_eval(names)) == sorted(ps.__all__)
 
 
-def test_saved_and_loaded_in_another_layout(folder):
+def test_saved_and_loaded_in_another_sharding(folder):
     x, mesh = draw((2 * SIZE, 3)), mesh_1d()
     rows, whole = (jax.NamedSharding(mesh, spec) for spec in (P("i"), P()))
     data = {"x": jax.device_put(x, rows), "n": [jnp.ones(3)]}
     ps.save(data, folder)
     assert ps.load_pytreedef(folder)["n"] == [jax.ShapeDtypeStruct((3,), jnp.float32)]
-    for layout in (rows, whole):
-        found = ps.load(folder, {"x": layout, "n": whole})
-        assert found["x"].sharding == layout
+    for sharding in (rows, whole):
+        found = ps.load(folder, {"x": sharding, "n": whole})
+        assert found["x"].sharding == sharding
         assert_same(found["x"], x)
     typed = {"x": jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows), "n": None}
     assert ps.load(folder, {"x": typed["x"], "n": whole}, mask={"x": True, "n": False})["n"] == [None]

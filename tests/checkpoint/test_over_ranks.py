@@ -1,4 +1,4 @@
-"""Arrays laid out over ranks: each rank writes its parts, and reads its parts in any other layout."""
+"""Arrays sharded over ranks: each rank writes its parts, and reads its parts in any other sharding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def small_chunks(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "complex64"])
 @pytest.mark.parametrize("grid", GRIDS)
-def test_every_layout_is_read_in_every_layout(folder, grid, dtype):
+def test_every_sharding_is_read_in_every_sharding(folder, grid, dtype):
     mesh = mesh_2d(grid)
     x = draw((2 * SIZE, 3 * SIZE), dtype)
     tree = {str(i): jax.device_put(x, NamedSharding(mesh, spec)) for i, spec in enumerate(SPECS)}
@@ -35,10 +35,10 @@ def test_every_layout_is_read_in_every_layout(folder, grid, dtype):
     for whole in restore(folder).values():
         assert_same(whole, x)
     for spec in SPECS:
-        layout = NamedSharding(mesh, spec)
-        found = restore(folder, {name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout) for name in tree})
+        sharding = NamedSharding(mesh, spec)
+        found = restore(folder, {name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for name in tree})
         for y in found.values():
-            assert y.sharding == layout
+            assert y.sharding == sharding
             assert_same(y, x)
 
 

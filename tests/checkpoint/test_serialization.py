@@ -57,19 +57,19 @@ def test_jax_reads_what_is_written_here_and_the_other_way_round(oracle, folder, 
         dtype = "int8"
     x = draw((6, 4), dtype)
     one = theirs.sharding.SingleDeviceSharding(theirs.devices()[0])
-    for name, (writer, put, reader, layout) in {
+    for name, (writer, put, reader, sharding) in {
         "ours": (serialization, jax.numpy.asarray, oracle[0], one),
         "theirs": (oracle[0], theirs.numpy.asarray, serialization, WHOLE),
     }.items():
         spec = writer.get_tensorstore_spec(f"{folder}/{name}", driver=driver)
         writer.run_serialization([put(x)], [spec])
         spec = reader.get_tensorstore_spec(f"{folder}/{name}", driver=driver)
-        (found,) = reader.run_deserialization([layout], [spec])
+        (found,) = reader.run_deserialization([sharding], [spec])
         np.testing.assert_array_equal(np.asarray(found), x)
         assert found.dtype == x.dtype
 
 
-def test_saved_beside_the_program_and_read_in_another_layout(folder):
+def test_saved_beside_the_program_and_read_in_another_sharding(folder):
     x, y = draw((4 * SIZE, 3)), draw((5,), "int32")
     paths, calls = [f"{folder}/x", f"{folder}/y"], []
     manager = serialization.GlobalAsyncCheckpointManager(timeout_secs=60)
@@ -81,9 +81,9 @@ def test_saved_beside_the_program_and_read_in_another_layout(folder):
     del updated
     manager.wait_until_finished()
     assert len(calls) == (2 if jax.process_index() == 0 else 0)
-    for layout in (ROWS, WHOLE):
-        found, small = manager.deserialize_with_paths([layout, WHOLE], paths)
-        assert found.sharding == layout
+    for sharding in (ROWS, WHOLE):
+        found, small = manager.deserialize_with_paths([sharding, WHOLE], paths)
+        assert found.sharding == sharding
         assert_same(found, x + 1)
         assert_same(small, y + 1)
 

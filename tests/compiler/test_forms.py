@@ -182,7 +182,7 @@ def wrong_shape(p, v, blocks):
 
 
 def wrong_sharding(p, v, blocks):
-    p.known.layouts[v] = NamedSharding(blocks.mesh, P(None, "i"))
+    p.known.shardings[v] = NamedSharding(blocks.mesh, P(None, "i"))
 
 
 SHARDS = {

@@ -739,14 +739,14 @@ def test_vmap_returns_references_that_it_makes():
     np.testing.assert_array_equal(refs["b"][...], [1, 1, 1])
 
 
-def test_jit_with_layouts():
+def test_jit_with_shardings():
     ref = mpijax.new_ref(jnp.zeros(3))
-    layout = mpijax.NamedSharding(mpijax.make_mesh((1,), ("i",)), mpijax.P())
+    sharding = mpijax.NamedSharding(mpijax.make_mesh((1,), ("i",)), mpijax.P())
 
     def add(r, x):
         r[...] += x
         return r[...]
 
-    step = mpijax.jit(add, in_shardings=None, out_shardings=layout)
+    step = mpijax.jit(add, in_shardings=None, out_shardings=sharding)
     np.testing.assert_array_equal(step(ref, jnp.ones(3)), [1, 1, 1])
     np.testing.assert_array_equal(ref[...], [1, 1, 1])

@@ -563,7 +563,7 @@ def test_references_to_values(how):
 
 
 @dataclass(frozen=True)
-class Layout(mpijax.experimental.hijax.HiPspec):
+class ShardedSpec(mpijax.experimental.hijax.HiPspec):
     """Of a `Sharded`."""
 
     spec: object
@@ -630,14 +630,14 @@ class Times(mpijax.experimental.hijax.VJPHiPrimitive):
 @HOW
 def test_shard_map(how):
     mesh = mpijax.make_mesh((mpijax.device_count(),), ("x",), (mpijax.sharding.AxisType.Auto,))
-    layout = Layout(mpijax.P("x"))
+    spec = ShardedSpec(mpijax.P("x"))
     size = 2 * mpijax.device_count()
 
     def times(x, y):
         assert mpijax.typeof(x).of.shape == (2,)
         return Times(mpijax.typeof(x))(x, y)
 
-    mapped = mpijax.shard_map(times, mesh=mesh, in_specs=(layout, layout), out_specs=layout)
+    mapped = mpijax.shard_map(times, mesh=mesh, in_specs=(spec, spec), out_specs=spec)
     x, y = (Sharded(mpijax.numpy.arange(size) + float(i)) for i in (1, 2))
     out, pullback = mpijax.vjp(how(world("mpijax"), mapped), x, y)
     np.testing.assert_array_equal(out.array, np.asarray(x.array) * np.asarray(y.array))

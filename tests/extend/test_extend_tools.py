@@ -451,11 +451,11 @@ def test_calls_are_written_down_as_their_operations():
 
 
 @IN_BOTH
-def test_types_have_a_layout_that_splits_nothing(J):
-    layout = J.typeof(np.ones((2, 3))).sharding
+def test_types_have_a_sharding_that_splits_nothing(J):
+    sharding = J.typeof(np.ones((2, 3))).sharding
     P = J.sharding.PartitionSpec
-    assert layout.spec == P(None, None) and layout.mesh.empty and layout.mesh == J.sharding.get_abstract_mesh()
-    assert layout.update(spec=P(None)).spec == P(None)
+    assert sharding.spec == P(None, None) and sharding.mesh.empty and sharding.mesh == J.sharding.get_abstract_mesh()
+    assert sharding.update(spec=P(None)).spec == P(None)
     assert J.core.ShapedArray((3,), np.dtype("float32"), sharding=None).shape == (3,)
 
 

@@ -93,14 +93,14 @@ def test_sinks_keep_what_nobody_reads():
 
 
 def test_moves_in_programs_keep_values_and_derivatives():
-    layout = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
-    f = jax.jit(lambda x: jax.device_put(3 * x, layout))
+    sharding = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
+    f = jax.jit(lambda x: jax.device_put(3 * x, sharding))
     assert f(X).sharding.spec == jax.P("x")
     np.testing.assert_array_equal(f(X), 3 * X)
     np.testing.assert_array_equal(jax.grad(lambda x: (x * f(x)).sum())(X), 6 * X)
     np.testing.assert_array_equal(jax.jit(jax.vmap(f))(np.stack([X, X])), [3 * X, 3 * X])
     with pytest.raises(ValueError, match="only valid for values of rank at least 1"):
-        jax.jit(lambda x: jax.device_put(x, layout))(np.float32(1))
+        jax.jit(lambda x: jax.device_put(x, sharding))(np.float32(1))
 
 
 def test_primitives_have_jaxs_names():

@@ -136,7 +136,7 @@ def test_a_plan_is_for_any_values_of_its_constants(disk):
     assert plan_cache.entry(wide, (), ()).load() is None
 
 
-def test_layouts_of_constants_count(disk):
+def test_shardings_of_constants_count(disk):
     """What a rank reads of its operands depends on where it is in the mesh of an array that is closed over."""
     x = np.ones((4, 3), np.float32)
     mesh = jax.make_mesh((1,), ("i",))

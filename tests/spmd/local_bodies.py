@@ -41,7 +41,7 @@ def axis_inside_of_the_other(s):
     return np.asarray(s.jax.jit(s.over(outer, s.grid, s.P("i"), s.P("i"), axis_names={"i"}))(V)).tolist()
 
 
-def layout_over_the_other_axis(s):
+def sharding_over_the_other_axis(s):
     f = s.over(lambda x: s.lax.with_sharding_constraint(x, s.P(None, "j")) * 2, s.grid, s.P("i"), s.P("i"),
                axis_names={"i"})  # fmt: skip
     return np.asarray(s.jax.jit(f)(X)).tolist()
@@ -92,7 +92,7 @@ def zeros_like_what_is_not_computed(s):
     [
         kinds,
         axis_inside_of_the_other,
-        layout_over_the_other_axis,
+        sharding_over_the_other_axis,
         objects_as_they_are,
         mesh_without_devices,
         operand_computed_outside_of_the_loop_around,
@@ -156,9 +156,9 @@ def summed_cotangent(s):
     return s.jax.grad(lambda x: g(x).sum())(V)
 
 
-def layout_of_a_shard(s, names):
-    layout = s.NamedSharding(s.grid, s.P("i", "j"))
-    f = s.over(lambda x: s.lax.with_sharding_constraint(x, layout), s.grid, s.P("i"), s.P("i"), axis_names=names,
+def sharding_of_a_shard(s, names):
+    sharding = s.NamedSharding(s.grid, s.P("i", "j"))
+    f = s.over(lambda x: s.lax.with_sharding_constraint(x, sharding), s.grid, s.P("i"), s.P("i"), axis_names=names,
                check_vma=False)  # fmt: skip
     return s.jax.jit(f)(X)
 
@@ -181,8 +181,8 @@ FAILURES = [
     (branches, TypeError, r"applying `jax.lax.pcast\(..., \('j',\).*to the output of true_fun"),
     (branch_of_a_constant, TypeError, "switch branches must have equal output types.*so the manual axis types do not"),
     (summed_cotangent, ValueError, "Custom VJP bwd rule must produce an output with the same type.*manual axis types"),
-    (partial(layout_of_a_shard, names={"i"}), ValueError, "manual"),
-    (partial(layout_of_a_shard, names={"i", "j"}), ValueError, "contains a manual axes.*of mesh"),
+    (partial(sharding_of_a_shard, names={"i"}), ValueError, "manual"),
+    (partial(sharding_of_a_shard, names={"i", "j"}), ValueError, "contains a manual axes.*of mesh"),
     (mesh_again, ValueError, "context mesh.*should match the mesh passed to shard_map"),
     (partial(examples_over, spec_in=("i",), spec_out=("i",)), ValueError, "spmd_axis_name cannot appear in.*in_specs"),
     (partial(examples_over, spec_in=("j",), spec_out=(("i", "j"),)), ValueError, "cannot appear in.*out_specs"),

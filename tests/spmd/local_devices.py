@@ -208,7 +208,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_layouts_follow_through_operations(name):
+def test_shardings_follow_through_operations(name):
     got, want = (real.tree.leaves(OPERATIONS[name](s, s.put(X, s.P("i")))) for s in (OURS, REAL))
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-6, atol=2e-6)
@@ -238,14 +238,14 @@ PICKS = {
 
 @pytest.mark.parametrize("name", PICKS)
 @pytest.mark.parametrize("jitted", [False, True])
-def test_layouts_stay_along_other_axes(name, jitted):
+def test_shardings_stay_along_other_axes(name, jitted):
     x = np.arange(32.0, dtype=np.float32).reshape(4, 4, 2)
     for spec in (("i", "j"), ("j", None, "i"), (None, ("i", "j"))):
-        layouts = []
+        shardings = []
         for s in (OURS, REAL):
             f = s.jax.jit(PICKS[name]) if jitted else PICKS[name]
-            layouts.append(str(f(s.put(x, s.P(*spec), s.grid)).sharding))
-        assert layouts[0] == layouts[1]
+            shardings.append(str(f(s.put(x, s.P(*spec), s.grid)).sharding))
+        assert shardings[0] == shardings[1]
 
 
 def test_devices():
@@ -284,10 +284,10 @@ def test_one_of_the_devices():
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
 def test_an_error_names_the_argument_that_lies_elsewhere(s):
-    layout = s.NamedSharding(s.grid, s.P("j", None))
+    sharding = s.NamedSharding(s.grid, s.P("j", None))
 
     def shifted(rows):
-        return s.jax.lax.with_sharding_constraint(rows, layout) + 1
+        return s.jax.lax.with_sharding_constraint(rows, sharding) + 1
 
     rows = s.jax.device_put(np.zeros((4, 2), np.float32), s.jax.devices()[3])
     text = r"argument rows of .*shifted.* with shape float32\[4,2\] and.* device ids \[3\].*sharding_constraint inside jit"
@@ -297,26 +297,26 @@ def test_an_error_names_the_argument_that_lies_elsewhere(s):
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
 def test_arrays_of_parts(s):
-    layout = s.NamedSharding(s.grid, s.P("j", None))
+    sharding = s.NamedSharding(s.grid, s.P("j", None))
     asked = []
 
     def part(index):
         asked.append(index[0].indices(8)[:2])
         return X[index]
 
-    np.testing.assert_array_equal(np.asarray(s.jax.make_array_from_callback(X.shape, layout, part)), X)
+    np.testing.assert_array_equal(np.asarray(s.jax.make_array_from_callback(X.shape, sharding, part)), X)
     assert set(asked) == {(0, 4), (4, 8)}
     parts = [s.jax.device_put(X[k : k + 2], d) for k, d in zip(range(0, 8, 2), s.jax.devices(), strict=True)]
     whole = s.jax.make_array_from_single_device_arrays(X.shape, s.NamedSharding(s.line, s.P("i")), parts[::-1])
     np.testing.assert_array_equal(np.asarray(whole), X)
     make = s.jax.make_array_from_process_local_data
-    local = make({"a": layout, "b": s.jax.devices()[1]}, {"a": X, "b": [X, X[:2]]}, {"a": X.shape, "b": None})
-    assert (local["a"].shape, local["a"].sharding) == (X.shape, layout)
+    local = make({"a": sharding, "b": s.jax.devices()[1]}, {"a": X, "b": [X, X[:2]]}, {"a": X.shape, "b": None})
+    assert (local["a"].shape, local["a"].sharding) == (X.shape, sharding)
     assert [(x.shape, x.devices()) for x in local["b"]] == [(n, {s.jax.devices()[1]}) for n in (X.shape, X[:2].shape)]
-    with s.jax.set_mesh(layout.mesh):
-        assert make(s.P(layout.spec[0]), X).sharding.is_equivalent_to(layout, 2)
+    with s.jax.set_mesh(sharding.mesh):
+        assert make(s.P(sharding.spec[0]), X).sharding.is_equivalent_to(sharding, 2)
     with pytest.raises(ValueError):
-        make(layout, {"a": X}, {"a": X.shape, "b": X.shape})
+        make(sharding, {"a": X}, {"a": X.shape, "b": X.shape})
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
@@ -339,9 +339,9 @@ def test_refused(s):
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
 def test_parts_that_do_not_fit(s):
-    layout, (a, b, c) = s.NamedSharding(s.line, s.P("i")), s.jax.devices()[:3]
+    sharding, (a, b, c) = s.NamedSharding(s.line, s.P("i")), s.jax.devices()[:3]
     with pytest.raises(ValueError, match=r"Expected shard shape \(2, 4\) doesn't match the single device array shape"):
-        s.jax.make_array_from_callback(X.shape, layout, lambda index: X)
+        s.jax.make_array_from_callback(X.shape, sharding, lambda index: X)
     pair = s.NamedSharding(s.jax.sharding.Mesh([a, b], "i"), s.P("i"))
     for devices, message in [((a, a), "must be from distinct devices"), ((c, a), "per-device arrays devices do not mat")]:
         with pytest.raises(ValueError, match=message):
@@ -351,12 +351,12 @@ def test_parts_that_do_not_fit(s):
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
-def test_layouts_of_compiled_programs(s):
-    layout = s.NamedSharding(s.line, s.P("i"))
-    struct = s.jax.ShapeDtypeStruct((8,), np.float32, sharding=layout)
-    for f, x in [(s.jax.jit(lambda x: x * 2), struct), (s.jax.jit(lambda x: x * 2, in_shardings=layout), V)]:
+def test_shardings_of_compiled_programs(s):
+    sharding = s.NamedSharding(s.line, s.P("i"))
+    struct = s.jax.ShapeDtypeStruct((8,), np.float32, sharding=sharding)
+    for f, x in [(s.jax.jit(lambda x: x * 2), struct), (s.jax.jit(lambda x: x * 2, in_shardings=sharding), V)]:
         compiled = f.lower(x).compile()
-        assert compiled.input_shardings == ((layout,), {}) and compiled.output_shardings == layout
+        assert compiled.input_shardings == ((sharding,), {}) and compiled.output_shardings == sharding
         np.testing.assert_array_equal(np.asarray(compiled(s.put(V, s.P("i")))), V * 2)
 
 

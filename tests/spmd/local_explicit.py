@@ -38,7 +38,7 @@ OURS, REAL = System(ours), System(real)
 
 
 def outcome(s, f, compiled=False):
-    """What a program gives: types, layouts and values of its results, or the class of its error."""
+    """What a program gives: types, shardings and values of its results, or the class of its error."""
     with s.jax.set_mesh(s.mesh):
         try:
             outs = s.jax.jit(lambda: s.jax.tree.leaves(f(s)))() if compiled else s.jax.tree.leaves(f(s))
@@ -156,7 +156,7 @@ PROGRAMS = {
     "constraint": of_x(lambda s, x: s.lax.with_sharding_constraint(x, s.P("x"))),
     "tuples of axes": of_x(lambda s, x: [x * 2, x.sum(1), x.reshape(2, 4, 2)], ("x", "y")),
     "split": of_x(lambda s, x: s.jnp.split(x, 2, axis=1)),
-    "examples whose products are laid out": lambda s: s.jax.vmap(
+    "examples whose products are sharded": lambda s: s.jax.vmap(
         lambda a, b: s.jnp.einsum("ij,jk->ik", a, b, out_sharding=s.P(None, "y")), in_axes=(0, 1), out_axes=2,
     )(s.put(np.ones((4, 2, 2), np.float32), "x", None, "y"), s.put(np.ones((2, 4, 2), np.float32), None, "x", "y")),
     "bodies of examples": of_x(lambda s, x: [
@@ -213,7 +213,7 @@ PROGRAMS = {
         x, -np.inf, s.lax.max, (1, 2), (1, 2), "SAME") ** 2).sum())(s.put(X, "x", None)),
     "views": of_x(lambda s, x: [x.view(np.complex64), s.lax.complex(x, -x).view(np.float32)]),
     "percentiles": of_x(lambda s, x: s.jnp.percentile(x, 50, axis=0, out_sharding=s.P("y"))),
-    "layouts of examples": of_x(lambda s, x: s.jax.vmap(s.jax.jit(lambda a: [
+    "shardings of examples": of_x(lambda s, x: s.jax.vmap(s.jax.jit(lambda a: [
         s.lax.broadcast(a, (2,), out_sharding=s.P("y", None)), s.lax.reduce_sum(a[None], (0,), out_sharding=s.P("y")),
         s.lax.reshape(a, (2, 1), out_sharding=s.P("y")), s.jnp.dot(a, s.jnp.ones((2, 4)), out_sharding=s.P("y"))]))(x)),
     "gradients of loops that keep reduced values": lambda s: s.jax.jit(s.jax.grad(lambda k: s.lax.fori_loop(
@@ -223,7 +223,7 @@ PROGRAMS = {
         lambda a: s.lax.cond(a[0] > 0, lambda a, b: a + b, lambda a, b: b, a, s.jnp.ones(2)))(x)),
 }  # fmt: skip
 
-# One operation at a time, JAX gives these other layouts than it does in a compiled program, or no error.
+# One operation at a time, JAX gives these other shardings than it does in a compiled program, or no error.
 ONE_BY_ONE = {"body", "gradients of moves", "one matrix for split right-hand sides"}
 
 ERRORS = {
@@ -246,11 +246,11 @@ ERRORS = {
     "cases": of_x(lambda s, x: s.jnp.where(x > 0, x, s.jax.reshard(x, s.P("y")))),
     "parts": lambda s: s.lax.split(s.put(X, "x", "y"), (1, 1), axis=1),
     "a name for examples that have one": of_x(lambda s, x: s.jax.vmap(s.jnp.sin, spmd_axis_name="y")(x)),
-    "a layout over Auto axes": of_x(lambda s, x: s.sharding.auto_axes(
+    "a sharding over Auto axes": of_x(lambda s, x: s.sharding.auto_axes(
         lambda a: s.jnp.dot(a, a.T, out_sharding=s.P("x")), out_sharding=s.P("x"))(x)),
-    "a layout over another mesh": of_x(lambda s, x: s.jnp.dot(
+    "a sharding over another mesh": of_x(lambda s, x: s.jnp.dot(
         x, x.T, out_sharding=s.sharding.NamedSharding(s.mixed, s.P("x")))),
-    "no layout": of_x(lambda s, x: s.jnp.dot(x, x.T, out_sharding="x")),
+    "no sharding": of_x(lambda s, x: s.jnp.dot(x, x.T, out_sharding="x")),
     "images split by their features": lambda s: s.lax.conv_general_dilated(
         s.put(np.ones((4, 2, 8), np.float32), None, "x"), s.jnp.ones((2, 2, 3)), (1,), "SAME"),
     "as another that is split otherwise": of_x(lambda s, x: s.lax.broadcast_like(s.put(X[0], "x"), x)),
@@ -263,7 +263,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_types_layouts_and_values(name):
+def test_types_shardings_and_values(name):
     agree(PROGRAMS[name], compiled=name not in ONE_BY_ONE)
 
 
@@ -297,7 +297,7 @@ def test_jaxprs(name):
     assert text(OURS) == text(REAL)
 
 
-def test_gradients_compute_products_in_the_layout_of_the_cotangent():
+def test_gradients_compute_products_in_the_sharding_of_the_cotangent():
     def products(s):
         def f(x, y):
             return s.jnp.einsum("xy,yz->xz", x, y, out_sharding=s.P("x", None)).sum()
@@ -318,7 +318,7 @@ def test_whole_results_name_each_axis():
     agree(f)
 
 
-def test_results_keep_the_layouts_that_jit_was_given():
+def test_results_keep_the_shardings_that_jit_was_given():
     def specs(s):
         with s.jax.set_mesh(s.mesh):
             x = s.put(X, "x", None)
@@ -361,9 +361,9 @@ def test_axes_of_both_types():
 
 def test_what_needs_a_mesh_in_context():
     def seen(s):
-        layout = s.sharding.NamedSharding(s.mesh, s.P("x", "y"))
-        x = s.jax.device_put(np.ones((8, 2), np.float32), layout)
-        out = s.jax.jit(lambda x: x + s.jax.random.normal(s.jax.random.key(0), (8, 2), out_sharding=layout))(x)
+        sharding = s.sharding.NamedSharding(s.mesh, s.P("x", "y"))
+        x = s.jax.device_put(np.ones((8, 2), np.float32), sharding)
+        out = s.jax.jit(lambda x: x + s.jax.random.normal(s.jax.random.key(0), (8, 2), out_sharding=sharding))(x)
         said = []
         for f in (lambda: s.jax.device_put(X, s.P("x")), lambda: s.jnp.dot(X, X.T, out_sharding=s.P("x")),
                   lambda: s.jax.set_mesh(s.mesh.update(axis_types=(s.sharding.AxisType.Manual,) * 2))):  # fmt: skip
@@ -393,7 +393,7 @@ def test_devices_under_other_names():
     assert seen(OURS) == seen(REAL)
 
 
-def test_nothing_moves_where_a_layout_names_no_axis():
+def test_nothing_moves_where_a_sharding_names_no_axis():
     def seen(s):
         kinds = s.sharding.AxisType
         mesh = s.mesh.update(axis_types=(kinds.Auto,) * 2)
@@ -435,7 +435,7 @@ def test_traced_without_devices():
     assert seen(OURS) == seen(REAL)
 
 
-def test_layouts_without_a_mesh_in_context():
+def test_shardings_without_a_mesh_in_context():
     def seen(s):
         x = s.jax.device_put(X, s.sharding.NamedSharding(s.mesh, s.P("x")))
         outs = [x * 2, s.jax.jit(lambda x: x.sum(0))(x)]
@@ -546,7 +546,7 @@ def test_types_of_a_primitive_from_outside_follow_from_its_sharding_rule():
             own_p.bind(x, axis=0)
 
 
-def test_requested_layouts_may_name_none_for_more_axes():
+def test_requested_shardings_may_name_none_for_more_axes():
     agree(of_x(lambda s, x: s.jax.jit(lambda x: s.jax.reshard(x[0], s.P("y", None)))(x), None, None))
     agree(of_x(lambda s, x: [x.at[0, 0].get(out_sharding=s.P(None)), s.jnp.zeros(4, out_sharding=s.P("x", None, None))]))
     agree(lambda s: s.jnp.einsum("ij,jk->ik", s.jnp.ones((2, 2)), s.jnp.ones((2, 2)), out_sharding=s.P("x", None, None)))

@@ -214,7 +214,7 @@ def test_arrays_put_on_the_default_device_are_committed(s):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_layouts_left_to_pjit_are_whole_where_there_is_a_mesh():
+def test_shardings_left_to_pjit_are_whole_where_there_is_a_mesh():
     def seen(s):
         module = import_module(f"{s.jax.__name__}.experimental.pjit")
         f = module.pjit(lambda x, y: (x + y, {"a": x}), in_shardings=(s.P("i"), None), out_shardings=None)
@@ -230,7 +230,7 @@ def test_layouts_left_to_pjit_are_whole_where_there_is_a_mesh():
 
 
 @BOTH
-def test_a_program_is_compiled_for_a_layout_over_the_mesh_in_context(s):
+def test_a_program_is_compiled_for_a_sharding_over_the_mesh_in_context(s):
     with s.jax.set_mesh(mesh(s, 4)):
         compiled = s.jax.jit(lambda x: x * 2).lower(struct(s, sharding=s.P("i"))).compile()
         assert compiled(s.jax.device_put(V, s.P("i"))).sharding == s.NamedSharding(mesh(s, 4), s.P("i"))
@@ -305,7 +305,7 @@ def free_argument(s):
 
 
 def kinds_of_memory(s):
-    """Layouts, and what is said of arrays in the host's memory and of results."""
+    """Shardings, and what is said of arrays in the host's memory and of results."""
     pinned, rows = "pinned_host", s.NamedSharding(mesh(s, 2), s.P("i"))
     there, alone = rows.with_memory_kind(pinned), s.jax.sharding.SingleDeviceSharding(s.jax.devices()[1], memory_kind=pinned)
     x, y, z = s.jax.device_put(V, there), s.jax.device_put(V, alone), s.jax.device_put(V, rows)
@@ -319,14 +319,14 @@ def kinds_of_memory(s):
     ]  # fmt: skip
     device = s.jax.devices()[2]
     memories = [device.default_memory(), *device.addressable_memories(), device.memory("unpinned_host")]
-    layouts = [rows, there, alone, alone.with_memory_kind("device"), there.update(spec=s.P()),
+    shardings = [rows, there, alone, alone.with_memory_kind("device"), there.update(spec=s.P()),
                s.NamedSharding(mesh(s, 2).abstract_mesh, s.P(), memory_kind=pinned)]
     told = [rows == there, there == there.with_memory_kind(pinned), there.with_memory_kind("device") == rows,
             hash(rows) == hash(there.with_memory_kind("device")), rows.is_equivalent_to(there, 1), alone == one(s, 1),
             s.NamedSharding(rows.mesh.abstract_mesh, s.P()).memory_kind]
     return (
         [(str(a.sharding), np.asarray(a).tolist()) for a in arrays], [(str(m), repr(m), m.kind) for m in memories],
-        [x.memory_kind for x in layouts], list(map(str, layouts[:-1])), told,
+        [x.memory_kind for x in shardings], list(map(str, shardings[:-1])), told,
     )  # fmt: skip
 
 
@@ -366,7 +366,7 @@ def test_a_struct_lies_over_the_mesh_in_context(s):
 
 
 @BOTH
-def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
+def test_a_sharding_over_a_mesh_without_devices_is_over_that_of_the_array(s):
     x = put(s, V, "j")
     for f in (constrained, lambda s, x: s.jax.jit(lambda x: constrained(s, x))(x)):
         assert f(s, x).sharding == s.NamedSharding(mesh(s, 2, 2), s.P("i"))
@@ -378,15 +378,15 @@ def test_a_layout_over_a_mesh_without_devices_is_over_that_of_the_array(s):
 
 def over_four(s, f):
     """A program over four devices, of an array that was put on one."""
-    layout = s.NamedSharding(mesh(s, 2, 2), s.P("i"))
-    return s.jax.jit(lambda x: f(x, layout))(s.jax.device_put(V, s.jax.devices()[0]))
+    sharding = s.NamedSharding(mesh(s, 2, 2), s.P("i"))
+    return s.jax.jit(lambda x: f(x, sharding))(s.jax.device_put(V, s.jax.devices()[0]))
 
 
 ELSEWHERE = [
     lambda s: over_four(s, s.lax.with_sharding_constraint),
-    lambda s: over_four(s, lambda x, layout: s.jax.jit(lambda x: x, in_shardings=layout, out_shardings=layout)(x)),
-    lambda s: over_four(s, lambda x, layout: s.jax.shard_map(
-        lambda x: x, mesh=layout.mesh, in_specs=layout.spec, out_specs=layout.spec)(x)),
+    lambda s: over_four(s, lambda x, sharding: s.jax.jit(lambda x: x, in_shardings=sharding, out_shardings=sharding)(x)),
+    lambda s: over_four(s, lambda x, sharding: s.jax.shard_map(
+        lambda x: x, mesh=sharding.mesh, in_specs=sharding.spec, out_specs=sharding.spec)(x)),
     lambda s: s.jax.jit(lambda x: (x, x), out_shardings=(s.NamedSharding(mesh(s, 2), s.P()), s.NamedSharding(mesh(s, 4), s.P())))(V),
     lambda s: s.jax.jit(lambda x: x, out_shardings=one(s, 1))(s.jax.device_put(V, s.jax.devices()[0])),
     lambda s: s.lax.with_sharding_constraint(put(s, V), s.NamedSharding(

@@ -31,7 +31,7 @@ def seen_in(s, body, *in_specs, **specs):
 
 
 def sums(s, x, spec):
-    """An array with an unreduced or reduced layout."""
+    """An array with an unreduced or reduced sharding."""
     return s.jax.reshard(s.put(x), spec)
 
 
@@ -151,7 +151,7 @@ def test_without_types_the_shards_are_the_summands(s):
 
 
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
-def test_layouts_are_as_given_outside_of_programs_and_complete_in_them(s):
+def test_shardings_are_as_given_outside_of_programs_and_complete_in_them(s):
     with s.jax.set_mesh(s.mesh):
         f = s.jax.shard_map(lambda x: s.lax.psum(x, "x"), in_specs=s.P("x"), out_specs=s.P())
         assert [str(g(s.put(T, "x")).sharding.spec) for g in (f, s.jax.jit(f))] == ["P()", "P(None, None)"]
@@ -209,7 +209,7 @@ def test_errors(s, name):
             program(s)
 
 
-# Layouts that a caller requests, with sums that the operation leaves pending.
+# Shardings that a caller requests, with sums that the operation leaves pending.
 REQUESTED = {
     "product": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P("x", unreduced={"y"})),
     "turned product": lambda s: s.jnp.einsum("ij,jk->ki", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P(None, "x", unreduced={"y"})),
@@ -232,7 +232,7 @@ REQUESTED = {
 
 
 @pytest.mark.parametrize("name", REQUESTED)
-def test_requested_layouts(name):
+def test_requested_shardings(name):
     def seen(s):
         with s.jax.set_mesh(s.mesh):
             try:
@@ -258,7 +258,7 @@ MORE_ERRORS = {
 
 @pytest.mark.parametrize("name", MORE_ERRORS)
 @pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
-def test_errors_of_requested_layouts(s, name):
+def test_errors_of_requested_shardings(s, name):
     program, kind, message = MORE_ERRORS[name]
     with s.jax.set_mesh(s.mesh), pytest.raises(kind, match=message):
         program(s)

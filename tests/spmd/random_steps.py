@@ -409,8 +409,8 @@ def matrices(rng, x, program, at):
 
 @operation
 def constraint(rng, x, program, at):
-    layout = NamedSharding(program.mesh, draw_spec(rng, x.shape, program.mesh))
-    return lambda x: x if program.unsharded else lax.with_sharding_constraint(x, layout), (), x.bound
+    sharding = NamedSharding(program.mesh, draw_spec(rng, x.shape, program.mesh))
+    return lambda x: x if program.unsharded else lax.with_sharding_constraint(x, sharding), (), x.bound
 
 
 @operation

@@ -54,7 +54,7 @@ def real(shape, seed=0) -> np.ndarray:
 
 
 def whole(x) -> np.ndarray:
-    """All elements of a result, however it is laid out."""
+    """All elements of a result, however it is sharded."""
     if getattr(x, "_is_whole", True):
         return np.asarray(x)
     check_local(x)

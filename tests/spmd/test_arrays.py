@@ -1,4 +1,4 @@
-"""Arrays laid out over ranks: placing, reading, shards, and feeding them to other programs."""
+"""Arrays sharded over ranks: placing, reading, shards, and feeding them to other programs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_printing_tells_the_shape():
 
 
 @many
-def test_copies_keep_the_layout():
+def test_copies_keep_the_sharding():
     x, y = split_array()
     for z in (copy.copy(y), copy.deepcopy(y), jnp.copy(y)):
         assert z.sharding == y.sharding
@@ -112,13 +112,13 @@ def test_meshes_of_some_ranks():
     rows = NamedSharding(mesh_1d(), P("i"))
     assert rows.mesh.local_mesh == jax.sharding.Mesh(jax.local_devices(), "i") and rows.has_addressable_devices
     half = jax.sharding.Mesh(jax.devices()[: SIZE // 2], "i")
-    layout = NamedSharding(half, P("i"))
-    assert layout.has_addressable_devices == (jax.process_index() < SIZE // 2)
-    if not layout.has_addressable_devices:
+    sharding = NamedSharding(half, P("i"))
+    assert sharding.has_addressable_devices == (jax.process_index() < SIZE // 2)
+    if not sharding.has_addressable_devices:
         with pytest.raises(ValueError, match="no device of process"):
             half.local_mesh  # noqa: B018
     elif half.is_multi_process:
-        part = jax.device_put(jnp.arange(2 * SIZE), layout)
+        part = jax.device_put(jnp.arange(2 * SIZE), sharding)
         with pytest.raises(ValueError, match="input and target sharding should have the same set of devices"):
             jax.device_put(part, rows)
 
@@ -146,7 +146,7 @@ def test_shards_as_operands(name, jitted):
     assert_same((jax.jit(f) if jitted else f)(y), whole(f(jnp.asarray(x))), rtol=1e-6)
 
 
-def test_operands_of_different_layouts():
+def test_operands_of_different_shardings():
     for grid in GRIDS:
         mesh = mesh_2d(grid)
         x, w = draw((2 * SIZE, SIZE)), draw((2 * SIZE, SIZE), seed=1)
@@ -158,7 +158,7 @@ def test_operands_of_different_layouts():
 
 
 def test_programs_fed_by_programs():
-    """Layouts that fit are used as they are, others are gathered and cut again."""
+    """Shardings that fit are used as they are, others are gathered and cut again."""
     mesh = mesh_1d()
     x, y = split_array((2 * SIZE, 2 * SIZE))
     row = jax.shard_map(lambda x: x + 1, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
@@ -196,7 +196,7 @@ CLOSED_OVER = {
 @pytest.mark.parametrize("name", CLOSED_OVER)
 def test_a_jitted_function_takes_arrays_over_ranks_as_arguments_only(name):
     _, y = split_array()
-    with pytest.raises(RuntimeError, match=r"Closing over jax.Array that spans non-addressable .*float32\[\d+,3\] laid"):
+    with pytest.raises(RuntimeError, match=r"Closing over jax.Array that spans non-addressable .*float32\[\d+,3\] sharded"):
         CLOSED_OVER[name](y)
 
 

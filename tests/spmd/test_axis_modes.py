@@ -79,11 +79,11 @@ def test_results_of_auto_axes_are_laid_out(mesh, jitted):
         seen.append(types())
         return {"a": factor * x, "b": x[0]}
 
-    layouts = {"a": jax.P("x"), "b": jax.P()}
-    here = auto_axes(f, out_sharding=layouts)
+    shardings = {"a": jax.P("x"), "b": jax.P()}
+    here = auto_axes(f, out_sharding=shardings)
     later = auto_axes(axes="x")(f)
     assert types() == (AxisType.Explicit,)
-    for call in (here, lambda x, **kw: later(x, out_sharding=layouts, **kw)):
+    for call in (here, lambda x, **kw: later(x, out_sharding=shardings, **kw)):
         out = (jax.jit(call) if jitted else call)(X, factor=2.0)
         np.testing.assert_array_equal(out["a"], 2 * X)
         assert out["a"].sharding.spec == jax.P("x")
@@ -91,13 +91,13 @@ def test_results_of_auto_axes_are_laid_out(mesh, jitted):
     with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
         later(X)
     with pytest.raises(ValueError, match="not have the axis 'z'"):
-        auto_axes(f, axes="z", out_sharding=layouts)(X)
+        auto_axes(f, axes="z", out_sharding=shardings)(X)
 
 
 def test_without_a_mesh_auto_axes_changes_nothing():
     np.testing.assert_array_equal(auto_axes(jnp.sin, out_sharding=jax.P())(X), jnp.sin(X))
-    layout = jax.NamedSharding(jax.make_mesh((1,), ("y",)), jax.P("y"))
-    assert auto_axes(jnp.sin, out_sharding=layout)(X).sharding == layout
+    sharding = jax.NamedSharding(jax.make_mesh((1,), ("y",)), jax.P("y"))
+    assert auto_axes(jnp.sin, out_sharding=sharding)(X).sharding == sharding
 
 
 def test_auto_axes_takes_the_mesh_in_context(mesh):
@@ -149,12 +149,12 @@ def test_types_of_manual_axes():
     assert jax.typeof(X).mat == ManualAxisType()
 
 
-def test_the_layout_that_a_type_says_is_one_that_results_take():
+def test_the_sharding_that_a_type_says_is_one_that_results_take():
     """It is over a mesh without devices: that in context, or none."""
 
     def draw(x):
-        layout = jax.typeof(x).sharding
-        return jax.random.normal(jax.random.key(0), x.shape, out_sharding=layout), jnp.zeros(3, out_sharding=layout)
+        sharding = jax.typeof(x).sharding
+        return jax.random.normal(jax.random.key(0), x.shape, out_sharding=sharding), jnp.zeros(3, out_sharding=sharding)
 
     draws = [draw(X[:3]), jax.jit(draw)(X[:3])]
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))

@@ -1,4 +1,4 @@
-"""Arrays whose types say how they are split over ranks: values, types and layouts are those of the whole arrays.
+"""Arrays whose types say how they are split over ranks: values, types and shardings are those of the whole arrays.
 
 Beside JAX, over devices of one process, see local_explicit.py.
 """
@@ -58,7 +58,7 @@ CASES = {
 
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
 @pytest.mark.parametrize("name", CASES)
-def test_values_types_and_layouts(name, jitted):
+def test_values_types_and_shardings(name, jitted):
     f, text, expected = CASES[name]
     out = (jax.jit(f) if jitted else f)(jax.device_put(X, P("i", None)))
     assert jax.typeof(out).str_short(True) == "f32" + text.replace("R", str(ROWS))

@@ -41,7 +41,7 @@ def test_a_communicator_of_this_process_is_no_data():
     np.testing.assert_array_equal(found.call(draw((3,))), draw((3,)) * SIZE)
 
 
-def test_layouts_of_jit_are_kept():
+def test_shardings_of_jit_are_kept():
     mesh, other = mesh_1d(), jax.sharding.Mesh(jax.devices()[:SIZE][::-1], "i")
     split, columns = (jax.sharding.NamedSharding(mesh, spec) for spec in (P("i", None), P(None, "i")))
     program = jax.jit(lambda x, y: (2 * x, y), in_shardings=(split, None), out_shardings=(columns, None))

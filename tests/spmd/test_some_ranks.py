@@ -88,10 +88,10 @@ def _doubled(x: np.ndarray, least: float) -> np.ndarray:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name, devices):
     program, oracle = PROGRAMS[name]
-    x, layout = np.abs(draw((12,), "float32")) + 0.1, _over(SOME[devices])
+    x, sharding = np.abs(draw((12,), "float32")) + 0.1, _over(SOME[devices])
     want = np.asarray(oracle(x.astype(np.float64)))
     for _ in range(2):  # a later call takes another way
-        y = program(jax.device_put(x, layout), layout)
+        y = program(jax.device_put(x, sharding), sharding)
         assert y.shape == want.shape
         if RANK in y.sharding.processes:
             for shard in y.addressable_shards:
@@ -145,12 +145,12 @@ def test_refused_everywhere(name):
 
 def test_parts_of_other_ranks():
     """What a rank that has no part cannot know, or give."""
-    layout = _over(DEVICES[1:])
+    sharding = _over(DEVICES[1:])
     part = jnp.ones(12 // (SIZE - 1))
     calls = [
-        lambda: jax.make_array_from_callback((12,), layout, lambda i: np.ones(12)[i]),
-        lambda: multihost_utils.host_local_array_to_global_array(part, layout.mesh, P("i")),
-        lambda: multihost_utils.global_array_to_host_local_array(jax.device_put(np.ones(12), layout), layout.mesh, P("i")),
+        lambda: jax.make_array_from_callback((12,), sharding, lambda i: np.ones(12)[i]),
+        lambda: multihost_utils.host_local_array_to_global_array(part, sharding.mesh, P("i")),
+        lambda: multihost_utils.global_array_to_host_local_array(jax.device_put(np.ones(12), sharding), sharding.mesh, P("i")),
     ]  # fmt: skip
     for call in calls:
         if RANK:
@@ -161,18 +161,18 @@ def test_parts_of_other_ranks():
 
 
 def test_keys_of_other_ranks():
-    layout = _over(DEVICES[1:])
+    sharding = _over(DEVICES[1:])
     keys = jax.random.split(jax.random.key(0), 12)
-    parts = [p.data for p in jax.device_put(keys, layout).addressable_shards]
-    made = jax.make_array_from_single_device_arrays((12,), layout, parts, dtype=keys.dtype)
+    parts = [p.data for p in jax.device_put(keys, sharding).addressable_shards]
+    made = jax.make_array_from_single_device_arrays((12,), sharding, parts, dtype=keys.dtype)
     assert made.shape == (12,) and made.dtype == keys.dtype and len(made.addressable_shards) == (RANK > 0)
 
 
 def test_a_shard_of_its_own_is_no_copy_of_others():
     """What `global_array_to_host_local_array` returns differs on each process, so it is gathered, not taken for all."""
-    layout = _over(DEVICES)
+    sharding = _over(DEVICES)
     x = draw((2 * SIZE,), "float32")
-    own = multihost_utils.global_array_to_host_local_array(jax.device_put(x, layout), layout.mesh, P("i"))
+    own = multihost_utils.global_array_to_host_local_array(jax.device_put(x, sharding), sharding.mesh, P("i"))
     assert own.is_fully_addressable
     np.testing.assert_array_equal(multihost_utils.process_allgather(own), x.reshape(SIZE, 2))
     assert multihost_utils.process_allgather(RANK).dtype == np.int32

@@ -253,7 +253,7 @@ EXCLUDED = {
         "vary_unreduced_cast_p".split(), _COLLECTIVE),
     **dict.fromkeys(
         "global_array_to_host_local_array host_local_array_to_global_array move reshard sharding_constraint".split(),
-        "says how arrays are laid out over ranks: tests/spmd"),
+        "says how arrays are sharded over ranks: tests/spmd"),
     **dict.fromkeys(
         "mpi_allgather mpi_allgatherv mpi_allreduce mpi_alltoall mpi_alltoallv mpi_barrier mpi_bcast mpi_exscan "
         "mpi_gather mpi_gatherv mpi_recv mpi_reduce mpi_reduce_scatter mpi_reduce_scatterv mpi_scan mpi_scatter "

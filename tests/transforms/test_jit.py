@@ -453,12 +453,12 @@ def test_results_have_memory_of_their_own(made, donated):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_types_of_results_tell_the_layouts_asked_for():
+def test_types_of_results_tell_the_shardings_asked_for():
     for J in (OURS, THEIRS):
-        layout = J.NamedSharding(J.sharding.Mesh(J.devices()[:1], ("x",)), J.P("x"))
-        f = J.jit(lambda x: {"a": x * 2, "b": x.sum()}, out_shardings={"a": layout, "b": None})
+        sharding = J.NamedSharding(J.sharding.Mesh(J.devices()[:1], ("x",)), J.P("x"))
+        f = J.jit(lambda x: {"a": x * 2, "b": x.sum()}, out_shardings={"a": sharding, "b": None})
         for found in (f.eval_shape(X3), J.eval_shape(f, X3)):
-            assert found["a"].sharding == layout and found["a"].shape == (3,) and found["b"].sharding is None
+            assert found["a"].sharding == sharding and found["a"].shape == (3,) and found["b"].sharding is None
 
 
 def documented(x, y):

@@ -32,7 +32,7 @@ class Value:
     def __init__(
         self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
     ):
-        self.aval = aval.unsplit()  # the compiler tracks shardings in layouts, not in types
+        self.aval = aval.unsplit()  # the partitioner has the shardings of values, not their types
         self.kind = kind
         self.producer = producer
         self.position = position

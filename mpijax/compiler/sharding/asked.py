@@ -32,13 +32,13 @@ class Asked:
     operands: dict[int, list[Cuts | None]] = field(default_factory=dict)
 
 
-def asked_of(jaxpr: Jaxpr, layouts: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
+def asked_of(jaxpr: Jaxpr, shardings: Iterable[Any], mesh_of: Callable[[Any], Any]) -> Asked | None:
     """The cuts that the constraints in a Jaxpr request of its operations; None if there are none.
 
-    layouts: the shardings of its constraints. mesh_of: the multi-process mesh of a sharding, or None for a sharding
+    shardings: of its constraints. mesh_of: the multi-process mesh of a sharding, or None for a sharding
     that is not propagated.
     """
-    mesh = next((m for layout in layouts if (m := mesh_of(layout)) is not None), None)
+    mesh = next((m for sharding in shardings if (m := mesh_of(sharding)) is not None), None)
     if mesh is None:
         return None
     found = _Walk(mesh, mesh_of).back(jaxpr)
@@ -102,12 +102,12 @@ class _Walk:
         return operands_for(whole, rule, wish) or nothing
 
     def _of_constraint(self, eqn: Any) -> Cuts | None:
-        layout, shape = eqn.params[eqn.primitive.lower.param], eqn.invars[0].aval.shape
-        if self.mesh_of(layout) != self.mesh:
+        sharding, shape = eqn.params[eqn.primitive.lower.param], eqn.invars[0].aval.shape
+        if self.mesh_of(sharding) != self.mesh:
             return None
         return tuple(
             even_cut(n, axes, count(axes, self.sizes)) if axes and n % count(axes, self.sizes) == 0 else None
-            for n, axes in zip(shape, split_of(layout, len(shape)), strict=True)
+            for n, axes in zip(shape, split_of(sharding, len(shape)), strict=True)
         )
 
 

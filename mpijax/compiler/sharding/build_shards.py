@@ -57,9 +57,9 @@ class ShardBuilder(GraphBuilder):
     def new_const(self, value: Any, aval: ShapedArray) -> Value:
         if is_whole(value):
             return super().new_const(value, aval)
-        layout = value._sharding
-        known = super().new_const(value, aval.update(shape=layout.planned_shape(aval.shape)))
-        self.over_ranks().laid_out(known, layout, aval.shape, lambda: "a constant")
+        sharding = value._sharding
+        known = super().new_const(value, aval.update(shape=sharding.planned_shape(aval.shape)))
+        self.over_ranks().record_sharding(known, sharding, aval.shape, lambda: "a constant")
         return known
 
     # ------------------------------------------------------------ regions
@@ -137,7 +137,7 @@ class ShardBuilder(GraphBuilder):
     def lowered(self, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value]:
         lower = eqn.primitive.lower
         if isinstance(lower, Reshard):
-            return constraints.laid_out(self.over_ranks(), eqn, inputs[0], source)
+            return constraints.with_requested_sharding(self.over_ranks(), eqn, inputs[0], source)
         if not avals and self.partitioner is not None:
             shown = partition.shown(self.partitioner, eqn, inputs, source)
             if shown is not None:
@@ -192,18 +192,18 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
     else None. default: the sharding of results if no argument has one.
     """
     builder = ShardBuilder()
-    layouts = in_shardings or (None,) * len(closed.jaxpr.invars)
+    shardings = in_shardings or (None,) * len(closed.jaxpr.invars)
     program = inlined(closed)
     constraints_asked = list(asked.constraints_in(program.closed.jaxpr))
-    if any(layouts) or constraints_asked:  # exchanges added for an operation stay, even if it is dead
+    if any(shardings) or constraints_asked:  # exchanges added for an operation stay, even if it is dead
         program = replace(program, closed=regions.needed(program.closed))
-    args = [_argument(builder, closed.jaxpr, i, layout) for i, layout in enumerate(layouts)]
+    args = [_argument(builder, closed.jaxpr, i, sharding) for i, sharding in enumerate(shardings)]
     consts, wishes = builder.constants(program), None
     if constraints_asked:
         mesh_of = partial(constraints.devices_of, builder.over_ranks())
         wishes = asked.asked_of(program.closed.jaxpr, constraints_asked, mesh_of)
     outs = builder.run(program, consts, args, UNKNOWN, wishes)
-    others = others_layout(layouts) or default
+    others = others_sharding(shardings) or default
     if builder.partitioner is not None:
         return _finished(builder, builder.partitioner, outs, others)
     graph = builder.finish(outs)
@@ -211,13 +211,13 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
     return graph
 
 
-def _argument(builder: ShardBuilder, jaxpr: Jaxpr, i: int, layout: Any) -> Value:
-    """An argument of the program. layout: its sharding; None for an array of this process alone."""
+def _argument(builder: ShardBuilder, jaxpr: Jaxpr, i: int, sharding: Any) -> Value:
+    """An argument of the program. sharding: None for an array of this process alone."""
     aval = jaxpr.invars[i].aval
-    if layout is None:
+    if sharding is None:
         return builder.argument(aval)
-    value = builder.argument(aval.update(shape=layout.planned_shape(aval.shape)))
-    builder.over_ranks().laid_out(value, layout, aval.shape, partial(_described, jaxpr, i))
+    value = builder.argument(aval.update(shape=sharding.planned_shape(aval.shape)))
+    builder.over_ranks().record_sharding(value, sharding, aval.shape, partial(_described, jaxpr, i))
     return value
 
 
@@ -235,7 +235,7 @@ def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: 
     elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
     others = whole_by(elsewhere) or others
     shardings = [
-        None if v in p.known.own else p.layout_held(result) or _for_axes(others, v.aval.ndim)
+        None if v in p.known.own else p.sharding_held(result) or _for_axes(others, v.aval.ndim)
         for v, result in zip(outs, results, strict=True)
     ]
     constraints.show(p, others)
@@ -247,17 +247,17 @@ def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: 
     return graph
 
 
-def _for_axes(layout: Any, ndim: int) -> Any:
-    """The layout for a whole array of rank `ndim`; over Explicit axes the spec needs an entry for each array axis."""
-    mesh = getattr(layout, "mesh", None)
-    return layout if mesh is None or not mesh.is_explicit else layout.update(spec=layout.spec.padded(ndim))
+def _for_axes(sharding: Any, ndim: int) -> Any:
+    """The sharding for a whole array of rank `ndim`; over Explicit axes the spec needs an entry for each array axis."""
+    mesh = getattr(sharding, "mesh", None)
+    return sharding if mesh is None or not mesh.is_explicit else sharding.update(spec=sharding.spec.padded(ndim))
 
 
-def others_layout(layouts: tuple[Any, ...]) -> Any:
-    """The layout of values that depend on no sharded argument: replicated over the devices of the first one."""
-    return whole_by(next((x for x in layouts if x is not None), None))
+def others_sharding(shardings: tuple[Any, ...]) -> Any:
+    """The sharding of values that depend on no sharded argument: replicated over the devices of the first one."""
+    return whole_by(next((x for x in shardings if x is not None), None))
 
 
-def whole_by(layout: Any) -> Any:
-    """A layout that replicates values over the devices of `layout`."""
-    return layout if layout is None or not hasattr(layout, "mesh") else layout.update(spec=type(layout.spec)())
+def whole_by(sharding: Any) -> Any:
+    """A sharding that replicates values over the devices of `sharding`."""
+    return sharding.update(spec=type(sharding.spec)()) if hasattr(sharding, "mesh") else sharding

@@ -1,4 +1,4 @@
-"""Enforces shardings in types: a value whose type is split over Explicit mesh axes is laid out that way.
+"""Enforces shardings in types: a value whose type is split over Explicit mesh axes is sharded that way.
 
 Over Auto axes of the same mesh, the sharding rules of primitives decide.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import relaid
+from mpijax.compiler.sharding.redistribute import redistributed
 from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
@@ -18,7 +18,7 @@ from mpijax.core.sharding.split import Split
 
 
 def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
-    """The results of an equation in the layouts of their types.
+    """The results of an equation in the shardings of their types.
 
     first: the number of nodes before the equation was added.
     """
@@ -28,7 +28,7 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
         return outs
     devices = _devices(p, said.mesh)
     made = p.made_since(first)
-    # The out_specs of a body already set the layout of results, except over mesh axes that it does not map.
+    # The out_specs of a body already set the sharding of results, except over mesh axes that it does not map.
     body = isinstance(eqn.primitive.lower, Partitioned)
     return [
         out if body and _lies_so(p, out, split)
@@ -38,18 +38,18 @@ def as_typed(p: Partitioner, eqn, outs: list, first: int, source) -> list:
 
 
 def _lies_so(p: Partitioner, v, split: Split | None) -> bool:
-    """Whether a value is laid out as its type requires."""
-    held = p.layout_held(v)
+    """Whether a value is sharded as its type requires."""
+    held = p.sharding_held(v)
     found = of_sharding(held, v.aval.ndim)
     return split is None or (found is not None and found.axes == split.axes)
 
 
-def resharded(p: Partitioner, v, layout, devices: Any, source):
-    """A value resharded over Explicit axes to `layout`; over Auto axes unchanged unless the layout names them."""
+def resharded(p: Partitioner, v, sharding, devices: Any, source):
+    """A value resharded over Explicit axes to `sharding`; over Auto axes unchanged unless the sharding names them."""
     if p.in_body or p.outer is not None:
         return v
-    devices = devices or _devices(p, layout.mesh)
-    return _moved(p, v, devices, layout.mesh, layout.spec.split(v.aval.ndim), False, source)
+    devices = devices or _devices(p, sharding.mesh)
+    return _moved(p, v, devices, sharding.mesh, sharding.spec.split(v.aval.ndim), False, source)
 
 
 def _devices(p: Partitioner, mesh) -> Any:
@@ -63,7 +63,7 @@ def _devices(p: Partitioner, mesh) -> Any:
 def devices_known(p: Partitioner, mesh) -> Any:
     """The concrete mesh for abstract `mesh`, if values in the program or the context have it; else None."""
 
-    known = (getattr(x, "mesh", None) for x in p.known.layouts.values())
+    known = (getattr(x, "mesh", None) for x in p.known.shardings.values())
     meshes = (m for m in (*known, current_mesh()) if m is not None)
     same = (m for m in meshes if m.shape_tuple == mesh.shape_tuple)
     return p.known.devices.get(mesh) or next(same, None)
@@ -75,7 +75,7 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     if v.scalar is not None:
         return v
     ndim = v.aval.ndim
-    held = p.layout_held(v)
+    held = p.sharding_held(v)
     if held is None and not mesh.is_explicit and not new:
         return v
     p.go_over(sharding_over(devices, ()))
@@ -84,15 +84,15 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     over = held.spec if held is not None and getattr(held, "mesh", None) == devices else PartitionSpec()
     kept = [tuple(a for a in over.axes_of(d) if a in free) for d in range(ndim)]
     whole = axes or ((),) * ndim
-    layout = sharding_over(devices, tuple((*n, *k) for n, k in zip(whole, kept, strict=True)))
-    if held == layout:
+    sharding = sharding_over(devices, tuple((*n, *k) for n, k in zip(whole, kept, strict=True)))
+    if held == sharding:
         return v
     if new and held is not None and (
-        (held.keeps_whole and layout.keeps_whole) or held.is_equivalent_to(layout, ndim)
+        (held.keeps_whole and sharding.keeps_whole) or held.is_equivalent_to(sharding, ndim)
     ):
-        p.known.layouts[v] = layout
+        p.known.shardings[v] = sharding
         return v
     first = len(p.nodes)
-    out = relaid(p, v, layout, source)
+    out = redistributed(p, v, sharding, source)
     made = new or out in p.made_since(first)
-    return p.marked(out, layout, made, source)
+    return p.marked(out, sharding, made, source)

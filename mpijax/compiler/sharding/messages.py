@@ -100,7 +100,7 @@ def computed_together(p: Partitioner, mesh, program, operands, name: str, source
 
 
 def _reason(p: Partitioner, exchange: Exchange, source) -> str:
-    """The reason for a message of the current operation, or of the final layout of results."""
+    """The reason for a message of the current operation, or of the final sharding of results."""
     if source is UNKNOWN:
         return "results are returned in equal shards"
     while p.graph.frame is None and p.outer is not None:  # in a body without a frame, use the loop or branch around it

@@ -26,7 +26,7 @@ from mpijax.compiler.sharding.redistribute import (
     extreme_of_all,
     gathered,
     recut,
-    relaid,
+    redistributed,
     rotation,
 )
 from mpijax.core.base.source import UNKNOWN, sources_from
@@ -55,30 +55,30 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), lambda: "shard_map inside jit")
-    layouts = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
+    shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     ranks = [a.ndim if mesh.are_all_axes_explicit else 0 for a in closed.out_avals]  # as results of all operations then
     results_in = [NamedSharding(mesh, s.padded(n)) for s, n in zip(params["out_specs"], ranks, strict=True)]
     # If a process stores its devices' shards separately, each process computes the shards of all devices.
-    for_all = any(layout.keeps_others for layout in (*layouts, *results_in))
+    for_all = any(sharding.keeps_others for sharding in (*shardings, *results_in))
     if for_all:
-        layouts = [sharding_over(mesh, ())] * len(inputs)
-    local = [relaid(p, v, layout, source) for v, layout in zip(inputs, layouts, strict=True)]
+        shardings = [sharding_over(mesh, ())] * len(inputs)
+    local = [redistributed(p, v, sharding, source) for v, sharding in zip(inputs, shardings, strict=True)]
     first = len(p.nodes)
     with p.graph.apart():
         if mesh.holds_several:
             outs = local_shards.run(p, closed, params, local, for_all, source)
-            outs = [relaid(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
+            outs = [redistributed(p, v, x, source) for v, x in zip(outs, results_in, strict=True)] if for_all else outs
         else:
             with p.in_body_over(mesh):
                 outs = p.graph.inline(closed, local, source)
     made = p.made_since(first)
     results = []
-    for v, layout in zip(outs, results_in, strict=True):
-        if p.in_body and not layout.keeps_whole:
+    for v, sharding in zip(outs, results_in, strict=True):
+        if p.in_body and not sharding.keeps_whole:
             raise NotImplementedError(
                 "A shard_map inside another one must return replicated results. Use one shard_map over both axes."
             )
-        results.append(p.marked(v, layout, v in made, source))
+        results.append(p.marked(v, sharding, v in made, source))
     return results
 
 
@@ -110,7 +110,7 @@ def done(p: Partitioner, eqn, inputs, source) -> list:
 
 
 def placed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
-    """The results of an equation, laid out to match its operands and its types.
+    """The results of an equation, sharded to match its operands and its types.
 
     first: the number of nodes before the equation was added.
     """
@@ -173,12 +173,12 @@ def _split_elsewhere(p: Partitioner, eqn, k: int, inputs) -> str:
 def shown(p: Partitioner, eqn, inputs, source) -> list | None:
     """An operation without results that shows each device's part of its operands; None if it shows them whole."""
     rule = rule_of(eqn.primitive)
-    held, layouts = [p.blocks_of(v) for v in inputs], [p.layout_held(v) for v in inputs]
-    mesh = next((b.mesh for b in held if b is not None), shown_parts.device_mesh(layouts))
+    held, shardings = [p.blocks_of(v) for v in inputs], [p.sharding_held(v) for v in inputs]
+    mesh = next((b.mesh for b in held if b is not None), shown_parts.device_mesh(shardings))
     if rule is None or mesh is None or p.in_body:
         return None
     plan = rule(_as_rules_see_it(p, eqn, inputs, [], held, mesh))
-    return None if plan is None else shown_parts.add(p, eqn, plan, inputs, held, layouts, mesh, source)
+    return None if plan is None else shown_parts.add(p, eqn, plan, inputs, held, shardings, mesh, source)
 
 
 def spread(p: Partitioner, eqn, inputs, avals, source):
@@ -226,10 +226,10 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         combine = extreme_of_all if compared else messages.combined
         outs = [combine(p, outs[0], plan.over, plan.op, mesh, source)]
     made = p.made_since(first)
-    named = _named_alike(results, held, [p.layout_held(v) for v in inputs])
+    named = _named_alike(results, held, [p.sharding_held(v) for v in inputs])
     outs = [
-        p.held_as(o, blocks, layout, o in made, source)
-        for o, blocks, layout in zip(outs, results, named, strict=True)
+        p.held_as(o, blocks, sharding, o in made, source)
+        for o, blocks, sharding in zip(outs, results, named, strict=True)
     ]
     if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
         _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
@@ -267,8 +267,8 @@ def _rotated(p: Partitioner, eqn, inputs, source):
     move = Redistribution(p, view.blocks.mesh, source)
     out = move.rotated(view.source, view.blocks, eqn.params["dimension"], by)
     made = p.made_since(first)
-    layout = p.layout_held(view.source) or view.blocks.sharding
-    return p.held_as(out, view.blocks, layout, out in made, source)
+    sharding = p.sharding_held(view.source) or view.blocks.sharding
+    return p.held_as(out, view.blocks, sharding, out in made, source)
 
 
 def done_here(p: Partitioner, eqn, plan: Plan, operands, avals, results, source) -> list:
@@ -324,7 +324,7 @@ def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> Non
 
 
 def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
-    """The results of an operation on whole values, or on values over several devices of a process, with their layouts.
+    """The results of an operation on whole values or on values over several devices of a process, with shardings.
 
     Results of messages on a communicator, and values computed from them, get none: ranks differ. first: see `placed`.
     """
@@ -333,46 +333,46 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     if told or not p.known.own.isdisjoint(inputs):
         p.known.own.update(outs)
         return outs
-    layouts = [x if _is_followed_by_name(x) else None for x in map(p.layout_held, inputs)]
-    one = next((x for x in layouts if x is not None), None)
+    shardings = [x if _is_followed_by_name(x) else None for x in map(p.sharding_held, inputs)]
+    one = next((x for x in shardings if x is not None), None)
     if one is None:
         return outs
     avals = [v.aval for v in eqn.outvars]
     spread_by_rule = not one.is_fully_addressable and rule_of(eqn.primitive) is not None
     made: set[Any] = p.made_since(first) if spread_by_rule else set()
 
-    def named(out, layout):
-        if layout.memory_kind != one.memory_kind:
-            layout = layout.with_memory_kind(one.memory_kind)
+    def named(out, sharding):
+        if sharding.memory_kind != one.memory_kind:
+            sharding = sharding.with_memory_kind(one.memory_kind)
         if out.scalar is not None:
             return out
-        if out not in p.known.layouts:
-            return p.marked(out, layout, True, source) if layout.keeps_whole else out
+        if out not in p.known.shardings:
+            return p.marked(out, sharding, True, source) if sharding.keeps_whole else out
         if out in made:
-            blocks = p.blocks_of(out) or Blocks(layout.mesh, out.aval.shape, uncut(out.aval.shape))
-            if blocks_by(layout, blocks.shape) == blocks:
-                p.known.layouts[out] = layout
+            blocks = p.blocks_of(out) or Blocks(sharding.mesh, out.aval.shape, uncut(out.aval.shape))
+            if blocks_by(sharding, blocks.shape) == blocks:
+                p.known.shardings[out] = sharding
         return out
 
-    return list(map(named, outs, _layouts_of_results(p, eqn, inputs, avals, layouts, one)))
+    return list(map(named, outs, _shardings_of_results(p, eqn, inputs, avals, shardings, one)))
 
 
-def _is_followed_by_name(layout) -> bool:
+def _is_followed_by_name(sharding) -> bool:
     """Whether a sharding is only a label: this process has the shards of several devices, or the whole array."""
-    if layout is None:
+    if sharding is None:
         return False
-    return layout.is_fully_addressable or (
-        hasattr(layout, "mesh") and (layout.mesh.holds_several or layout.keeps_whole)
+    return sharding.is_fully_addressable or (
+        hasattr(sharding, "mesh") and (sharding.mesh.holds_several or sharding.keeps_whole)
     )
 
 
-def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> list:
-    """The shardings over devices that the rule of an operation gives its results."""
+def _shardings_of_results(p: Partitioner, eqn, inputs, avals, shardings, first) -> list:
+    """The shardings that the rule of an operation gives its results."""
     if not hasattr(first, "mesh"):
         return [first] * len(avals)
     mesh, rule = first.mesh, rule_of(eqn.primitive)
     devices = mesh.abstract_mesh  # its blocks are per device, not per process
-    over = [x.update(mesh=devices) if x is not None and getattr(x, "mesh", None) == mesh else None for x in layouts]
+    over = [x.update(mesh=devices) if x is not None and getattr(x, "mesh", None) == mesh else None for x in shardings]
     shapes = [p.global_aval(v).shape for v in inputs]
     held = [None if x is None else blocks_by(x, shape) for x, shape in zip(over, shapes, strict=True)]
     first_device = dict.fromkeys(mesh.axis_names, 0)
@@ -381,16 +381,16 @@ def _layouts_of_results(p: Partitioner, eqn, inputs, avals, layouts, first) -> l
         results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
         names = _named_alike([b.whole_where_uneven() for b in results], held, over)
         return [x.update(mesh=mesh) for x in names]
-    of_shape = {shape: x for shape, x in zip(shapes, layouts, strict=True) if hasattr(x, "mesh")}
+    of_shape = {shape: x for shape, x in zip(shapes, shardings, strict=True) if hasattr(x, "mesh")}
     return [of_shape.get(a.shape) or sharding_over(mesh, ((),) * a.ndim) for a in avals]
 
 
-def _named_alike(results, held, layouts) -> list:
+def _named_alike(results, held, shardings) -> list:
     """Shardings of results; a result with the shape and cut of an operand gets that operand's own sharding."""
     known = {}
-    for blocks, layout in reversed(list(zip(held, layouts, strict=True))):
-        if layout is not None and blocks is not None and layout.mesh == blocks.mesh:
-            known[blocks.shape, blocks.cuts] = layout
+    for blocks, sharding in reversed(list(zip(held, shardings, strict=True))):
+        if sharding is not None and blocks is not None and sharding.mesh == blocks.mesh:
+            known[blocks.shape, blocks.cuts] = sharding
     return [known.get((b.shape, b.cuts)) or b.sharding for b in results]
 
 

@@ -51,16 +51,16 @@ class JaxprFrame:
 class PartitionState:
     """State shared by all graphs of a program.
 
-    layouts: shardings of values over ranks or devices, as the user named them; also of values that are whole here.
+    shardings: of values over ranks or devices, as the user named them; also of values that are whole here.
     blocks: the part of an array that a value is. lost: cuts that whole axes would have, had no operand been gathered.
     unreduced: partial results whose sum over ranks is pending. meshes: those of the enclosing `shard_map` bodies.
     devices: concrete meshes, keyed by the abstract meshes in types. tried: cuts of loop carries, keyed by the body and
-    the cuts of its inputs. gathers: arrays that operations gathered, in order. placements: layouts of results over the
-    ranks, in order. inspected: callbacks that inspect shardings, with these. own: values that differ by rank, from
+    the cuts of its inputs. gathers: arrays that operations gathered, in order. placements: shardings of results over
+    the ranks, in order. inspected: callbacks that inspect shardings, with these. own: values that differ by rank, from
     messages on a communicator. over: the first sharding of a value; all use the same ranks.
     """
 
-    layouts: dict[Value, Any] = field(default_factory=dict)
+    shardings: dict[Value, Any] = field(default_factory=dict)
     blocks: dict[Value, Blocks] = field(default_factory=dict)
     lost: dict[Value, Cuts] = field(default_factory=dict)
     unreduced: dict[Value, Any] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Partitioner:
         finally:
             self.known.meshes = outside
 
-    # ------------------------------------------------------------ layouts of values
+    # ------------------------------------------------------------ shardings of values
 
     def blocks_of(self, v: Value) -> Blocks | None:
         """The part of a whole array that `v` is; None if every rank has all of it, and inside bodies."""
@@ -118,8 +118,8 @@ class Partitioner:
         if known.meshes:
             return None
         found = known.blocks.get(v)
-        if found is None and (layout := known.layouts.get(v)) is not None and not layout.keeps_whole:
-            found = known.blocks[v] = blocks_by(layout, whole_shape(layout, v.aval.shape))
+        if found is None and (sharding := known.shardings.get(v)) is not None and not sharding.keeps_whole:
+            found = known.blocks[v] = blocks_by(sharding, whole_shape(sharding, v.aval.shape))
         return found
 
     def global_aval(self, v: Value) -> ShapedArray:
@@ -127,60 +127,60 @@ class Partitioner:
         blocks = self.blocks_of(v)
         return v.aval if blocks is None else v.aval.update(shape=blocks.shape)
 
-    def layout_held(self, v: Value) -> Any:
+    def sharding_held(self, v: Value) -> Any:
         """The sharding of a value, as the user named it; None if it has none."""
-        return self.known.layouts.get(v)
+        return self.known.shardings.get(v)
 
-    def layout_in_use(self, v: Value) -> Any:
+    def sharding_in_use(self, v: Value) -> Any:
         """The sharding of a value; inside `shard_map` bodies, replicated over their mesh."""
-        return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.layout_held(v)
+        return NamedSharding(self.known.meshes[-1], PartitionSpec()) if self.in_body else self.sharding_held(v)
 
-    def laid_out(self, v: Value, layout: Any, shape: Sequence[int], describe: Callable[[], str]) -> None:
-        """Record the layout of an argument or constant whose whole array has `shape`. describe: as for `are_over`."""
-        self.are_over(layout, describe)
-        self.known.layouts[v] = layout
-        if not layout.keeps_whole:
-            self.known.blocks[v] = blocks_by(layout, tuple(shape))
+    def record_sharding(self, v: Value, sharding: Any, shape: Sequence[int], describe: Callable[[], str]) -> None:
+        """Record the sharding of an argument or constant whose whole array has `shape`. describe: as for `are_over`."""
+        self.are_over(sharding, describe)
+        self.known.shardings[v] = sharding
+        if not sharding.keeps_whole:
+            self.known.blocks[v] = blocks_by(sharding, tuple(shape))
 
-    def are_over(self, layout: Any, describe: Callable[[], str]) -> None:
+    def are_over(self, sharding: Any, describe: Callable[[], str]) -> None:
         """Record the devices of values. Raises ValueError if other values use other devices or another order.
 
         describe: says which values, for the error.
         """
         known = self.known
         if known.over is None:
-            known.over, known.first_over = layout, describe
-        elif known.over._device_assignment != layout._device_assignment:
-            found = ((known.first_over, known.over), (describe, layout))
+            known.over, known.first_over = sharding, describe
+        elif known.over._device_assignment != sharding._device_assignment:
+            found = ((known.first_over, known.over), (describe, sharding))
             said = (f"{what()} with device ids {[d.id for d in x._device_assignment]}" for what, x in found)
             raise ValueError(
                 f"Received incompatible devices for jitted computation. Got {' and '.join(said)}. Put arguments on the "
                 "devices of the program with jax.device_put."
             )
 
-    def go_over(self, layout: Any) -> None:
-        """Switch to the device order of `layout`, if it has the same processes."""
-        if self.known.over is not None and self.known.over.processes == layout.processes:
-            self.known.over = layout
+    def go_over(self, sharding: Any) -> None:
+        """Switch to the device order of `sharding`, if it has the same processes."""
+        if self.known.over is not None and self.known.over.processes == sharding.processes:
+            self.known.over = sharding
 
     def on_devices_of_values(self, mesh: Mesh) -> Mesh:
         """The mesh with the same axes over the devices of the program's values, if there are as many."""
         over = () if self.known.over is None else self.known.over._device_assignment
         return mesh.update(np.reshape(over, mesh.axis_sizes) if len(over) == mesh.size else None)
 
-    def marked(self, v: Value, layout: Any, new: bool, source: Any) -> Value:
-        """A value with its layout. Copies a value that has another layout, or that was not just made (`new`)."""
+    def marked(self, v: Value, sharding: Any, new: bool, source: Any) -> Value:
+        """A value with its sharding. Copies a value that has another sharding, or that was not just made (`new`)."""
         if self.in_body:
             return v
-        held, splits = self.known.layouts.get(v), not layout.keeps_whole
-        if (splits and not new) if held is None else held != layout:
+        held, splits = self.known.shardings.get(v), not sharding.keeps_whole
+        if (splits and not new) if held is None else held != sharding:
             v = self.copied(v, source)
         if splits or v.scalar is None:
-            self.known.layouts[v] = layout
+            self.known.shardings[v] = sharding
         return v
 
-    def held_as(self, v: Value, blocks: Blocks, layout: Any, new: bool, source: Any) -> Value:
-        """A value recorded as this rank's part of an array. layout: the sharding, used where blocks are even.
+    def held_as(self, v: Value, blocks: Blocks, sharding: Any, new: bool, source: Any) -> Value:
+        """A value recorded as this rank's part of an array. sharding: used where blocks are even.
 
         Copies a value that is already recorded as a part of an array, or is not new: the two arrays are equal on this
         rank but not on all.
@@ -189,16 +189,16 @@ class Partitioner:
         self.note_unequal(blocks.cuts)
         if known is not None and (known != blocks or not new):
             v, new = self.copied(v, source), True
-        v = self.marked(v, layout if blocks.is_even else blocks.sharding, new, source)
+        v = self.marked(v, sharding if blocks.is_even else blocks.sharding, new, source)
         if not self.in_body and not blocks.is_whole:
             self.known.blocks[v] = blocks
         return v
 
     def alike(self, v: Value, other: Value) -> None:
         """Record `other`, which represents `v` in another graph, as the same part of an array."""
-        blocks, layout = self.blocks_of(v), self.layout_held(v)
-        if layout is not None and not self.in_body:
-            self.known.layouts[other] = layout
+        blocks, sharding = self.blocks_of(v), self.sharding_held(v)
+        if sharding is not None and not self.in_body:
+            self.known.shardings[other] = sharding
         if blocks is not None:
             self.known.blocks[other] = blocks
 
@@ -206,7 +206,7 @@ class Partitioner:
         self.graph.graph.unequal |= any(c is not None and not c.is_even for c in cuts)
 
     def copied(self, v: Value, source: Any) -> Value:
-        """A copy of a value, which can have another layout."""
+        """A copy of a value, which can have another sharding."""
         [out] = self.graph.node(copy_p, {}, [v], [v.aval], source, fx.no_effects)
         return out
 
@@ -231,6 +231,6 @@ def verify(p: Partitioner) -> None:
     for v, blocks in p.known.blocks.items():
         if v.aval.shape != blocks.local_shape:
             raise BrokenForm(f"A shard has the shape of its part, {blocks.local_shape}, but {v} does not.")
-        layout = p.layout_held(v)
-        if layout is not None and blocks.is_even and blocks_by(layout, blocks.shape).local_shape != v.aval.shape:
-            raise BrokenForm(f"A sharding describes the shard that it belongs to, but {layout} does not describe {v}.")
+        sharding = p.sharding_held(v)
+        if sharding is not None and blocks.is_even and blocks_by(sharding, blocks.shape).local_shape != v.aval.shape:
+            raise BrokenForm(f"A sharding describes the shard that it belongs to; {sharding} does not describe {v}.")

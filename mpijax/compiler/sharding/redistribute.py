@@ -510,11 +510,11 @@ def recut(p: Partitioner, v, mesh, cuts, source):
     return Redistribution(p, mesh, source).move(v, have, cuts)
 
 
-def relaid(p: Partitioner, v, layout, source):
+def redistributed(p: Partitioner, v, sharding, source):
     """This rank's shard of a value in another sharding."""
     shape = p.global_aval(v).shape
-    wanted = Blocks(layout.mesh, shape, uncut(shape)) if layout.keeps_whole else blocks_by(layout, shape)
-    return recut(p, v, layout.mesh, wanted.cuts, source)
+    wanted = Blocks(sharding.mesh, shape, uncut(shape)) if sharding.keeps_whole else blocks_by(sharding, shape)
+    return recut(p, v, sharding.mesh, wanted.cuts, source)
 
 
 def gathered(p: Partitioner, v, source):

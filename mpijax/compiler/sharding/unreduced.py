@@ -122,8 +122,8 @@ def _wanted(p: Partitioner, eqn, inputs, waiting) -> list[Any]:
     """For each operand, the array axis along which the operation needs only this rank's part; else None."""
     lower = eqn.primitive.lower
     if isinstance(lower, Reshard):
-        layout = eqn.params[lower.param]
-        held = () if not hasattr(layout, "mesh") else layout.spec.split(eqn.invars[0].aval.ndim)
+        sharding = eqn.params[lower.param]
+        held = () if not hasattr(sharding, "mesh") else sharding.spec.split(eqn.invars[0].aval.ndim)
         return [_along(held, w) for w in waiting]
     others = [b for v, w in zip(inputs, waiting, strict=True) if w is None and (b := p.blocks_of(v))]
     found: list[Any] = []
@@ -153,8 +153,8 @@ def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     parts = count(w.over, w.mesh.processes_along)
     if dim is None or blocks.cuts[dim] is not None or blocks.shape[dim] % parts:
         out = combined(p, v, w.over, "sum", w.mesh, source)
-        layout = p.layout_held(v) or blocks.sharding
-        return p.held_as(out, blocks, layout, True, source)
+        sharding = p.sharding_held(v) or blocks.sharding
+        return p.held_as(out, blocks, sharding, True, source)
     cut = even_cut(blocks.shape[dim], w.over, parts)
     params = {
         "axis_name": w.over, "scatter_dimension": dim, "axis_index_groups": None, "axis_size": parts, "tiled": True

@@ -152,10 +152,10 @@ class ProgramPlan:
         if all(r.sharding is None for r in self.results):
             return self
         held = zip(in_shardings, self.in_avals, strict=False)
-        first = next(((layout, aval.ndim) for layout, aval in held if layout is not None), (None, 0))
+        first = next(((sharding, aval.ndim) for sharding, aval in held if sharding is not None), (None, 0))
         given = asked or (None,) * len(self.results)
         made = copy(self)
-        made.results = [r.worded(layout, first) for r, layout in zip(self.results, given, strict=True)]
+        made.results = [r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)]
         return made
 
     def memory(self) -> dict[str, int]:

@@ -56,7 +56,7 @@ class TypedOperation:
 
     @property
     def asked(self) -> Any:
-        """The layout that the caller requests for the result, if any."""
+        """The sharding that the caller requests for the result, if any."""
         return self.params.get("out_sharding") or self.params.get("sharding")
 
     def axes(self, i: int = 0) -> Axes:

@@ -39,7 +39,7 @@ def sums_of(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def check_asked_sums(s: Any) -> None:
-    """Raise an error if the requested layout is unreduced or reduced over axes that the operation does not leave so."""
+    """Raise an error if the requested sharding is unreduced or reduced over other axes than the operation allows."""
     spec = getattr(s.asked, "spec", None)
     if spec is not None and s.primitive.sums is not None:
         if spec.unreduced or spec.reduced or any(unreduced_axes(a) or reduced_axes(a) for a in s.types):
@@ -212,7 +212,7 @@ def summed(s: Any) -> tuple[frozenset, frozenset]:
 
 
 def reshaped(s: Any) -> tuple[frozenset, frozenset]:
-    """A requested layout must be unreduced and reduced as the operand is."""
+    """A requested sharding must be unreduced and reduced as the operand is."""
     sums = unreduced_axes(s.types[0]), reduced_axes(s.types[0])
     spec = s.asked.spec if s.asked is not None else None
     for kind, given, asked in () if spec is None else zip(

@@ -456,9 +456,9 @@ class SingleDeviceSharding(Sharding):
     @staticmethod
     def by_default(device: Any) -> SingleDeviceSharding:
         """The sharding of an array that the user did not place."""
-        layout = SingleDeviceSharding(device)
-        layout.committed = layout.is_followed = False
-        return layout
+        sharding = SingleDeviceSharding(device)
+        sharding.committed = sharding.is_followed = False
+        return sharding
 
     @cached_property
     def is_elsewhere(self) -> bool:  # type: ignore[override]
@@ -499,8 +499,8 @@ class SingleDeviceSharding(Sharding):
 
     @staticmethod
     def _from_plain_(id: int, committed: bool, memory_kind: str | None) -> SingleDeviceSharding:
-        layout = SingleDeviceSharding(provided.devices()[id], memory_kind=memory_kind)
-        return layout if committed else SingleDeviceSharding.by_default(layout._device)
+        sharding = SingleDeviceSharding(provided.devices()[id], memory_kind=memory_kind)
+        return sharding if committed else SingleDeviceSharding.by_default(sharding._device)
 
     @property
     def addressable_devices(self) -> set:

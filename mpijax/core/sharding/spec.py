@@ -192,7 +192,7 @@ class PartitionSpec:
         return self.update(parts)
 
     def to_ct_spec(self) -> PartitionSpec:
-        """The layout of cotangents: unreduced and reduced axes exchanged."""
+        """The sharding of cotangents: unreduced and reduced axes exchanged."""
         return self.update(unreduced=self.reduced, reduced=self.unreduced) if self.unreduced or self.reduced else self
 
     @property

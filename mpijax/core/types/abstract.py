@@ -143,7 +143,7 @@ class MappingSpec:
 
 
 class HiPspec:
-    """Base of layouts of such values in `in_specs` and `out_specs` of `shard_map`.
+    """Base of the specs of such values in `in_specs` and `out_specs` of `shard_map`.
 
     >>> class Whole(mpijax.experimental.hijax.HiPspec):
     ...     def to_lo(self): return (mpijax.P(), mpijax.P())
@@ -156,9 +156,9 @@ class HiPspec:
         to_override(self, "to_lo", "shard_map")
 
     def to_tangent_spec(self) -> HiPspec:
-        """The layout of tangents."""
+        """The spec of tangents."""
         to_override(self, "to_tangent_spec", "the derivative of shard_map")
 
     def to_ct_spec(self) -> HiPspec:
-        """The layout of cotangents."""
+        """The spec of cotangents."""
         to_override(self, "to_ct_spec", "the derivative of shard_map")

@@ -89,16 +89,16 @@ def load(directory: str | os.PathLike, shardings: Any, *, mask: Any = None, ts_s
             "ts_specs is not supported: mpijax stores every array as plain Zarr 3 chunks. Leave it out."
         )
     types = load_pytreedef(directory)
-    layouts = tree.tree_leaves(tree.tree_broadcast(shardings, types))
+    given = tree.tree_leaves(tree.tree_broadcast(shardings, types))
     leaves, treedef = tree.tree_flatten(types)
     wanted = [True] * len(leaves) if mask is None else tree.tree_leaves(tree.tree_broadcast(mask, types))
 
-    def like(x: Any, layout: Any) -> Any:
+    def like(x: Any, sharding: Any) -> Any:
         if not isinstance(x, ShapeDtypeStruct):
             return x
-        return x.update(sharding=getattr(layout, "sharding", layout))
+        return x.update(sharding=getattr(sharding, "sharding", sharding))
 
-    likes = [like(x, layout) if want else None for x, layout, want in zip(leaves, layouts, wanted, strict=True)]
+    likes = [like(x, sharding) if want else None for x, sharding, want in zip(leaves, given, wanted, strict=True)]
     return restoring.restore(directory, tree.tree_unflatten(treedef, likes))
 
 

@@ -121,7 +121,7 @@ class HiType(UserType):
     # ------------------------------------------------------------ shard_map
 
     def shard(self, mesh: Any, manual_axes: frozenset, check_vma: bool, spec: Any) -> Any:
-        """The type of a shard of a value that is laid out as `spec` says."""
+        """The type of a shard of a value that is sharded as `spec` says."""
         to_override(self, "shard", "shard_map")
 
     def unshard(self, mesh: Any, check_vma: bool, spec: Any) -> Any:
@@ -129,7 +129,7 @@ class HiType(UserType):
         to_override(self, "unshard", "shard_map")
 
     def nospec(self, mesh: Any, check_vma: bool, all_names: tuple[Any, ...]) -> Any:
-        """The layout of a value that may differ over all axes named."""
+        """The spec of a value that may differ over all axes named."""
         to_override(self, "nospec", "shard_map without in_specs")
 
 

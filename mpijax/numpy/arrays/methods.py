@@ -209,8 +209,8 @@ def _view_bits(x: Any, dtype: Any, bits: int, new_bits: int) -> Any:
     if dtype == np.bool_:
         return _view(x, np.uint8).astype(bool)
     if dtypes.issubdtype(x.dtype, np.complexfloating):
-        layout, shape = typeof(x).said_sharding, (*x.shape[:-1], x.shape[-1] * 2)
-        parts = jnp.zeros(shape, dtypes.finfo(x.dtype).dtype, out_sharding=layout)
+        sharding, shape = typeof(x).said_sharding, (*x.shape[:-1], x.shape[-1] * 2)
+        parts = jnp.zeros(shape, dtypes.finfo(x.dtype).dtype, out_sharding=sharding)
         return _view(parts.at[..., 0::2].set(x.real).at[..., 1::2].set(x.imag), dtype)
     if dtypes.issubdtype(dtype, np.complexfloating):
         parts = _view(x, dtypes.finfo(dtype).dtype)

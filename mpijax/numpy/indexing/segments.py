@@ -11,7 +11,7 @@ import mpijax.numpy as jnp
 from mpijax.core import dtypes
 from mpijax.core.base.errors import ConcretizationTypeError
 from mpijax.core.shapes.dimensions import dimension
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.numpy.util import check_arraylike, host_value
 from mpijax.ops.indexing.gather import GatherScatterMode
@@ -56,8 +56,8 @@ def _define(
         out_sharding: Any = None,
     ) -> Any:
         check_arraylike(name, data, segment_ids)
-        layout = explicit_layout(out_sharding, name)
-        if method != "add" and layout is not None and layout.spec.unreduced:
+        sharding = explicit_sharding(out_sharding, name)
+        if method != "add" and sharding is not None and sharding.spec.unreduced:
             raise NotImplementedError(f"unreduced for {reduction} is not yet supported: only sums can be pending.")
         mode = GatherScatterMode.FILL_OR_DROP if mode is None else mode
         data, ids = jnp.asarray(data), jnp.asarray(segment_ids)
@@ -73,7 +73,7 @@ def _define(
         out = jnp.full((buckets, *shape), unit, dtype=data.dtype)
         where = jnp.arange(ids.shape[0]) // bucket_size, ids
         out = getattr(out.at[where], method)(data, **flags)
-        return laid_out(getattr(jnp, reduction)(out, axis=0).astype(data.dtype), out_sharding, name)
+        return with_out_sharding(getattr(jnp, reduction)(out, axis=0).astype(data.dtype), out_sharding, name)
 
     segment.__name__ = segment.__qualname__ = name
     segment.__doc__ = f"""{what} of the elements of each group.

@@ -25,7 +25,7 @@ from mpijax.numpy.indexing.plan import StaticSlices, dynamic_plan, index_dtype, 
 from mpijax.numpy.linear_algebra.contraction import einsum
 from mpijax.numpy.ufuncs.arithmetic import mod
 from mpijax.numpy.util import canonical_axis, ensure_arraylike
-from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.default_sharding import default_sharding
 from mpijax.transforms.jit import jit
 
 # How to execute a known index, by (type of the array, key of the index); see `_index_key`.
@@ -113,7 +113,7 @@ def getitem(x: Any, index: Any) -> Any:
         return get(x, index)
     if known.view is not None and _is_here(x):
         # NumPy copies as fast as compiled code would; a program for each pair of bounds takes long to make.
-        return from_numpy(x._value[known.view], known.aval, True, default_layout())
+        return from_numpy(x._value[known.view], known.aval, True, default_sharding())
     if known.plan is not None:
         return known.plan.apply(x)
     return get(x, index)
@@ -143,7 +143,7 @@ def get(
     if dynamic is not None:
         if _is_here(x) and isinstance(x.dtype, np.dtype):
             view = dynamic.apply_to_numpy(x._value, wrap_negative_indices)
-            return from_numpy(view, x.aval.update(shape=view.shape), True, default_layout())
+            return from_numpy(view, x.aval.update(shape=view.shape), True, default_sharding())
         return dynamic.apply(x, wrap_negative_indices)
     if fill_value is not None:
         fill_value = _checked_fill_value(fill_value)

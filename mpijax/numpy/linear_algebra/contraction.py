@@ -16,7 +16,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.shapes.dimensions import DimExpr
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, laid_out_inside
+from mpijax.core.tracing.out_sharding import explicit_sharding, under_auto_axes, with_out_sharding
 from mpijax.numpy.linear_algebra.linear import result_type
 from mpijax.numpy.util import convert, ensure_arraylike_tuple, shape_of, unwrap
 from mpijax.transforms.jit import jit
@@ -62,13 +62,13 @@ def einsum(
     arrays, contractions = _plan((subscripts, *operands), optimize)
     dot_general = lax.dot_general if _dot_general is None else _dot_general
     arrays = list(ensure_arraylike_tuple("einsum", arrays))
-    layout = explicit_layout(out_sharding, "einsum")
-    if layout is not None and (len(contractions) > 1 or len(arrays) == 1):
+    sharding = explicit_sharding(out_sharding, "einsum")
+    if sharding is not None and (len(contractions) > 1 or len(arrays) == 1):
         kind = {"optimize": optimize, "precision": precision, "preferred_element_type": preferred_element_type}
         kind |= {"_dot_general": _dot_general}
-        return laid_out_inside(einsum, (subscripts, *operands), kind, layout, out_sharding)
-    out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general, layout)
-    return laid_out(out, out_sharding, "einsum")
+        return under_auto_axes(einsum, (subscripts, *operands), kind, sharding, out_sharding)
+    out = _einsum(arrays, contractions, precision, preferred_element_type, dot_general, sharding)
+    return with_out_sharding(out, out_sharding, "einsum")
 
 
 def einsum_path(
@@ -219,8 +219,8 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
-def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, layout):
-    """Carry out contractions; operands are consumed, each result is appended. layout: of the result of the only one."""
+def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, sharding):
+    """Carry out contractions; operands are consumed, each result is appended. sharding: of the only one's result."""
     dtype, weak_type = result_type("einsum", preferred_element_type, *operands)
     operands = list(operands)
     for positions, summed, text in contractions:
@@ -230,7 +230,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
         if len(taken) == 1:
             out = _contract_one(taken[0], names_summed, result, dtype)
         elif len(taken) == 2:
-            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general, layout)
+            out = _contract_two(*taken, names_summed, result, dtype, precision, dot_general, sharding)
         else:
             raise NotImplementedError(
                 "jax.numpy.einsum does not support simultaneous contraction of 3 or more operands. "
@@ -308,7 +308,7 @@ def _contract_one(x: _Named, summed: Sequence[str], result: str, dtype: Any) -> 
     return x
 
 
-def _contract_two(x, y, summed, result, dtype, precision, dot_general, layout) -> _Named:
+def _contract_two(x, y, summed, result, dtype, precision, dot_general, sharding) -> _Named:
     x.drop_broadcast_axes(y)
     y.drop_broadcast_axes(x)
     x_counts, y_counts = Counter(x.names), Counter(y.names)
@@ -334,8 +334,8 @@ def _contract_two(x, y, summed, result, dtype, precision, dot_general, layout) -
         ([x.names.index(n) for n in batch], [y.names.index(n) for n in batch]),
     )
     asked = {}
-    if layout is not None:
-        parts = layout.spec.padded(len(result))
-        spec = layout.spec.update([parts[result.index(n)] for n in names])
-        asked["out_sharding"] = layout.update(spec=spec)
+    if sharding is not None:
+        parts = sharding.spec.padded(len(result))
+        spec = sharding.spec.update([parts[result.index(n)] for n in names])
+        asked["out_sharding"] = sharding.update(spec=spec)
     return _Named(dot_general(x.array, y.array, numbers, precision, preferred_element_type=dtype, **asked), names)

@@ -9,7 +9,7 @@ from typing import Any
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.rules.sharding_types import axes_of
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.typeof import typeof
 from mpijax.numpy.ufuncs.complexes import conj
 from mpijax.numpy.util import (
@@ -64,9 +64,9 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=explicit_layout(out_sharding, "dot"),
+        out_sharding=explicit_sharding(out_sharding, "dot"),
     )
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "dot")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "dot")
 
 
 @jit(static_argnames=_STATIC, inline=True)
@@ -106,12 +106,12 @@ def matmul(
         (contracted, (axes.a_batch, axes.b_batch)),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=axes.of_product(explicit_layout(out_sharding, "matmul")),
+        out_sharding=axes.of_product(explicit_sharding(out_sharding, "matmul")),
     )
     out = lax.transpose(out, axes.permutation)
     if axes.restored:
         out = lax.expand_dims(out, axes.restored)
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "matmul")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "matmul")
 
 
 class _matmul_axes:
@@ -175,13 +175,13 @@ class _matmul_axes:
         order = shared + a_free + b_free
         self.permutation = sorted(range(len(order)), key=order.__getitem__)
 
-    def of_product(self, layout: Any) -> Any:
-        """The layout of the result of dot_general, given the layout of the result of matmul."""
-        if layout is None:
+    def of_product(self, sharding: Any) -> Any:
+        """The sharding of the result of dot_general, given the sharding of the result of matmul."""
+        if sharding is None:
             return None
         rank = len(self.permutation) + len(self.restored)
-        left = [part for i, part in enumerate(layout.spec.padded(rank)) if i not in self.restored]
-        return layout.update(spec=layout.spec.update([left[self.permutation.index(i)] for i in range(len(left))]))
+        left = [part for i, part in enumerate(sharding.spec.padded(rank)) if i not in self.restored]
+        return sharding.update(spec=sharding.spec.update([left[self.permutation.index(i)] for i in range(len(left))]))
 
 
 @jit(static_argnames=("precision", "preferred_element_type"), inline=True)
@@ -276,9 +276,9 @@ def tensordot(
         (contracted, ((), ())),
         precision=precision,
         preferred_element_type=dtype,
-        out_sharding=explicit_layout(out_sharding, "tensordot"),
+        out_sharding=explicit_sharding(out_sharding, "tensordot"),
     )
-    return laid_out(convert(out, dtype, weak_type), out_sharding, "tensordot")
+    return with_out_sharding(convert(out, dtype, weak_type), out_sharding, "tensordot")
 
 
 def _tensordot_axes(axes: Any, a: Any, b: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.tracing.out_sharding import laid_out, put
+from mpijax.core.tracing.out_sharding import put, with_out_sharding
 from mpijax.core.tracing.requested import over_devices
 from mpijax.core.types.axes import canonical_axis
 from mpijax.numpy.arguments import (
@@ -124,7 +124,7 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
 def place(x: Any, sharding: Any) -> Any:
     """Put an array onto the sharding that `device_sharding` returned; None leaves it unchanged."""
     if hasattr(sharding, "axes_of"):
-        return laid_out(x, sharding, "out_sharding")
+        return with_out_sharding(x, sharding, "out_sharding")
     if sharding is None:
         return x
     return put(x, sharding)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.shapes.dimensions import DimExpr
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, takes_out_sharding
+from mpijax.core.tracing.out_sharding import explicit_sharding, takes_out_sharding, with_out_sharding
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
@@ -70,11 +70,11 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     if order == "C":
         return lax.reshape(a, new, out_sharding=out_sharding)
     if order == "F":
-        layout = explicit_layout(out_sharding, "reshape")
-        if layout is not None:
-            layout = layout.update(spec=layout.spec.update(layout.spec.padded(len(new))[::-1]))
-        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1], out_sharding=layout)
-        return laid_out(lax.transpose(backwards, tuple(range(len(new)))[::-1]), out_sharding, "reshape")
+        sharding = explicit_sharding(out_sharding, "reshape")
+        if sharding is not None:
+            sharding = sharding.update(spec=sharding.spec.update(sharding.spec.padded(len(new))[::-1]))
+        backwards = lax.reshape(a, new[::-1], dimensions=tuple(range(a.ndim))[::-1], out_sharding=sharding)
+        return with_out_sharding(lax.transpose(backwards, tuple(range(len(new)))[::-1]), out_sharding, "reshape")
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")

@@ -16,7 +16,7 @@ from mpijax.core.rules import window_rules
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
@@ -108,9 +108,9 @@ def conv_general_dilated(
         dimension_numbers=numbers,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count,
         precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type,
-        out_sharding=explicit_layout(out_sharding, "conv_general_dilated"),
+        out_sharding=explicit_sharding(out_sharding, "conv_general_dilated"),
     )  # fmt: skip
-    return laid_out(out, out_sharding, "conv_general_dilated")
+    return with_out_sharding(out, out_sharding, "conv_general_dilated")
 
 
 # ---------------------------------------------------------------- types

@@ -18,7 +18,7 @@ from mpijax.core.rules.lowering import Library
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.split import entries
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
@@ -159,9 +159,9 @@ def dot(
         ),
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type,
-        out_sharding=explicit_layout(out_sharding, "dot_general"),
+        out_sharding=explicit_sharding(out_sharding, "dot_general"),
     )
-    return laid_out(out, out_sharding, "dot_general")
+    return with_out_sharding(out, out_sharding, "dot_general")
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
@@ -309,7 +309,7 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
     """The cotangent of x, where ct is that of the product of x and y, or of y and x if `swapped`.
 
     The product of ct and y over y's free axes has x's batch axes, x's free axes, and the contracted
-    axes in y's order. Over Explicit mesh axes the product is computed in the layout of x's cotangent.
+    axes in y's order. Over Explicit mesh axes the product is computed in the sharding of x's cotangent.
     """
     (x_contract, y_contract), (x_batch, y_batch) = contract, batch
     x_free = _free(x.aval.ndim, x_contract, x_batch)
@@ -331,13 +331,13 @@ def _cotangent(ct, x, y, contract, batch, swapped: bool, precision, preferred_el
 
 
 def _in_order(aval: Any, order: Sequence[int]) -> Any:
-    """The layout over Explicit mesh axes of an array of type `aval` with its axes in another order; None without one.
+    """The sharding over Explicit mesh axes of an array of type `aval` with its axes in another order; None without one.
     """
     if aval.split is None:
         return None
-    layout = aval.sharding
-    parts = layout.spec.padded(aval.ndim)
-    return layout.update(spec=layout.spec.update([parts[i] for i in order]))
+    sharding = aval.sharding
+    parts = sharding.spec.padded(aval.ndim)
+    return sharding.update(spec=sharding.spec.update([parts[i] for i in order]))
 
 
 def _dot_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type, out_sharding):

@@ -17,7 +17,7 @@ from mpijax.core import dtypes
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Decompose, HostCall
 from mpijax.core.rules.primitive import Primitive, Unsupported
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import mulhi
@@ -82,11 +82,11 @@ def rng_bit_generator(
     dtype = dtypes.check_user_dtype_supported(dtype, "rng_bit_generator")
     if np.dtype(dtype).name not in ("uint8", "uint16", "uint32", "uint64"):
         raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}. Use uint8, uint16, uint32 or uint64.")
-    explicit_layout(out_sharding, "rng_bit_generator")  # raises if it does not match the mesh in context
+    explicit_sharding(out_sharding, "rng_bit_generator")  # raises if it does not match the mesh in context
     state, bits = rng_bit_generator_p.bind(
         key, shape=canonical_shape(shape), dtype=np.dtype(dtype), algorithm=algorithm, out_sharding=None
     )
-    return state, laid_out(bits, out_sharding, "rng_bit_generator")
+    return state, with_out_sharding(bits, out_sharding, "rng_bit_generator")
 
 
 def _bits_type(key, *, shape, dtype, **_):

@@ -15,7 +15,7 @@ from mpijax.core.rules import sum_types
 from mpijax.core.rules.lowering import Reduction
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
@@ -135,9 +135,9 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_sum(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([3, 7], dtype=int32)
     """
-    layout = explicit_layout(out_sharding, "reduce_sum")
-    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=layout)
-    return laid_out(out, out_sharding, "reduce_sum")
+    sharding = explicit_sharding(out_sharding, "reduce_sum")
+    out = reduce_sum_p.bind(operand, axes=_axes(operand, axes), out_sharding=sharding)
+    return with_out_sharding(out, out_sharding, "reduce_sum")
 
 
 def _sum_jvp(primals, tangents, **params):
@@ -151,8 +151,8 @@ def _sum_transpose(ct, x, *, axes, out_sharding):
     kept = complement(len(shape), axes)
     if not axes:
         return [ct]
-    layout = x.aval.to_cotangent_aval().said_sharding
-    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=layout)]
+    sharding = x.aval.to_cotangent_aval().said_sharding
+    return [registry["broadcast_in_dim"].bind(ct, shape=shape, broadcast_dimensions=kept, sharding=sharding)]
 
 
 _number_sum_type = _reduction_type("reduce_sum", (np.number,))
@@ -278,7 +278,7 @@ def reduce_max(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_max(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([2, 4], dtype=int32)
     """
-    return laid_out(reduce_max_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_max")
+    return with_out_sharding(reduce_max_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_max")
 
 
 def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
@@ -290,7 +290,7 @@ def reduce_min(operand: Any, axes: Sequence[int], *, out_sharding=None) -> Any:
     >>> lax.reduce_min(jnp.array([[1, 2], [4, 3]]), (1,))
     Array([1, 3], dtype=int32)
     """
-    return laid_out(reduce_min_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_min")
+    return with_out_sharding(reduce_min_p.bind(operand, axes=_axes(operand, axes)), out_sharding, "reduce_min")
 
 
 def _extremum_jvp(primitive: Primitive) -> Callable:

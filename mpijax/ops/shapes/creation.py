@@ -12,7 +12,13 @@ from mpijax.core import dtypes
 from mpijax.core.rules.lowering import Structural
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.sharding.shardings import SingleDeviceSharding
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out, layout_in_context, over_devices, put
+from mpijax.core.tracing.out_sharding import (
+    explicit_sharding,
+    over_devices,
+    put,
+    sharding_in_context,
+    with_out_sharding,
+)
 from mpijax.core.types.avals import ShapedArray, ShapeDtypeStruct
 from mpijax.core.types.typeof import typeof
 from mpijax.core.types.varying import varying_over
@@ -54,8 +60,8 @@ def _check_scalar(fill_value: Any) -> None:
 
 
 def _filled(value: Any, shape: tuple[int, ...], sharding: Any) -> Any:
-    layout = layout_in_context(sharding, "full")
-    return _placed(broadcast(value, shape, out_sharding=layout), sharding if layout is None else None)
+    explicit = sharding_in_context(sharding, "full")
+    return _placed(broadcast(value, shape, out_sharding=explicit), sharding if explicit is None else None)
 
 
 def _placed(x: Any, sharding: Any) -> Any:
@@ -122,9 +128,9 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1, 2]], dtype=int32)
     """
     dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
-    layout = explicit_layout(out_sharding, "broadcasted_iota")
-    out = iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=layout)
-    return laid_out(out, out_sharding, "broadcasted_iota")
+    sharding = explicit_sharding(out_sharding, "broadcasted_iota")
+    out = iota_p.bind(dtype=dtype, shape=canonical_shape(shape), dimension=operator.index(dimension), sharding=sharding)
+    return with_out_sharding(out, out_sharding, "broadcasted_iota")
 
 
 def _iota_type(*, dtype, shape, dimension, sharding):

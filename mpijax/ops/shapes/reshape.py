@@ -16,7 +16,7 @@ from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_types import axes_of
 from mpijax.core.shapes.index import Lin, reindexed
 from mpijax.core.sharding.split import dimensions
-from mpijax.core.tracing.out_sharding import explicit_layout, laid_out
+from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.array_api import Array
 from mpijax.core.types.axes import canonical_axis
 from mpijax.core.types.typeof import typeof
@@ -67,7 +67,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding=None) -> Any:
            [1, 2]], dtype=int32)
     """
     if len(sizes) == 0:
-        return laid_out(stage(operand), out_sharding, "broadcast")
+        return with_out_sharding(stage(operand), out_sharding, "broadcast")
     shape = shape_of(operand)
     dims = tuple(range(len(sizes), len(sizes) + len(shape)))
     return broadcast_in_dim(operand, tuple(sizes) + shape, dims, out_sharding=out_sharding)
@@ -84,15 +84,15 @@ def broadcast_to(arr: Any, shape: Sequence[int], sharding=None) -> Any:
     shape = canonical_shape(shape)
     aval = typeof(arr)
     if aval.shape == shape:
-        return laid_out(stage(arr), sharding, "broadcast_to")
+        return with_out_sharding(stage(arr), sharding, "broadcast_to")
     lead = len(shape) - aval.ndim
     if lead < 0:
         raise ValueError(
             f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}"
         )
-    layout = explicit_layout(sharding, "broadcast_to")
-    asked = ((),) * len(shape) if layout is None else layout.spec.split(len(shape))
-    moved = layout is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
+    explicit = explicit_sharding(sharding, "broadcast_to")
+    asked = ((),) * len(shape) if explicit is None else explicit.spec.split(len(shape))
+    moved = explicit is not None and any(a and a != b for a, b in zip(axes_of(aval), asked[lead:], strict=True))
     if moved or any(d not in (1, full) for d, full in zip(aval.shape, shape[lead:], strict=True)):
         wanted = f"{aval.str_short(True).partition('[')[0]}[{dimensions(shape, asked)}]"
         raise ValueError(
@@ -114,10 +114,10 @@ def broadcast_in_dim(
     """
     shape, dims = canonical_shape(shape), tuple(broadcast_dimensions)
     if isinstance(operand, Array) and operand.shape == shape and dims == tuple(range(len(shape))):  # type: ignore[attr-defined]
-        return laid_out(operand, out_sharding, "broadcast_in_dim")
-    layout = explicit_layout(out_sharding, "broadcast_in_dim")
-    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=layout)
-    return laid_out(out, out_sharding, "broadcast_in_dim")
+        return with_out_sharding(operand, out_sharding, "broadcast_in_dim")
+    sharding = explicit_sharding(out_sharding, "broadcast_in_dim")
+    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
+    return with_out_sharding(out, out_sharding, "broadcast_in_dim")
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -189,8 +189,8 @@ def _broadcast_transpose(ct, operand, *, shape, broadcast_dimensions, sharding):
 
 
 def _broadcast_batch(axis, x, dim, *, shape, broadcast_dimensions, sharding):
-    x, layout = move_dim(x, dim, 0), axis.of_batch(sharding, 0)
-    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions)), out_sharding=layout), 0
+    x, of_batch = move_dim(x, dim, 0), axis.of_batch(sharding, 0)
+    return broadcast_in_dim(x, (axis.size, *shape), (0, *shifted(broadcast_dimensions)), out_sharding=of_batch), 0
 
 
 def _broadcast_pretty(eqn, _names):
@@ -235,11 +235,11 @@ def reshape(
     if dims == tuple(range(len(shape))):
         dims = None
     if shape and shape == new_sizes and dims is None and isinstance(operand, Array):
-        return laid_out(operand, out_sharding, "reshape")
+        return with_out_sharding(operand, out_sharding, "reshape")
     primitive = reshape_p if dims is None else reshape_permuted_p
-    layout = explicit_layout(out_sharding, "reshape")
-    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=layout)
-    return laid_out(out, out_sharding, "reshape")
+    sharding = explicit_sharding(out_sharding, "reshape")
+    out = primitive.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=sharding)
+    return with_out_sharding(out, out_sharding, "reshape")
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:

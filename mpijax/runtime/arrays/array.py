@@ -93,7 +93,7 @@ class ArrayImpl(ArrayBase):
 
     @property
     def sharding(self) -> Any:
-        """The array's layout over devices; over Explicit axes, the one in its type."""
+        """The array's sharding; over Explicit axes, the one in its type."""
         if not self.committed:
             return SingleDeviceSharding(self.device)
         split = self.aval.split
@@ -101,7 +101,7 @@ class ArrayImpl(ArrayBase):
 
     @property
     def format(self) -> Format:
-        """The array's layout in memory and over devices."""
+        """The array's layout in memory and its sharding."""
         return Format(row_by_row(self.ndim), self.sharding)
 
     @property
@@ -125,11 +125,11 @@ class ArrayImpl(ArrayBase):
     @property
     def global_shards(self) -> list[Shard]:
         """The shards on all devices; `data` is None for those of other processes."""
-        layout = self.sharding
+        sharding = self.sharding
         mine = self.addressable_shards
         here = {s.device: s for s in mine}
-        indices = layout.held_indices(self.shape)
-        return [here.get(d) or Shard(d, index, layout.replica(d), None) for d, index in indices.items()]
+        indices = sharding.held_indices(self.shape)
+        return [here.get(d) or Shard(d, index, sharding.replica(d), None) for d, index in indices.items()]
 
     def addressable_data(self, index: int) -> ArrayImpl:
         """The shard on one of this process's devices of the array, counted from 0."""
@@ -146,16 +146,16 @@ class ArrayImpl(ArrayBase):
         """
         if not self.committed:
             return self
-        layout = self.sharding
-        if not layout.has_sum(device):
-            return put(np.zeros(layout.block_shape(self.shape), self.dtype), device)
-        held = layout.local_slices(self.shape)
+        sharding = self.sharding
+        if not sharding.has_sum(device):
+            return put(np.zeros(sharding.block_shape(self.shape), self.dtype), device)
+        held = sharding.local_slices(self.shape)
         if index == held and not self._is_whole:  # everything this process has
-            whole = rewrap(self, self.aval.update(shape=layout.process_shape(self.shape)))
+            whole = rewrap(self, self.aval.update(shape=sharding.process_shape(self.shape)))
         else:
             value = np.asarray(self._physical[index_in_part(index, held, self.shape)], order="C")
             whole = from_numpy(value, self.aval.update(shape=tuple(value.shape[: self.ndim])), False)
-        return put(whole, SingleDeviceSharding(device, memory_kind=layout.memory_kind))
+        return put(whole, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
 
     def _fully_replicated_shard(self) -> ArrayImpl:
         """JAX's name for one of the equal shards of this process; some libraries read it."""
@@ -187,10 +187,10 @@ def index_in_part(
 
 
 @functools.lru_cache(maxsize=256)
-def _addressable(layout: Any, shape: tuple[int, ...]) -> list[tuple[Any, tuple[slice, ...], int]]:
+def _addressable(sharding: Any, shape: tuple[int, ...]) -> list[tuple[Any, tuple[slice, ...], int]]:
     """This process's devices, each with the index (slices) of its shard and the number of that among equal copies."""
-    mine = layout.addressable_devices
-    return [(d, index, layout.replica(d)) for d, index in layout.held_indices(shape).items() if d in mine]
+    mine = sharding.addressable_devices
+    return [(d, index, sharding.replica(d)) for d, index in sharding.held_indices(shape).items() if d in mine]
 
 
 def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:

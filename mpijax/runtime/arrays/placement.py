@@ -21,7 +21,7 @@ from mpijax.core.trees.prefix import flatten_axes
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.array import from_numpy, rewrap  # importing it also registers the array class
-from mpijax.runtime.arrays.default_layout import default_layout, default_place
+from mpijax.runtime.arrays.default_sharding import default_place, default_sharding
 from mpijax.runtime.arrays.devices import Device, SimulatedDevice, local_devices
 from mpijax.runtime.matching import same_values
 from mpijax.runtime.mpi import mpi_start
@@ -30,14 +30,14 @@ from mpijax.runtime.mpi import mpi_start
 def from_host(value: np.ndarray, aval: ShapedArray) -> Any:
     """An array of type `aval` with a copy of the elements of an ndarray."""
     transfers.to_device(value)
-    sharding = default_layout()
+    sharding = default_sharding()
     return from_numpy(np.asarray(value), aval, copy=True, sharding=sharding)
 
 
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
-    """`x` (a pytree) as arrays on a device, or with the layout of a `NamedSharding` (or of a `Format` with one).
+    """`x` (a pytree) as arrays on a device, or with the sharding of a `NamedSharding` (or of a `Format` with one).
 
     For a sharding over several ranks, every rank passes the same whole array and keeps its shard. Arrays already in
     place are returned as they are; with `may_alias=False` they are copied.
@@ -76,19 +76,19 @@ def device_put(
     return tree.tree_unflatten(structure, outs)
 
 
-def _put(x: Any, layout: Any) -> Any:
+def _put(x: Any, place: Any) -> Any:
     aval = typeof(x)
-    if isinstance(layout, Space):
-        layout = _in_memory(x, layout.kind)
-    elif isinstance(layout, Format):
-        layout = layout.sharding_of(aval)
+    if isinstance(place, Space):
+        place = _in_memory(x, place.kind)
+    elif isinstance(place, Format):
+        place = place.sharding_of(aval)
     if not isinstance(x, ArrayBase):
         transfers.to_device(x, explicit=True)
         value = np.asarray(x).astype(aval.dtype, copy=False)
-        return _placed(value, aval, carried_sharding(layout))
-    if layout is None:
+        return _placed(value, aval, carried_sharding(place))
+    if place is None:
         return x
-    sharding = carried_sharding(layout)
+    sharding = carried_sharding(place)
     if x._sharding == sharding:
         return x
     transfers.between(x, sharding, explicit=True)
@@ -97,7 +97,7 @@ def _put(x: Any, layout: Any) -> Any:
             sharding.shard_shape(aval.shape)  # raises if it does not fit
         return rewrap(x, type_in(aval, sharding), sharding)
     if not x._is_whole:
-        return _laid_out(x, sharding or SingleDeviceSharding(local_devices()[0]))
+        return _with_sharding(x, sharding or SingleDeviceSharding(local_devices()[0]))
     if x.committed and x.is_fully_addressable and sharding is not None and not sharding.is_fully_addressable:
         raise ValueError(
             "device_put's second argument must be a Device or a Sharding which represents addressable devices, but "
@@ -117,38 +117,38 @@ def _in_memory(x: Any, kind: str | None) -> Any:
     return held.with_memory_kind(kind)
 
 
-def carried_sharding(layout: Any) -> Any:
+def carried_sharding(place: Any) -> Any:
     """The sharding that an array stores for a device or sharding; None for a process's only device and its default
     memory."""
-    if layout is None:
-        return layout
-    if hasattr(layout, "mesh"):
-        _ = layout.is_fully_addressable  # raises for a mesh without devices
-        if layout.mesh.simulation is not None:
-            layout.mesh.simulation.refuse("an array")
-        return layout
+    if place is None:
+        return place
+    if hasattr(place, "mesh"):
+        _ = place.is_fully_addressable  # raises for a mesh without devices
+        if place.mesh.simulation is not None:
+            place.mesh.simulation.refuse("an array")
+        return place
 
-    if isinstance(layout, Format):  # all arrays have the same layout in memory
-        return carried_sharding(layout.sharding)
-    if isinstance(layout, Device):
-        layout = SingleDeviceSharding(layout)
-    if isinstance(layout, PartitionSpec):
+    if isinstance(place, Format):  # all arrays have the same layout in memory
+        return carried_sharding(place.sharding)
+    if isinstance(place, Device):
+        place = SingleDeviceSharding(place)
+    if isinstance(place, PartitionSpec):
         mesh = context_mesh()
         if mesh is None:
             raise ValueError(
-                f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put. Got {layout}. Or "
+                f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put. Got {place}. Or "
                 "pass a NamedSharding."
             )
-        return NamedSharding(mesh, layout)
-    if not isinstance(layout, SingleDeviceSharding):
+        return NamedSharding(mesh, place)
+    if not isinstance(place, SingleDeviceSharding):
         raise ValueError(
             "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, `jax.memory.Space` "
-            f"or a pytree of these values. Received invalid value: {layout}"
+            f"or a pytree of these values. Received invalid value: {place}"
         )
-    [device] = layout.device_set
+    [device] = place.device_set
     if isinstance(device, SimulatedDevice):
         device.simulation.refuse("an array")
-    return None if [device] == local_devices() and layout.memory_kind == DEVICE else layout
+    return None if [device] == local_devices() and place.memory_kind == DEVICE else place
 
 
 def type_in(aval: ShapedArray, sharding: Any) -> ShapedArray:
@@ -166,10 +166,10 @@ def _placed(value: np.ndarray, aval: ShapedArray, sharding: Any) -> Any:
     return from_numpy(part, aval, copy=True, sharding=sharding)
 
 
-def _laid_out(x: Any, layout: Any) -> Any:
-    """An array or traced value in another layout. Communicates: every rank must call it."""
-    held, wanted = x._sharding.device_set, layout.device_set
-    if wanted != held and not hasattr(layout, "mesh"):
+def _with_sharding(x: Any, sharding: Any) -> Any:
+    """An array or traced value in another sharding. Communicates: every rank must call it."""
+    held, wanted = x._sharding.device_set, sharding.device_set
+    if wanted != held and not hasattr(sharding, "mesh"):
         raise ValueError(
             "When the second argument to `device_put` is a Device, the first argument must be a fully addressable "
             f"array or a non-addressable array with a single device sharding. Got value with devices {held}. Gather "
@@ -181,8 +181,8 @@ def _laid_out(x: Any, layout: Any) -> Any:
             f"with ids {sorted(d.id for d in held)} and {sorted(d.id for d in wanted)}. Gather the array with "
             "jax.experimental.multihost_utils.process_allgather first."
         )
-    check_fits(layout, typeof(x), "One of device_put arguments")
-    return provided.move_to(x, layout)
+    check_fits(sharding, typeof(x), "One of device_put arguments")
+    return provided.move_to(x, sharding)
 
 
 def gathered(x: Any) -> Any:

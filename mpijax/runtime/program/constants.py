@@ -29,7 +29,7 @@ def check_constants(closed: ClosedJaxpr) -> None:
     if found is not None:
         raise RuntimeError(
             "Closing over jax.Array that spans non-addressable (non process local) devices is not allowed. Please pass "
-            f"such arrays as arguments to the function. Got jax.Array: {typeof(found).str_short(False)} laid out as "
+            f"such arrays as arguments to the function. Got jax.Array: {typeof(found).str_short(False)} sharded as "
             f"{found.sharding}"
         )
 

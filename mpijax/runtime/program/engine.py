@@ -35,7 +35,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.ops.callbacks import debug_nans
 from mpijax.runtime.arrays import key_reuse
 from mpijax.runtime.arrays.array import ArrayImpl
-from mpijax.runtime.arrays.default_layout import default_layout, over_mesh
+from mpijax.runtime.arrays.default_sharding import default_sharding, over_mesh
 from mpijax.runtime.mpi.freed import forget_with
 from mpijax.runtime.program import plan_cache, tiers
 from mpijax.runtime.program.constants import check_constants
@@ -105,38 +105,38 @@ def forget() -> None:
 def shardings_of(
     args: Sequence[Any], names: Callable[[], list[str]] | None = None, default: Any = None
 ) -> tuple[Any, ...] | None:
-    """Layouts of the arguments that are shards or decide where results go; None if there are none.
+    """Shardings of the arguments that are shards or decide where results go; None if there are none.
 
     names: returns the arguments' names, for errors. default: see `compile_jaxpr`.
     """
     found = [x._sharding if isinstance(x, ArrayBase) else None for x in args]
     if all(s is None or not s.is_followed for s in found):
         return None
-    layouts = tuple(None if s is None or not s.is_followed else s for s in found)
-    _check_devices(args, found, layouts, names, default or default_layout())
-    return layouts
+    shardings = tuple(None if s is None or not s.is_followed else s for s in found)
+    _check_devices(args, found, shardings, names, default or default_sharding())
+    return shardings
 
 
-def _check_devices(args: Sequence[Any], held, layouts, names: Callable[[], list[str]] | None, default: Any) -> None:
+def _check_devices(args: Sequence[Any], held, shardings, names: Callable[[], list[str]] | None, default: Any) -> None:
     """Raise ValueError for arrays on different devices of this process, on devices outside the mesh in context, or over
     different ranks: the choice would be ambiguous."""
-    here = [i for i, s in enumerate(layouts) if s is not None and s.is_fully_addressable]
+    here = [i for i, s in enumerate(shardings) if s is not None and s.is_fully_addressable]
     spread = [i for i, s in enumerate(held) if s is not None and (hasattr(s, "mesh") or s.is_elsewhere)]
     other = next((i for i in spread if held[i].processes != held[spread[0]].processes), None)
     context = None
     if other is not None:
-        here, layouts = spread, held
+        here, shardings = spread, held
     elif here:
         context = default if default is not None and default.committed else None
-        first = (context or layouts[here[0]])._device_assignment
-        other = next((i for i in here if layouts[i]._device_assignment != first), None)
+        first = (context or shardings[here[0]])._device_assignment
+        other = next((i for i in here if shardings[i]._device_assignment != first), None)
     if other is None:
         return
     known = names() if names is not None else []
 
     def described(i: int) -> str:
         name = f"argument {known[i]}" if i < len(known) else "an argument"
-        ids = [d.id for d in layouts[i]._device_assignment]
+        ids = [d.id for d in shardings[i]._device_assignment]
         return f"{name} with shape {typeof(args[i]).str_short(False)} and with device ids {ids} on platform CPU"
 
     if context is None:
@@ -158,9 +158,9 @@ def _eager_program(primitive: Primitive, avals, params, args):
     _check_execution(primitive.name)
     with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
         closed = trace_to_closed_jaxpr(fun, avals)
-    layouts = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
+    shardings = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
     exact = isinstance(primitive.lower, Reshard)  # it gives the sharding that was requested, as it was written
-    return compile_jaxpr(closed, primitive.name, (), layouts or (), keep=False, worded=not exact)
+    return compile_jaxpr(closed, primitive.name, (), shardings or (), keep=False, worded=not exact)
 
 
 def _check_execution(name: str) -> None:
@@ -184,8 +184,8 @@ def compile_jaxpr(
 ):
     """The loaded program of a Jaxpr; its plan comes from disk if an earlier process had the same program.
 
-    default: the layout of results that no argument determines, if the options do not determine it.
-    asked: for each result its layout as the caller wrote it, or None.
+    default: the sharding of results that no argument determines, if the options do not determine it.
+    asked: for each result its sharding as the caller wrote it, or None.
     worded: whether the shardings of results are written as JAX writes them.
     keep: whether to read and write the disk cache. Not used for single operations: they are planned as quickly, and
         their result may be their argument.
@@ -195,7 +195,7 @@ def compile_jaxpr(
         reports.unused_donations(closed.in_avals, donated, closed.out_avals)
     if debug_nans.wanted():
         closed, donated = debug_nans.checked(closed, name), ()
-    default = default or default_layout()
+    default = default or default_sharding()
     with reports.timed(f"compilation of jit({name})"), rare_collections():
         kept = plan_cache.entry(closed, donated, in_shardings, default) if keep and not watchers else None
         make = partial(plan_program, closed, donated, in_shardings, default, fresh=keep)
@@ -239,13 +239,13 @@ def dispatch(jitted, args, kwargs):
     default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
     if jitted._shardings is not None:
         leaves = jitted._shardings.moved(*dynamic, leaves)
-    layouts = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
+    shardings = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)
     for i, x in enumerate(leaves):
         if isinstance(x, _WITHOUT_VALUE):
             raise TypeError(_no_value(f" '{dict(enumerate(names())).get(i, i)}'", x))
     if statics or not jitted._plain:
         try:
-            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), layouts)
+            key = (in_tree, tuple([typeof(x) for x in leaves]), statics, config.trace_key(), shardings)
         except TypeError:
             jitted._prepare(args, kwargs)
             raise
@@ -264,7 +264,7 @@ def dispatch(jitted, args, kwargs):
         avals = closed.in_avals
         _check_execution(traced.name)
         check_constants(closed)
-        program = compile_jaxpr(closed, traced.name, donated, layouts or (), default=default, asked=traced.asked)
+        program = compile_jaxpr(closed, traced.name, donated, shardings or (), default=default, asked=traced.asked)
         entry = (program, traced.out_tree, avals)
         if key is not None:
             jitted._programs[key] = entry

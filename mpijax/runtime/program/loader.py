@@ -75,9 +75,9 @@ def _takes_long(plan: ProgramPlan) -> bool:
     return loops or any(isinstance(s, NativeCall) or bodies(s) for s in plan.instructions)
 
 
-def simulation_of(plan: ProgramPlan, layouts: tuple[Any, ...] = ()) -> Simulation | None:
-    """The simulated ranks of a program; None for a program of this job. layouts: of the program's arguments."""
-    meshes = [getattr(x, "mesh", None) for x in (*layouts, *(r.sharding for r in plan.results))]
+def simulation_of(plan: ProgramPlan, shardings: tuple[Any, ...] = ()) -> Simulation | None:
+    """The simulated ranks of a program; None for a program of this job. shardings: of the program's arguments."""
+    meshes = [getattr(x, "mesh", None) for x in (*shardings, *(r.sharding for r in plan.results))]
     meshes += [x.params.get("mesh") for x in walk(plan.instructions) if isinstance(x, Communicate)]
     found = (getattr(mesh, "simulation", None) for mesh in meshes)
     return next((s for s in found if s is not None), None)

@@ -1,6 +1,6 @@
 """Caches plans of whole programs on disk, so that a second process does not plan and emit them again.
 
-The key of a plan is its input: the Jaxpr with its source lines, the types and layouts (not the values) of its
+The key of a plan is its input: the Jaxpr with its source lines, the types and shardings (not the values) of its
 constants, the donated and sharded arguments, the options, the CPU, and the version of mpijax (in a checkout, the state
 of its files). The file is plain data (`core.records.plain`): buffers, instructions, and the names of the machine code
 files that hold the kernels.
@@ -114,10 +114,10 @@ def entry(
     writer = JaxprWriter("types")
     try:
         writer.values((closed, in_shardings))
-        layouts = in_shardings, default, tuple(getattr(x, "_sharding", None) for x in writer.constants)
-        writer.values(layouts)
+        shardings = in_shardings, default, tuple(getattr(x, "_sharding", None) for x in writer.constants)
+        writer.values(shardings)
         rank = _rank(writer)
-        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, layouts, rank, writer=writer)
+        key = fingerprint(_ENVIRONMENT, option.settings(), closed, donated, shardings, rank, writer=writer)
     except NotSerializable:
         return None
     return CachedPlan(disk, key, writer) if all(map(_is_own, writer.primitives)) else None

@@ -1,4 +1,4 @@
-"""Renders a compiled program as a page: the user's lines with their steps, all steps, buffers, and array layouts."""
+"""Renders a compiled program as a page: the user's lines with their steps, all steps, buffers, and array shardings."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _buffers(plan: ProgramPlan) -> str:
     return f'<tr><th>buffer</th><th class="text">kind</th><th>size</th><th></th></tr>{rows}'
 
 
-# ---------------------------------------------------------------- array layouts
+# ---------------------------------------------------------------- array shardings
 
 
 def _placement(placed: list[ResultPlacement], volume: dict[str, float]) -> str:

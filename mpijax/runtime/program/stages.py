@@ -12,7 +12,7 @@ from mpijax._ext.dispatch import JitBase
 from mpijax.compiler.backend import llvm
 from mpijax.compiler.backend.baseline import final
 from mpijax.compiler.loops.show import nest_text
-from mpijax.compiler.sharding.build_shards import others_layout
+from mpijax.compiler.sharding.build_shards import others_sharding
 from mpijax.compiler.steps.instructions import Communicate, GemmCall, KernelCall, walk
 from mpijax.compiler.steps.plan import ProgramPlan, module_text
 from mpijax.compiler.steps.planner import plan_program
@@ -27,7 +27,7 @@ from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.types.abstract import AbstractValue
 from mpijax.core.types.typeof import typeof
-from mpijax.runtime.arrays.default_layout import default_layout
+from mpijax.runtime.arrays.default_sharding import default_sharding
 from mpijax.runtime.arrays.devices import devices, local_devices
 from mpijax.runtime.machine.executable import Program
 from mpijax.runtime.machine.limits import check_gathers
@@ -122,7 +122,7 @@ class Lowered(_PlannedStage):
 
     def _check_devices(self, ids: list[int]) -> None:
         results = (r.sharding for r in self._plan.results)
-        found = next((s for s in (*self._traced.layouts, *results) if s is not None), None) or _here()
+        found = next((s for s in (*self._traced.shardings, *results) if s is not None), None) or _here()
         known = [d.id for d in found._device_assignment]
         if ids != known:
             raise ValueError(
@@ -173,7 +173,7 @@ class Compiled(_PlannedStage):
         super().__init__(traced, plan, names)
         self._loaded: Program | None = None
         self._known = _KnownCalls()
-        self._simulation = simulation_of(plan, tuple(traced.layouts))
+        self._simulation = simulation_of(plan, tuple(traced.shardings))
         if self._simulation is not None:
             check_gathers(plan, traced.name)
         elif communicates(plan) and threading.current_thread() is not threading.main_thread():
@@ -217,22 +217,22 @@ class Compiled(_PlannedStage):
         """The program for the arguments, and its results."""
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
-        layouts = shardings_of(leaves) or ()
-        self._check_layouts(leaves, layouts, avals)
-        if layouts != _layouts(self._traced):
+        shardings = shardings_of(leaves) or ()
+        self._check_shardings(leaves, shardings, avals)
+        if shardings != _shardings(self._traced):
             donated = self._traced.donated if any(self._traced.donated) else ()
-            program = program_of(self._traced.jaxpr, self._traced.name, donated, layouts, config.trace_key())
+            program = program_of(self._traced.jaxpr, self._traced.name, donated, shardings, config.trace_key())
         else:
             program = self._program
         return program, program.run([physical(x, a) for x, a in zip(leaves, avals, strict=True)])
 
-    def _check_layouts(self, leaves, layouts: tuple[Any, ...], avals) -> None:
-        """Raise ValueError for arguments with other layouts than the program was compiled for."""
-        known = (None,) * len(self._traced.moved) + tuple(self._traced.layouts)
+    def _check_shardings(self, leaves, shardings: tuple[Any, ...], avals) -> None:
+        """Raise ValueError for arguments with other shardings than the program was compiled for."""
+        known = (None,) * len(self._traced.moved) + tuple(self._traced.shardings)
         wrong = [
             f"Argument {self._name(i)} with shape {aval.str_short(False)}:\n  Passed sharding: {given}\n"
             f"  Required sharding: {expected or _here()}"
-            for i, (given, expected, aval) in enumerate(zip(layouts, known, avals, strict=False))
+            for i, (given, expected, aval) in enumerate(zip(shardings, known, avals, strict=False))
             if given is not None and not _fits(given, expected or _here(), aval.ndim)
         ]
         if wrong:
@@ -267,29 +267,29 @@ class Compiled(_PlannedStage):
 
     @property
     def input_shardings(self) -> Any:
-        """The layouts of the arguments, as a tree ``(args, kwargs)``."""
-        layouts = self._traced.layouts
-        return tree.tree_unflatten(self.in_tree, [s or others_layout(layouts) or _here() for s in layouts])
+        """The shardings of the arguments, as a tree ``(args, kwargs)``."""
+        shardings = self._traced.shardings
+        return tree.tree_unflatten(self.in_tree, [s or others_sharding(shardings) or _here() for s in shardings])
 
     @property
     def output_shardings(self) -> Any:
-        """The layouts of the results, as a tree."""
-        layouts = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
-        return tree.tree_unflatten(self.out_tree, layouts)
+        """The shardings of the results, as a tree."""
+        shardings = [r.sharding if r.sharding is not None else _here() for r in self._plan.results]
+        return tree.tree_unflatten(self.out_tree, shardings)
 
     @property
     def input_formats(self) -> Any:
-        """The layouts of the arguments in memory and over devices, as a tree ``(args, kwargs)``."""
+        """The memory layouts and shardings of the arguments, as a tree ``(args, kwargs)``."""
         return tree.tree_map(lambda x, s: Format(row_by_row(len(x.shape)), s), self.args_info, self.input_shardings)
 
     @property
     def output_formats(self) -> Any:
-        """The layouts of the results in memory and over devices, as a tree."""
+        """The memory layouts and shardings of the results, as a tree."""
         return tree.tree_map(lambda x: Format(row_by_row(len(x.shape)), x.sharding), self.out_info)
 
     @property
     def out_info(self) -> Any:
-        """Shapes, dtypes and layouts of the result, as a tree."""
+        """Shapes, dtypes and shardings of the result, as a tree."""
         return tree.tree_map(lambda x, s: x.update(sharding=s), self._traced.out_info, self.output_shardings)
 
     def runtime_executable(self) -> Any:
@@ -314,7 +314,7 @@ class Compiled(_PlannedStage):
         return explained(self._plan)
 
     def show(self) -> ProgramPage:
-        """The program as an HTML page: the user's lines, kernels with their loops, messages, buffers, array layouts.
+        """The program as an HTML page: the user's lines, kernels with their loops, messages, buffers, array shardings.
 
         A notebook displays it. ``show().save("program.html")`` writes it to a file.
         """
@@ -347,7 +347,7 @@ def _batch(s: GemmCall) -> int:
 
 
 def _fits(given: Any, expected: Any, ndim: int) -> bool:
-    """Whether an array has the layout that a program expects; the program's mesh may be abstract."""
+    """Whether an array has the sharding that a program expects; the program's mesh may be abstract."""
     mesh = getattr(expected, "mesh", None)
     if mesh is not None and mesh is mesh.abstract_mesh:
         return getattr(given, "mesh", None) is not None and given.mesh.abstract_mesh.shape_tuple == mesh.shape_tuple
@@ -355,7 +355,7 @@ def _fits(given: Any, expected: Any, ndim: int) -> bool:
 
 
 def _here() -> Any:
-    """The layout of arrays on this rank's device."""
+    """The sharding of arrays on this rank's device."""
     return SingleDeviceSharding(local_devices()[0])
 
 
@@ -366,11 +366,11 @@ def lower(traced, devices_later: bool = False) -> Lowered:
     RuntimeError for constants with shards on other processes.
     """
     check_constants(traced.jaxpr)
-    if devices_later and context_mesh() is None and any(map(_lacks_devices, traced.layouts)):
-        size = next(s.mesh.size for s in traced.layouts if _lacks_devices(s))
+    if devices_later and context_mesh() is None and any(map(_lacks_devices, traced.shardings)):
+        size = next(s.mesh.size for s in traced.shardings if _lacks_devices(s))
         planned = lower(_on_devices(traced, devices()[:size]))
         return Lowered(planned._traced, planned._plan, planned._names, traced)
-    traced = traced.of_layouts(tuple(_over_devices(s) for s in traced.layouts))
+    traced = traced.of_shardings(tuple(_over_devices(s) for s in traced.shardings))
     if traced.jaxpr.is_high:
         traced = lower_traced(traced)
     donated = traced.donated if any(traced.donated) else ()
@@ -379,39 +379,39 @@ def lower(traced, devices_later: bool = False) -> Lowered:
     known = traced.jaxpr.jaxpr.debug_info  # None for a deserialized program
     paths = tree.tree_leaves_with_path(traced.args_info)
     names = [tree.keystr(path) for path, _ in paths] if known is None else list(known.arg_names or ())
-    plan = plan_program(traced.jaxpr, donated, _layouts(traced), default_layout())
-    return Lowered(traced, plan.worded(_layouts(traced), traced.asked), names)
+    plan = plan_program(traced.jaxpr, donated, _shardings(traced), default_sharding())
+    return Lowered(traced, plan.worded(_shardings(traced), traced.asked), names)
 
 
-def _lacks_devices(layout: Any) -> bool:
-    return isinstance(getattr(layout, "mesh", None), AbstractMesh)
+def _lacks_devices(sharding: Any) -> bool:
+    return isinstance(getattr(sharding, "mesh", None), AbstractMesh)
 
 
 def _on_devices(traced, over: Sequence[Any]) -> Any:
     """The program with the meshes of its arguments that lack devices over these. ValueError for a wrong number."""
 
-    def placed(layout: Any) -> Any:
-        if not _lacks_devices(layout):
-            return layout
-        mesh = layout.mesh
+    def placed(sharding: Any) -> Any:
+        if not _lacks_devices(sharding):
+            return sharding
+        mesh = sharding.mesh
         if mesh.size != len(over):
             raise ValueError(
                 f"Length of device assignment {len(over)} is not equal to the size of the mesh {mesh.size}"
             )
-        return layout.update(mesh=Mesh(np.reshape(over, mesh.axis_sizes), mesh.axis_names, mesh.axis_types))
+        return sharding.update(mesh=Mesh(np.reshape(over, mesh.axis_sizes), mesh.axis_names, mesh.axis_types))
 
-    return traced.of_layouts(tuple(map(placed, traced.layouts)))
-
-
-def _over_devices(layout: Any) -> Any:
-    """An argument's layout, over the mesh in context if its own mesh is abstract."""
-    if _lacks_devices(layout):
-        layout = named_sharding(layout, "ShapeDtypeStruct", "jit")
-        return layout if layout.is_followed else None
-    return layout
+    return traced.of_shardings(tuple(map(placed, traced.shardings)))
 
 
-def _layouts(traced) -> tuple[Any, ...]:
-    """The layouts of the Jaxpr's arguments; empty if all are on this rank's device."""
-    found = tuple(s if s is not None and s.is_followed else None for s in traced.layouts)
+def _over_devices(sharding: Any) -> Any:
+    """An argument's sharding, over the mesh in context if its own mesh is abstract."""
+    if _lacks_devices(sharding):
+        sharding = named_sharding(sharding, "ShapeDtypeStruct", "jit")
+        return sharding if sharding.is_followed else None
+    return sharding
+
+
+def _shardings(traced) -> tuple[Any, ...]:
+    """The shardings of the Jaxpr's arguments; empty if all are on this rank's device."""
+    found = tuple(s if s is not None and s.is_followed else None for s in traced.shardings)
     return (None,) * len(traced.moved) + found if any(found) else ()

@@ -1,4 +1,4 @@
-"""Decides the layout of results that no argument determines: the mesh of `set_mesh`, or the default device."""
+"""Decides the sharding of results that no argument determines: the mesh of `set_mesh`, or the default device."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.runtime.arrays.devices import Device, devices, local_devices
 
 
-def default_layout() -> Any:
-    """The layout of results whose arguments are all uncommitted; None: on the first device."""
-    return _layouts(config.trace_key())[0]
+def default_sharding() -> Any:
+    """The sharding of results whose arguments are all uncommitted; None: on the first device."""
+    return _shardings(config.trace_key())[0]
 
 
 def default_place() -> Any:
-    """The layout of new uncommitted arrays, which a mesh does not affect; None: on the first device."""
-    return _layouts(config.trace_key())[1]
+    """The sharding of new uncommitted arrays, which a mesh does not affect; None: on the first device."""
+    return _shardings(config.trace_key())[1]
 
 
 @lru_cache(maxsize=256)
-def _layouts(_options: int) -> tuple[Any, Any]:
-    """Default layout and default place under the current options."""
+def _shardings(_options: int) -> tuple[Any, Any]:
+    """Default sharding and default place under the current options."""
     return over_mesh(config.placing_mesh.value) or _on_default_device(), _on_default_device()
 
 
 def over_mesh(mesh: Any) -> Any:
-    """Replicated over the devices of a mesh; None if every process has one device, where arrays carry no layout."""
+    """Replicated over the devices of a mesh; None if every process has one device, where arrays have no sharding."""
     if mesh is None or not mesh.is_local:
         return None
 

@@ -1,4 +1,4 @@
-"""Programs over arrays laid out over ranks: global results, results' layouts, and what is communicated."""
+"""Programs over arrays sharded over ranks: global results, results' shardings, and what is communicated."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ROUNDS = {
     "doubled": {2: 2, 3: 2, 4: 4}.get(SIZE, 0),
 }
 
-# name: (function of arrays, their shapes, their layouts, layout of the result, communications)
+# name: (function of arrays, their shapes, their shardings, sharding of the result, communications)
 PROGRAMS = {
     "pointwise": (lambda x: jnp.sin(x) * 2 + x, [(N, N)], [S], S, 0),
     "column added": (lambda x, y: x + y, [(N, N), (N, 1)], [S, S], S, 0),
     "row added": (lambda x, y: x * y, [(N, N), (1, N)], [S, P()], S, 0),
     "row added, split": (lambda x, y: x * y, [(N, N), (1, N)], [S, C], S, 1),
     "where": (lambda x, y: jnp.where(x > 0, x, y), [(N, N), (N, N)], [S, P()], S, 0),
-    "two layouts": (lambda x, y: x + y, [(N, N), (N, N)], [S, C], S, 1),
+    "two shardings": (lambda x, y: x + y, [(N, N), (N, N)], [S, C], S, 1),
     "rows": (lambda x: x.sum(1), [(N, N)], [S], S, 0),
     "columns": (lambda x: x.sum(0), [(N, N)], [S], P(), 1),
     "sum": (lambda x: x.sum(), [(N, N)], [C], P(), 1),
@@ -88,10 +88,10 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def laid_out(shapes, layouts, mesh=None):
+def sharded(shapes, shardings, mesh=None):
     mesh = mesh or mesh_1d()
     arrays = [real(shape, k) for k, shape in enumerate(shapes)]
-    return arrays, [jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(arrays, layouts, strict=True)]
+    return arrays, [jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(arrays, shardings, strict=True)]
 
 
 def communications(f, args) -> int:
@@ -105,8 +105,8 @@ def communications(f, args) -> int:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
-    f, shapes, layouts, out, count = PROGRAMS[name]
-    arrays, placed = laid_out(shapes, layouts)
+    f, shapes, shardings, out, count = PROGRAMS[name]
+    arrays, placed = sharded(shapes, shardings)
     want = whole(f(*map(jnp.asarray, arrays)))
     for g in (f, jax.jit(f)):
         got = g(*placed)
@@ -135,7 +135,7 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
-def test_every_layout_to_every_other(grid):
+def test_every_sharding_to_every_other(grid):
     mesh = mesh_2d(grid)
     specs = [P(), P("i"), P("j"), P("i", "j"), P("j", "i"), P(("i", "j")), P(("j", "i")), P(None, ("i", "j"))]
     x = draw((N, N))
@@ -234,7 +234,7 @@ def test_a_replicated_result_says_so():
     assert_same(f(jnp.tile(out, SIZE)), whole(out) * SIZE)
 
 
-def test_equivalent_layouts():
+def test_equivalent_shardings():
     mesh = mesh_1d()
     assert NamedSharding(mesh, P("i")).is_equivalent_to(NamedSharding(mesh, P("i", None)), 2)
     assert NamedSharding(mesh, P(("i",))).is_equivalent_to(NamedSharding(mesh, P("i")), 1)
@@ -258,7 +258,7 @@ def bad(name):
         "odd result": lambda: jax.jit(f, out_shardings=split)(x),
         "odd reshard": lambda: jax.reshard(x, split),
         "rank": lambda: jax.jit(f, in_shardings=NamedSharding(mesh, P("i", None)))(draw((N,))),
-        "other layout": lambda: jax.jit(f, in_shardings=split)(jax.device_put(draw((N,)), NamedSharding(mesh, P()))),
+        "other sharding": lambda: jax.jit(f, in_shardings=split)(jax.device_put(draw((N,)), NamedSharding(mesh, P()))),
         "length": lambda: jax.jit(f, in_shardings=(split,))(x, x),
         "prefix": lambda: jax.jit(f, out_shardings=(split, split))(x),
         "keyword": lambda: jax.jit(lambda x: x, in_shardings=split)(x=draw((N,))),
@@ -273,7 +273,7 @@ ERRORS = {
     "odd result": (ValueError, "implies that array axis 0 is partitioned"),
     "odd reshard": (ValueError, "implies that array axis 0 is partitioned"),
     "rank": (ValueError, "only valid for values of rank at least 2"),
-    "other layout": (ValueError, "does not match the sharding on the respective arg"),
+    "other sharding": (ValueError, "does not match the sharding on the respective arg"),
     "length": (ValueError, "wrong length"),
     "prefix": (ValueError, "out_shardings specification must be a tree prefix"),
     "keyword": (ValueError, "does not support kwargs"),
@@ -342,10 +342,10 @@ def test_factors_of_a_reshape(shape, out, want):
 
 
 def test_an_array_like_another_lies_as_it_does_without_a_mesh_in_context():
-    layout = jax.NamedSharding(jax.make_mesh((SIZE,), ("R",)), P("R"))
-    x = jax.device_put(np.ones((2 * SIZE, 3), np.float32), layout)
+    sharding = jax.NamedSharding(jax.make_mesh((SIZE,), ("R",)), P("R"))
+    x = jax.device_put(np.ones((2 * SIZE, 3), np.float32), sharding)
     for filled, value in ((jnp.zeros_like(x), 0), (jnp.full_like(x, 2), 2), (jax.jit(jnp.ones_like)(x), 1)):
-        assert filled.sharding.is_equivalent_to(layout, 2)
+        assert filled.sharding.is_equivalent_to(sharding, 2)
         assert_same(filled, np.full((2 * SIZE, 3), value, np.float32))
 
 

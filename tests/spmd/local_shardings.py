@@ -1,4 +1,4 @@
-"""Layouts asked for by `out_sharding`, `auto_axes` and `explicit_axes`, beside the real JAX over four devices.
+"""Shardings asked for by `out_sharding`, `auto_axes` and `explicit_axes`, beside the real JAX over four devices.
 
 Run by test_local_devices.py.
 """
@@ -116,7 +116,7 @@ def test_types_of_axes_while_a_function_runs():
     assert found[0] == found[1]
 
 
-def without_layout(s):
+def without_sharding(s):
     with grid(s):
         return s.jax.sharding.auto_axes(lambda x: x)(V)
 
@@ -126,9 +126,9 @@ def without_mesh(s):
 
 
 def of_another_mesh(s):
-    layout = s.NamedSharding(s.line, s.P("i"))
+    sharding = s.NamedSharding(s.line, s.P("i"))
     with grid(s):
-        return s.jax.sharding.auto_axes(lambda x: x, out_sharding=layout)(V)
+        return s.jax.sharding.auto_axes(lambda x: x, out_sharding=sharding)(V)
 
 
 def of_another_size(s):
@@ -165,7 +165,7 @@ TILING = r"partitioned 2 times.*size is 3 \(full shape: \(8, 3\), per-dimension 
     [
         (lambda s: s.NamedSharding(s.grid, s.P("i", "j")).shard_shape((8, 3)), ValueError, TILING),
         (lambda s: s.NamedSharding(s.grid, s.P(None, "i")).check_compatible_aval((8,)), ValueError, "of rank at least 2"),
-        (without_layout, TypeError, "Missing required keyword argument: 'out_sharding'"),
+        (without_sharding, TypeError, "Missing required keyword argument: 'out_sharding'"),
         (without_mesh, ValueError, "Context mesh cannot be empty"),
         (of_another_mesh, ValueError, "mesh"),
         (of_another_size, ValueError, "cannot change the size of the mesh"),
