@@ -14,7 +14,6 @@ import numpy as np
 
 from mpijax import scalar
 from mpijax.core import dtypes
-from mpijax.core.rules import sharding_rules
 from mpijax.core.rules.lowering import Elementwise, Zeros
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.types.avals import ShapedArray
@@ -312,7 +311,6 @@ def elementwise(
         transpose=transpose,
         batch=ATTACHED if batch is None else batch,
         pretty=hide_unset("accuracy") if accuracy else pretty,
-        sharding=sharding_rules.elementwise,
     )
     if hasattr(jvp, "attach"):
         primitive.jvp = jvp.attach(primitive)

@@ -15,7 +15,7 @@ import mpijax as jax
 from mpijax.compiler.graph.normalize import static_update_p
 from mpijax.core.base import provided
 from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import Operation, balanced, rule_of
+from mpijax.core.rules.sharding_rules import Operation, balanced, elementwise, rule_of
 from mpijax.core.sharding.cuts import Cut, even_cut, middle
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}]
@@ -88,8 +88,9 @@ def test_every_rule_has_a_row():
     provided.define_primitives(lambda: False)
     tested = {*TABLE, *(row[1] for row in ROWS), "cholesky_update"}  # of one matrix, which is whole
     tested |= {"debug_callback", "debug_print"}  # without results; see tests/spmd/test_debugging.py
-    assert {p.key for p in registry.values() if p.sharding is not None and not is_of_a_test(p)} <= tested
-    assert {family(p) for p in registry.values() if p.sharding is None} - {None} <= {family(registry[k]) for k in TABLE}
+    own = [p for p in registry.values() if p.sharding not in (None, elementwise)]
+    assert {p.key for p in own if not is_of_a_test(p)} <= tested
+    assert {family(p) for p in registry.values() if p not in own} - {None} <= {family(registry[k]) for k in TABLE}
 
 
 def family(primitive) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.rules import sharding_rules
 from mpijax.core.rules.lowering import HostCall
 from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.families import FLOATING, elementwise, wide
@@ -57,7 +58,9 @@ def hosted(
       weak: whether weakly typed operands give a weakly typed result.
     """
     lower = HostCall(_broadcast(wide(function)))
-    return elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp, weak=weak)
+    primitive = elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp, weak=weak)
+    primitive.sharding = sharding_rules.elementwise  # ranks call it on their shards
+    return primitive
 
 
 def _broadcast(function: Callable) -> Callable:
