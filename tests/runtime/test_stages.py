@@ -190,3 +190,19 @@ def test_parameters_without_and_with_inspect():
     assert (quick.variadic, quick.any_keyword) == (True, True)
     assert (slow.variadic, slow.any_keyword) == (True, True)
     assert parameters_of(dict) is None or parameters_of(dict).positional == ()
+
+
+def test_calls_with_known_types_are_checked_once(monkeypatch):
+    x = ours.numpy.arange(3.0)
+    compiled = ours.jit(lambda x, scale: {"y": x * scale}).lower(x, scale=2.0).compile()
+    checked = []
+    check = type(compiled)._checked_call
+    monkeypatch.setattr(type(compiled), "_checked_call", lambda *args: checked.append(1) or check(*args))
+    for scale in (2.0, 3.0, np.float32(4)):
+        np.testing.assert_array_equal(compiled(x, scale=scale)["y"], np.arange(3) * scale)
+    assert len(checked) == 2  # a Python number, and one of NumPy
+    for wrong in (ours.numpy.arange(4.0), ours.numpy.arange(3)):
+        with pytest.raises(TypeError, match="compiled with"):
+            compiled(wrong, scale=2.0)
+    with pytest.raises(TypeError, match="Tracer"):
+        ours.jit(lambda x: compiled(x, scale=2.0))(x)
