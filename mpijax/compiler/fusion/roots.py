@@ -194,11 +194,15 @@ class Roots:
                 self._store(v)
                 self.pieces[id(v)] = 0
 
+    def _reshaped(self, v: Value) -> Value:
+        """The value that `v` is a mere reshape of; `v` itself if it is none."""
+        while v.producer is not None and id(v) not in self.ids and keeps_layout(v.producer):
+            v = v.producer.inputs[0]
+        return v
+
     def _same_memory(self, v: Value) -> Value | None:
         """The stored array that a result is a mere reshape of, which can share its memory; else None."""
-        base = v
-        while base.producer is not None and id(base) not in self.ids and keeps_layout(base.producer):
-            base = base.producer.inputs[0]
+        base = self._reshaped(v)
         return base if base is not v and base.producer is not None and id(base) in self.ids else None
 
     def _store(self, v: Value) -> None:
@@ -210,9 +214,10 @@ class Roots:
 
         In a loop over rows this does not cut the kernel: what is computed once per row stays a member of it.
         """
-        while v.producer is not None and id(v) not in self.ids and keeps_layout(v.producer):
-            v = v.producer.inputs[0]
-        if v.producer is None or id(v) in self.ids or v.size <= 1 or v.size * REPEATED > readers:
+        if v.size <= 1 or v.size * REPEATED > readers:
+            return
+        v = self._reshaped(v)
+        if v.producer is None or id(v) in self.ids:
             return
         cost, _ = self.inline_cost[id(v)]
         if cost > EXPENSIVE and cost * (readers - v.size) > WORTH_A_LOOP:

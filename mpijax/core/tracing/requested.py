@@ -21,9 +21,9 @@ def named_sharding(
 ) -> NamedSharding | None:
     """The NamedSharding for what users give: a sharding, a PartitionSpec over the mesh in context, or None.
 
-    A sharding over an `AbstractMesh`, such as `typeof(x).sharding`, gets the mesh in context or that of the array `of`.
-    A traced value's devices are known only when the program is compiled, so with `needs_devices` false the sharding may
-    stay abstract.
+    An `AbstractMesh`, as in `typeof(x).sharding`, has no devices. The mesh in context replaces it, or else the mesh of
+    the array `of`. The devices of a traced value are known only when the program is compiled: if `needs_devices` is
+    false, the mesh may stay abstract.
 
     Raises RuntimeError for a PartitionSpec without a mesh in context, ValueError for an AbstractMesh whose axes differ
     from those meshes, TypeError for anything else.
