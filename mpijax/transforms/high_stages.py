@@ -59,6 +59,11 @@ def with_parts(args: Any) -> Any:
     return tree.tree_map(_HighValueNode.of, args)
 
 
+def is_changing(result: Any) -> bool:
+    """Whether this is a result of `lower_traced`: what the function returns, with changes to its arguments."""
+    return isinstance(result, _Returned)
+
+
 def delivered(result: Any, args: Any) -> Any:
     """What a compiled program returned for the user, and its arguments changed as it did."""
     if not isinstance(result, _Returned):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mpijax as ours
+from mpijax.core.types.abstract import AbstractValue
 from mpijax.transforms.parameters import parameters_of
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -192,7 +193,9 @@ def test_parameters_without_and_with_inspect():
     assert parameters_of(dict) is None or parameters_of(dict).positional == ()
 
 
-def test_calls_with_known_types_are_checked_once(monkeypatch):
+@pytest.mark.parametrize("any_high", [False, True], ids=["", "libraries-define-types"])
+def test_calls_with_known_types_are_checked_once(monkeypatch, any_high):
+    monkeypatch.setattr(AbstractValue, "any_high", any_high)
     x = ours.numpy.arange(3.0)
     compiled = ours.jit(lambda x, scale: {"y": x * scale}).lower(x, scale=2.0).compile()
     checked = []

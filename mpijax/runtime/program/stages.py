@@ -40,7 +40,7 @@ from mpijax.runtime.program.program_page import ProgramPage
 from mpijax.runtime.program.traffic import bytes_sent
 from mpijax.transforms import ref_state, reports
 from mpijax.transforms.compiler_options import check_compiler_options
-from mpijax.transforms.high_stages import delivered, lower_traced, with_parts
+from mpijax.transforms.high_stages import delivered, is_changing, lower_traced, with_parts
 from mpijax.transforms.traced import Stage, check_structure
 
 __all__ = ["Compiled", "Lowered", "lower"]
@@ -199,7 +199,8 @@ class Compiled(_PlannedStage):
         if self._simulation is not None:
             self._simulation.refuse(f"jit({self._traced.name})")
         leaves, structure = tree.tree_flatten((args, kwargs))
-        if AbstractValue.any_high and structure != self.in_tree:
+        in_parts = AbstractValue.any_high and structure != self.in_tree
+        if in_parts:
             leaves, structure = tree.tree_flatten(with_parts((args, kwargs)))
         check_structure(structure, self.in_tree, "compiled")
         traced = self._traced
@@ -208,7 +209,7 @@ class Compiled(_PlannedStage):
             return tree.tree_unflatten(self.out_tree, outs)
         program, outs = self._run(leaves)
         out = tree.tree_unflatten(self.out_tree, outs)
-        if AbstractValue.any_high:
+        if in_parts or is_changing(out):
             return delivered(out, (args, kwargs))
         self._known._remember(self._known._key(args, kwargs), program, self.out_tree, traced.jaxpr.in_avals, physical)
         return out
