@@ -18,10 +18,11 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#define MJ_PART (1 << 18)           /* bytes of a slot, which fit in the L2 cache */
-#define MJ_SLEEPING_PART (1 << 13)  /* the same if ranks sleep; an operation is then one round */
-#define MJ_MOVED (1 << 17)          /* bytes above which MPI is used, because it copies once instead of twice */
+#define MJ_PART (1 << 18)           /* maximum bytes of a half, which fit in the L2 cache */
+#define MJ_SLOTS_BYTES (1 << 22)    /* maximum bytes of all halves of a communicator */
+#define MJ_MOVED (1 << 17)          /* bytes above which polling ranks use MPI, because it copies once instead of twice */
 #define MJ_SHARED_WORK (1 << 13)    /* bytes above which more than two ranks divide the work of a reduction */
+#define MJ_SHARED_SLEEP (1 << 16)   /* the same if ranks sleep: a division costs another arrival */
 #define MJ_TILE 256                 /* elements that are combined over all ranks at a time */
 #define MJ_HANDOVERS 4              /* how often a rank yields its core before it sleeps */
 #define MJ_NAP 200000               /* nanoseconds of the first sleep; each is twice as long, up to MJ_LONG_NAP */
@@ -86,10 +87,11 @@ static mj_slots *mj_slots_for(MPI_Comm comm, int kind, int64_t nbytes) {
     if (slots == NULL) return NULL;
     if (slots->shared.state == MJ_NEW) {
         slots->sleeps = mj_sleeps;
-        slots->part = mj_sleeps ? MJ_SLEEPING_PART : MJ_PART;
+        slots->part = MJ_PART;
+        while (slots->part > MJ_LINE && 2 * slots->part * slots->shared.size > MJ_SLOTS_BYTES) slots->part /= 2;
     }
+    if (slots->sleeps) return mj_has_blocks(kind) && slots->part / slots->shared.size < MJ_LINE ? NULL : slots;
     if (mj_has_blocks(kind)) nbytes *= slots->shared.size;
-    if (slots->sleeps) return kind != MJ_SHIFT && nbytes <= MJ_SLEEPING_PART ? slots : NULL;
     return large || nbytes <= MJ_MOVED ? slots : NULL;
 }
 
@@ -299,7 +301,8 @@ static int mj_take(mj_transfer *x, int64_t m) {
         if ((rc = mj_await_part(x, rank)) != MPI_SUCCESS) return rc;
     if (kind == MJ_BARRIER || m == 0) return MPI_SUCCESS;
     if (last < 0) memset(to, 0, (size_t)m);          /* exscan on the first rank: never uninitialized memory */
-    else if (kind == MJ_ALLREDUCE && last > 1 && m >= MJ_SHARED_WORK && !x->slots->sleeps) return mj_merge_together(x, to, m);
+    else if (kind == MJ_ALLREDUCE && last > 1 && m >= (x->slots->sleeps ? MJ_SHARED_SLEEP : MJ_SHARED_WORK))
+        return mj_merge_together(x, to, m);
     else return mj_merge(x, to, kind == MJ_REDUCE_SCATTER ? own * x->step : 0, m, last);
     return MPI_SUCCESS;
 }
@@ -310,7 +313,7 @@ static inline int64_t mj_left(mj_transfer *x) { return x->n - x->at < x->step ? 
 static int mj_slots_start(mj_transfer *x) {
     if (x->root < 0 || x->root >= x->slots->shared.size) return MPI_ERR_ROOT;
     x->blocks = mj_has_blocks(x->kind) ? x->slots->shared.size : 1;
-    x->step = x->slots->sleeps || x->blocks == 1 ? x->slots->part : x->slots->part / x->blocks / 64 * 64;
+    x->step = x->blocks == 1 ? x->slots->part : x->slots->part / x->blocks / 64 * 64;
     if (x->n < x->step) x->step = x->n;
     x->at = 0;
     x->call = (uint64_t)x->n << 24 | (uint64_t)(x->kind << 20 | x->root);

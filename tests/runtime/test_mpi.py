@@ -8,6 +8,7 @@ tests/runtime/test_mpi.py``.
 import contextlib
 import functools
 import operator
+import sys
 from itertools import product
 
 import ml_dtypes
@@ -269,6 +270,18 @@ def test_all_ways_of_waiting_give_the_same(mpi, way):
         test_mpi4py_operations_are_understood(mpi)
         test_nan_and_signed_zero_go_through_max_and_min(mpi)
         test_an_error_of_mpi_is_an_exception(mpi)
+
+
+@pytest.mark.parametrize("way", ["polling", "sleeping"])
+def test_operands_larger_than_a_slot_go_in_rounds(mpi, way, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SIZES", [70_001 * 4 // max(mpi.size, 4)])
+    with waiting(mpi, way):
+        test_reduce_scatter(mpi, "float32")
+        test_scan_and_exscan(mpi, "int32")
+        test_moves(mpi, "float32")
+        test_allreduce(mpi, "int32", "sum")
+        test_allreduce(mpi, "bfloat16", "sum")
+        test_reduce_leaves_other_ranks_what_they_sent(mpi, "float32", -1)
 
 
 @pytest.mark.parametrize("way", ["polling", "sleeping"])
