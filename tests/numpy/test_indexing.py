@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from oracle import check, sample
 
+import mpijax as jax
+
 s_ = np.s_
 X = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
 
@@ -188,3 +190,14 @@ def test_repeated_static_index_is_planned_once():
     for _ in range(3):
         np.testing.assert_array_equal(x[3:7], np.arange(3.0, 7.0))
     assert len(indexing._known) == before
+
+
+@pytest.mark.parametrize("dtype, n", [("int8", 192), ("int16", 40_000)])
+def test_positions_of_few_bits_in_a_longer_axis(dtype, n):
+    """JAX raises OverflowError, or takes another element for a negative position."""
+    x, at = np.arange(n, dtype=np.float32), np.array([1, -2, 100], dtype)
+    taken = jax.jit(lambda x, at: (x[at], x[at[1]], jax.lax.dynamic_slice(x, (at[1] - 1,), (2,)), x.at[at].set(-1)))(x, at)
+    changed = x.copy()
+    changed[at] = -1
+    for got, want in zip(taken, (x[at], x[-2], x[-3:-1], changed), strict=True):
+        np.testing.assert_array_equal(got, want)
