@@ -7,10 +7,14 @@ starts at the first use of devices or communication.
 import importlib as _importlib
 from typing import Any as _Any
 
-from mpijax import missing as _missing
-from mpijax import wiring as _wiring  # noqa: F401
-from mpijax.version import __version__ as __version__
-from mpijax.version import __version_info__ as __version_info__
+from mpijax import bytecode as _bytecode
+
+_bytecode.install(__spec__)
+
+from mpijax import missing as _missing  # noqa: E402
+from mpijax import wiring as _wiring  # noqa: E402, F401
+from mpijax.version import __version__ as __version__  # noqa: E402
+from mpijax.version import __version_info__ as __version_info__  # noqa: E402
 
 _MODULES = frozenset(
     """ad ad_checkpoint api_util checkpoint_policies core custom_batching custom_derivatives debug distributed dlpack

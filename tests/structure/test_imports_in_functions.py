@@ -11,8 +11,9 @@ from structure.test_layers import LAYERS
 # Slow to load, or optional.
 THIRD_PARTY = {"IPython", "cloudpickle", "llvmlite", "mpi4py", "numba", "opt_einsum", "scipy", "tensorstore", "tqdm"}
 
-# A command starts before it knows what it needs, and must answer at once; a worker must not start MPI too early.
-START_UP = ("mpijax.cli", "mpijax.distributed")
+# A command starts before it knows what it needs, and must answer at once; a worker must not start MPI too early; each
+# import of mpijax begins with the bundle of bytecode, which few processes write.
+START_UP = ("mpijax.bytecode", "mpijax.cli", "mpijax.distributed")
 
 # Loads modules by name: names of upper layers, and the classes named in a record.
 BY_NAME = {
