@@ -1,4 +1,4 @@
-"""``mpijax.errors``: the names of ``jax.errors``."""
+"""``mpijax.errors``: the names of ``jax.errors``, and `MismatchError`."""
 
 from mpijax.core.base.errors import (
     ConcretizationTypeError,
@@ -8,6 +8,7 @@ from mpijax.core.base.errors import (
     JaxRuntimeError,
     JAXTypeError,
     KeyReuseError,
+    MismatchError,
     NonConcreteBooleanIndexError,
     TracerArrayConversionError,
     TracerBoolConversionError,
@@ -23,6 +24,7 @@ __all__ = [
     "JaxRuntimeError",
     "JaxprTypeError",
     "KeyReuseError",
+    "MismatchError",
     "NonConcreteBooleanIndexError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",

@@ -184,7 +184,7 @@ class MismatchError(JaxRuntimeError):
 for _error in (
     *(JAXTypeError, JAXIndexError, ConcretizationTypeError, TracerBoolConversionError, TracerIntegerConversionError),
     *(TracerArrayConversionError, UnexpectedTracerError, NonConcreteBooleanIndexError, KeyReuseError),
-    *(InconclusiveDimensionOperation, JaxprTypeError, JaxRuntimeError),
+    *(InconclusiveDimensionOperation, JaxprTypeError, JaxRuntimeError, MismatchError),
 ):
     _error.__module__ = "mpijax.errors"
 
