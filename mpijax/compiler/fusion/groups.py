@@ -16,7 +16,7 @@ from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, Reduce, c
 from mpijax.compiler.fusion.pieces import fits
 from mpijax.compiler.fusion.reader import CannotFuse, ElementReader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
-from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
+from mpijax.compiler.fusion.roots import MAX_WORK, NodeKind, Roots, made_of_parts
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
@@ -119,7 +119,7 @@ class Grouper:
         self.arrays: dict[Value, set[Value]] = {}
         self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
         for node in graph.nodes:
-            if node.kind in ("opaque", "update"):
+            if roots.kinds[node] in (NodeKind.OPAQUE, NodeKind.UPDATE):
                 self._add_node(node)
             else:
                 for v in node.outputs:
@@ -169,7 +169,7 @@ class Grouper:
         work = self.roots.work[id(v)]
         if not self.too_many and self._joins_earlier(v, node, work):
             return
-        frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
+        frame, axes = frame_of(node) if self._reduces(v) else (v.shape, ())
         group = FusionGroup(len(self.units), frame, axes, work=work)
         unit = self.unit_of[id(v)] = Unit(group, None, group.order)
         self.units.append(unit)
@@ -200,11 +200,10 @@ class Grouper:
     def _merged(self, group: FusionGroup, v: Value, reads_group: bool) -> FusionGroup | None:
         """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
-        node = operation_of(v)
-        if node.kind == "reduce":
-            f, a = frame_of(node)
+        if self._reduces(v):
+            f, a = frame_of(operation_of(v))
             # A reduction of no axes (a product without a sum) cannot join a group with sums.
-            without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
+            without_sums = all(w.shape == frame and not self._reduces(w) for w in group.values)
             if not axes and f == frame and without_sums:
                 axes = a
             elif (f, a) != (frame, axes):
@@ -266,13 +265,15 @@ class Grouper:
         group.reader.undo()
         group.reads = group.read_before
 
+    def _reduces(self, v: Value) -> bool:
+        return self.roots.kinds[operation_of(v)] is NodeKind.REDUCE
+
     def _stored(self, v: Value) -> bool:
         return id(v) in self.roots.ids
 
     def _member(self, group: FusionGroup, v: Value, reader: ElementReader, inner, kept) -> Member:
-        node = operation_of(v)
-        if node.kind == "reduce":
-            expr = element_expr(reader, node, inner)
+        if self._reduces(v):
+            expr = element_expr(reader, operation_of(v), inner)
             return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
         if v.shape == group.frame:
             expr = reader.computed(v, inner)
@@ -301,7 +302,7 @@ class Grouper:
             if user in seen:
                 continue
             seen.add(user)
-            if user.kind in ("opaque", "update"):
+            if self.roots.kinds[user] in (NodeKind.OPAQUE, NodeKind.UPDATE):
                 return True
             for out in user.outputs:
                 if out in inside:

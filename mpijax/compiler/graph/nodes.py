@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph.products import use_blas
 from mpijax.core import dtypes
 from mpijax.core.base.errors import BrokenForm
 from mpijax.core.base.source import Source
-from mpijax.core.rules.lowering import Cumulative, Elementwise, Library, Reduction, Structural
+from mpijax.core.rules.lowering import Elementwise, Library, Reduction
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
 
@@ -75,7 +74,7 @@ class Node:
     communication.
     """
 
-    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions", "why")
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "regions", "why")
 
     def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
         self.primitive = primitive
@@ -86,26 +85,9 @@ class Node:
         self.regions: tuple = ()
         self.why = ""
         self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
-        self.kind = _kind(self)
 
     def __repr__(self) -> str:
         return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
-
-
-def _kind(node: Node) -> str:
-    """map: computed element by element; reduce; update: writes parts of an array; opaque: one instruction by itself."""
-    lower = node.primitive.lower
-    if isinstance(lower, Elementwise):
-        return "map"
-    if isinstance(lower, Structural):
-        return "map" if lower.writes is None else "update"
-    if isinstance(lower, Reduction):
-        return "reduce"
-    if isinstance(lower, Cumulative):
-        return "update"
-    if isinstance(lower, Library):
-        return "opaque" if use_blas(node) else "reduce"
-    return "opaque"
 
 
 class Graph:
