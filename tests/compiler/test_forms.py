@@ -10,7 +10,7 @@ import mpijax.numpy as jnp
 from mpijax import NamedSharding
 from mpijax.compiler.graph import inline, nodes
 from mpijax.compiler.graph.build import build_graph
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.sharding import build_shards, partitioner
 from mpijax.compiler.steps import lower
 from mpijax.compiler.steps import plan as plans
@@ -135,7 +135,7 @@ def unordered(found):
 
 
 def unknown_result(found):
-    found.outputs[0] = Value(found.outputs[0].aval, "node", found.nodes[0], 0)
+    found.outputs[0] = Value(found.outputs[0].aval, ValueKind.NODE, found.nodes[0], 0)
 
 
 def forgotten_reader(found):

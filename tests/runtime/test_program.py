@@ -13,7 +13,7 @@ from thread_counts import threads
 
 from mpijax._ext import array as ext
 from mpijax._ext import executor
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.instructions import (
     Advance,
     Const,
@@ -101,7 +101,7 @@ def array(value):
 
 def out(shape, dtype=np.float32, **kw):
     a = aval(shape, dtype)
-    return Output(a.nbytes, value=Value(a, "node"), **kw)
+    return Output(a.nbytes, value=Value(a, ValueKind.NODE), **kw)
 
 
 def result(kind, index, of):

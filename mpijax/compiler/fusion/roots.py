@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.fusion.reductions import frame_of
-from mpijax.compiler.graph.nodes import Graph, Node, Value
+from mpijax.compiler.graph.nodes import Graph, Node, Value, ValueKind
 from mpijax.compiler.graph.products import StridedView, use_blas
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
 from mpijax.core.rules.lowering import (
@@ -185,7 +185,7 @@ class Roots:
         if id(v) in outputs or v is node.inputs[1] or not self._read_before(v, node, outputs):
             return False
         if v.producer is None:
-            return v.kind == "input" and 0 <= v.position < len(self.donated) and self.donated[v.position]
+            return v.kind is ValueKind.INPUT and 0 <= v.position < len(self.donated) and self.donated[v.position]
         return id(v) in self.ids
 
     def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of
+from mpijax.compiler.graph.nodes import Graph, Node, Value, ValueKind, operation_of
 from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
 from mpijax.core.base import config
@@ -252,7 +252,7 @@ class _StretchLoop:
         return nodes[-1].outputs[0]
 
     def argument(self, aval: ShapedArray) -> Value:
-        self.body.inputs.append(Value(aval, "input", position=len(self.body.inputs)))
+        self.body.inputs.append(Value(aval, ValueKind.INPUT, position=len(self.body.inputs)))
         return self.body.inputs[-1]
 
     def reshaped(self, v: Value, shape: Sequence[int]) -> Value:
@@ -268,14 +268,14 @@ class _StretchLoop:
     def read(self, v: Value, cuts: Cuts) -> Value:
         """A value inside the body: this iteration's part of it, or a capture."""
         known = self.inside.get((v, self.stretch.axis_of(v, cuts)))
-        if known is not None or v.scalar is not None or v.kind == "const":
+        if known is not None or v.scalar is not None or v.kind is ValueKind.CONST:
             return v if known is None else known
         self.inside[v, None] = self.capture(v)
         return self.inside[v, None]
 
     def capture(self, v: Value) -> Value:
         """A new input of the body that captures an outer value."""
-        self.captures.append(Value(v.aval, "input", position=-1))
+        self.captures.append(Value(v.aval, ValueKind.INPUT, position=-1))
         self.captures[-1].outside = v
         return self.captures[-1]
 
@@ -283,7 +283,7 @@ class _StretchLoop:
         """The start positions of the iterations' parts."""
         aval, element = v.aval.update(shape=(self.stretch.iterations,)), v.element.type(step)
         numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
-        scale = Value(aval.update(shape=()), "literal", scalar=element)
+        scale = Value(aval.update(shape=()), ValueKind.LITERAL, scalar=element)
         return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
 
     def made(self) -> dict[Value, Value]:
@@ -293,7 +293,7 @@ class _StretchLoop:
         totals, parts = ([v for v in left if (stretch.cuts[v] is None) == total] for total in (True, False))
         operands = []
         for v in totals:
-            zero = Value(v.aval.update(shape=()), "literal", scalar=v.element.type(0))
+            zero = Value(v.aval.update(shape=()), ValueKind.LITERAL, scalar=v.element.type(0))
             shape = {"shape": v.aval.shape, "broadcast_dimensions": (), "sharding": None}
             operands.append(self.node(self.nodes, broadcast_in_dim_p, shape, [zero], v.aval))
         carries = [self.argument(v.aval) for v in totals]

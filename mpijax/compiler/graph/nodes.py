@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,28 @@ from mpijax.core.base.source import Source
 from mpijax.core.rules.lowering import Elementwise, Library, Reduction
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
+
+
+class ValueKind(StrEnum):
+    """Where a value comes from.
+
+    INPUT: an argument or capture of the graph. CONST: an array that the program holds. LITERAL: a number of the
+    program's text, which needs no memory. NODE: an operation computes it.
+
+    Later stages add values that no graph has. PARTIAL: results of the chunks of a reduction. TOTAL: a reduction's
+    result that a later kernel reads. BEFORE: a running value before each chunk. PACKED: several operands in one
+    message. SCRATCH: memory that a loop or branch needs besides its operands and results.
+    """
+
+    INPUT = "input"
+    CONST = "const"
+    LITERAL = "literal"
+    NODE = "node"
+    PARTIAL = "partial"
+    TOTAL = "total"
+    BEFORE = "before"
+    PACKED = "packed"
+    SCRATCH = "scratch"
 
 
 class Value:
@@ -29,7 +52,7 @@ class Value:
     __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside", "holds")
 
     def __init__(
-        self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
+        self, aval: ShapedArray, kind: ValueKind, producer: Node | None = None, position: int = 0, scalar: Any = None
     ):
         self.aval = aval.unsplit()  # the partitioner has the shardings of values, not their types
         self.kind = kind
@@ -84,7 +107,7 @@ class Node:
         self.effects = effects
         self.regions: tuple = ()
         self.why = ""
-        self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
+        self.outputs = [Value(a, ValueKind.NODE, self, i) for i, a in enumerate(avals)]
 
     def __repr__(self) -> str:
         return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
@@ -122,7 +145,7 @@ class Graph:
         self.nodes = kept[::-1]
         for node in self.nodes:
             for v in node.inputs:
-                if v.kind != "const":
+                if v.kind is not ValueKind.CONST:
                     v.users.append(node)
 
 
@@ -173,14 +196,14 @@ def verify(graph: Graph) -> None:
 
 def _is_known(v: Value, known: set[int]) -> bool:
     """Whether a value is defined: literals and the program's constants always are."""
-    return v.scalar is not None or v.kind == "const" or id(v) in known
+    return v.scalar is not None or v.kind is ValueKind.CONST or id(v) in known
 
 
 def _rules(node: Node, known: set[int]) -> Iterator[tuple[bool, str]]:
     missing = [v for v in node.inputs if not _is_known(v, known)]
     yield not missing, f"operands are arguments or results of earlier operations, but {missing} are not"
     for i, v in enumerate(node.outputs):
-        own = v.kind == "node" and v.producer is node and v.position == i
+        own = v.kind is ValueKind.NODE and v.producer is node and v.position == i
         yield own and id(v) not in known, f"a result is computed once, by its producer, but {v} is not"
     for region in node.regions:
         captured = len(region.graph.inputs) - region.arguments

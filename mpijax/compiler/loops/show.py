@@ -6,7 +6,7 @@ from typing import Any
 
 from mpijax.compiler.fusion.expr import Expr, ordered
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore
-from mpijax.compiler.graph.nodes import Value, operation_of
+from mpijax.compiler.graph.nodes import Value, ValueKind, operation_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
 
@@ -106,6 +106,6 @@ class _KernelText:
 
 
 def _name(value: Value) -> str:
-    if value.kind == "node":
+    if value.kind is ValueKind.NODE:
         return f"{operation_of(value).primitive.name}:{value.aval.str_short(True)}"
     return f"{value.kind}{value.position}:{value.aval.str_short(True)}"

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import ValueKind
 from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
@@ -144,7 +145,7 @@ def _remember_gather(p: Partitioner, eqn, k: int, inputs, source) -> None:
     """Record that an operation gathers its operand `k`, a split array."""
     v = inputs[k]
     if p.blocks_of(v) is not None:
-        aval, argument = p.global_aval(v), v.position if v.kind == "input" and v.outside is None else -1
+        aval, argument = p.global_aval(v), v.position if v.kind is ValueKind.INPUT and v.outside is None else -1
         instead = _split_elsewhere(p, eqn, k, inputs)
         p.known.gathers[aval.nbytes, aval.str_short(True), eqn.primitive.name, source, k, argument, instead] = None
 

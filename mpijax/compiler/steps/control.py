@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.graph.nodes import Node, Value
+from mpijax.compiler.graph.nodes import Node, Value, ValueKind
 from mpijax.compiler.graph.regions import Region
 from mpijax.compiler.steps.arena import aligned, first_fit
 from mpijax.compiler.steps.instructions import Advance, Copy, Loop, Place, Point, Pointer, Swap, Switch, Temp, While
@@ -149,7 +149,7 @@ def control_step(node: Node) -> ControlStep:
         tests = kind is Flow.WHILE and i == 0
         bodies.append(ControlBody(region, 0 if tests else carries, keeps=tests))
     size = sum(aligned(b.memory.arena) for b in bodies)
-    return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), "scratch"), carries)
+    return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), ValueKind.SCRATCH), carries)
 
 
 def write_control(writer: InstructionWriter, step: ControlStep) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.by_parts import in_parts
-from mpijax.compiler.graph.nodes import Graph, Value
+from mpijax.compiler.graph.nodes import Graph, Value, ValueKind
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.sharding.build_shards import build_shards
 from mpijax.compiler.steps import plan
@@ -92,9 +92,9 @@ class ProgramMemory:
         for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
                 kind, index = "const", self.literal(v).buffer
-            elif v.kind == "const":
+            elif v.kind is ValueKind.CONST:
                 kind, index = "const", self.place(v).buffer
-            elif v.kind == "input":
+            elif v.kind is ValueKind.INPUT:
                 kind, index = "input", v.position
             else:
                 kind, index = "buffer", self.place(v).buffer
@@ -108,7 +108,7 @@ class ProgramMemory:
     def _copied(self, v: Value, copies: list[Copy]) -> int:
         """Memory of its own for a result: that of the argument it is, if that is donated, or else a copy."""
         givers = {b.donor for b in self.table if isinstance(b, Output)}
-        donated = v.kind == "input" and self.memory.donated[v.position] and v.position not in givers
+        donated = v.kind is ValueKind.INPUT and self.memory.donated[v.position] and v.position not in givers
         if not donated and v.nbytes:
             copies.append(Copy(Place(len(self.table)), self.place(v), v.nbytes))
         self.table.append(Output(v.nbytes, v.position if donated else -1, v))
@@ -167,5 +167,5 @@ def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, .
         donor = next((i for i in givers if types[i] == aval), -1)
         givers = [i for i in givers if i != donor]
         made.results.append(Result("buffer", len(made.buffers), aval, local, sharding))
-        made.buffers.append(Output(Value(local, "node").nbytes, donor))
+        made.buffers.append(Output(Value(local, ValueKind.NODE).nbytes, donor))
     return made

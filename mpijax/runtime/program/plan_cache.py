@@ -23,7 +23,7 @@ from typing import Any
 import mpijax
 from mpijax.compiler.backend.disk_cache import DiskCache, host_id
 from mpijax.compiler.backend.once_on_node import once_on_node
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config, option
 from mpijax.core.base.source import Source
@@ -150,13 +150,13 @@ class _Origin:
 
 def _write_value(w: plain.Writer, v: Value) -> list[Any]:
     source = None if v.producer is None else w.value(v.producer.source)
-    return ["w", w.aval(v.aval), v.kind, v.position, source]
+    return ["w", w.aval(v.aval), v.kind.value, v.position, source]
 
 
 def _read_value(r: plain.Reader, x: list[Any]) -> Value:
     _, aval, kind, position, source = x
     origin: Any = None if source is None else _Origin(r.value(source))
-    return Value(r.avals[aval], kind, origin, position)
+    return Value(r.avals[aval], ValueKind(kind), origin, position)
 
 
 plain.register_writer(Value, _write_value)
