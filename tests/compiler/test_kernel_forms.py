@@ -102,7 +102,7 @@ def test_forms_of_programs_keep_their_rules(name):
 
 def test_programs_take_all_strategies():
     taken = {scheduled(nest).strategy for name in PROGRAMS for nest in nests(name)}
-    assert taken == set(schedules.STRATEGIES)
+    assert taken == set(schedules.Strategy)
 
 
 @pytest.mark.parametrize("name", ["softmax", "long softmax", "update", "long cumsum", "scatter"])
@@ -181,10 +181,9 @@ BROKEN_SCHEDULES = {
     "each loop appears once": replace(ALONG, outer=()),
     "inner loops are reduced loops": replace(ALONG, inner=ALONG.loops, outer=()),
     "all other loops are kept loops": replace(ALONG, outer=ALONG.loops, inner=()),
-    "down is not a strategy": replace(PLAIN, strategy="down"),
-    "`tiled` has a reduced loop": replace(PLAIN, strategy="tiled"),
-    "`rows` has a loop over rows": replace(ALONG, strategy="rows"),
-    "`blocked`, and no other strategy, has a tile loop": replace(BLOCKS, strategy="across"),
+    "`tiled` has a reduced loop": replace(PLAIN, strategy=schedules.Strategy.TILED),
+    "`rows` has a loop over rows": replace(ALONG, strategy=schedules.Strategy.ROWS),
+    "`blocked`, and no other strategy, has a tile loop": replace(BLOCKS, strategy=schedules.Strategy.ACROSS),
     "the kernel reads each staged array": replace(BLOCKS, staged=(ExprTable().const(1, np.float32),)),
     "lanes are along the innermost variable of their loop": replace(ALONG, vector=ALONG.outer[0][0]),
     "vector_size is the size of the vectorized loop": replace(PLAIN, vector_size=7),
