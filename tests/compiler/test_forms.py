@@ -269,7 +269,7 @@ PLANS = {
     "not a pointer": (lambda p: added(p, Point(0, Place(0))), "only pointers move"),
     "points nowhere": (lambda p: (p.buffers.append(Pointer()), added(p, Advance(len(p.buffers) - 1, 4))), "before it moves"),
     "negative extent": (lambda p: added(p, KernelCall([*p.kernels][0], (), (), -1, 1)), "an extent is at least 0"),
-    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind="const")), "a result buffer or a constant"),
+    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind=plans.ResultKind.CONST)), "a result buffer or a constant"),
     "not returned": (lambda p: p.buffers.append(Output(4)), "each result buffer is returned"),
 }  # fmt: skip
 

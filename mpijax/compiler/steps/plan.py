@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import field, replace
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.instructions import (
@@ -58,14 +59,26 @@ def module_text(codes: list[KernelCode]) -> str:
     return "\n".join([*declares, *helpers.values(), *(c.define for c in codes)])
 
 
+class ResultKind(StrEnum):
+    """Where a result is.
+
+    BUFFER: in memory of its own, an `Output` of the table of buffers. INPUT: it is an argument. CONST: it is a constant
+    of the program, a `Const` of the table.
+    """
+
+    BUFFER = "buffer"
+    INPUT = "input"
+    CONST = "const"
+
+
 @dataclass(frozen=True)
 class Result:
-    """A result of the program: number `index` of its buffers ("buffer" or "const") or of its arguments ("input").
+    """A result of the program: number `index` of its buffers, or of its arguments (`ResultKind.INPUT`).
 
     local is its type on this rank, aval the global one; they differ where `sharding` is given.
     """
 
-    kind: Literal["buffer", "input", "const"]
+    kind: ResultKind
     index: int
     aval: ShapedArray
     local: ShapedArray
@@ -172,7 +185,7 @@ class ProgramPlan:
     def text(self) -> str:
         """The instructions, one a line."""
         lines = [f"program: {len(self.in_avals)} arguments, {len(self.results)} results, arena {self.arena} bytes"]
-        results = {r.index: k for k, r in reversed([*enumerate(self.results)]) if r.kind == "buffer"}
+        results = {r.index: k for k, r in reversed([*enumerate(self.results)]) if r.kind is ResultKind.BUFFER}
         consts = [i for i, b in enumerate(self.buffers) if isinstance(b, Const)]
         numbers = {**results, **{i: k for k, i in enumerate(consts)}}
         lines += [f"  buffer {i}: {_buffer(b, numbers.get(i, 0))}" for i, b in enumerate(self.buffers)]
@@ -202,11 +215,14 @@ def _buffer_rules(plan: ProgramPlan) -> Iterator[tuple[bool, str]]:
             inside = 0 <= b.offset and b.offset + b.nbytes <= plan.arena
             yield inside, f"temporaries lie in the arena, but b{i} does not"
             yield b.offset % ALIGN == 0, f"temporaries begin at multiples of {ALIGN} bytes, but b{i} does not"
-    kinds = {"buffer": Output, "const": Const}
+    entries = {ResultKind.BUFFER: Output, ResultKind.CONST: Const}
     for r in plan.results:
-        fits = r.index < len(plan.in_avals) if r.kind == "input" else type(plan.buffers[r.index]) is kinds[r.kind]
+        if r.kind is ResultKind.INPUT:
+            fits = r.index < len(plan.in_avals)
+        else:
+            fits = type(plan.buffers[r.index]) is entries[r.kind]
         yield fits, f"a result is an argument, a result buffer or a constant, but {r.kind} {r.index} is not"
-    returned = {r.index for r in plan.results if r.kind == "buffer"}
+    returned = {r.index for r in plan.results if r.kind is ResultKind.BUFFER}
     outputs = {i for i, b in enumerate(plan.buffers) if isinstance(b, Output)}
     yield returned == outputs, f"each result buffer is returned, but {outputs - returned} are not"
 

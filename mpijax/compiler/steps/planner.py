@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mpijax.compiler.steps.control import control_step, write_control
 from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
 from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.memory import BufferAssignment
-from mpijax.compiler.steps.plan import Gathered, ProgramPlan, Result, ResultPlacement
+from mpijax.compiler.steps.plan import Gathered, ProgramPlan, Result, ResultKind, ResultPlacement
 from mpijax.compiler.steps.write import InstructionWriter
 from mpijax.core import dtypes
 from mpijax.core.base import config
@@ -88,19 +88,18 @@ class ProgramMemory:
         results: list[Result] = []
         copies: list[Copy] = []
         taken: set[int] = set()
-        kind: Literal["buffer", "input", "const"]
         for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
-                kind, index = "const", self.literal(v).buffer
+                kind, index = ResultKind.CONST, self.literal(v).buffer
             elif v.kind is ValueKind.CONST:
-                kind, index = "const", self.place(v).buffer
+                kind, index = ResultKind.CONST, self.place(v).buffer
             elif v.kind is ValueKind.INPUT:
-                kind, index = "input", v.position
+                kind, index = ResultKind.INPUT, v.position
             else:
-                kind, index = "buffer", self.place(v).buffer
-            if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
-                kind, index = "buffer", self._copied(v, copies)
-            if kind == "buffer":
+                kind, index = ResultKind.BUFFER, self.place(v).buffer
+            if fresh and (kind is not ResultKind.BUFFER or index in taken) and v.aval.dtype != dtypes.float0:
+                kind, index = ResultKind.BUFFER, self._copied(v, copies)
+            if kind is ResultKind.BUFFER:
                 taken.add(index)
             results.append(Result(kind, index, aval, v.aval, sharding))
         return results, copies
@@ -166,6 +165,6 @@ def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, .
         local = aval.update(shape=sharding.process_shape(aval.shape))
         donor = next((i for i in givers if types[i] == aval), -1)
         givers = [i for i in givers if i != donor]
-        made.results.append(Result("buffer", len(made.buffers), aval, local, sharding))
+        made.results.append(Result(ResultKind.BUFFER, len(made.buffers), aval, local, sharding))
         made.buffers.append(Output(Value(local, ValueKind.NODE).nbytes, donor))
     return made
