@@ -12,7 +12,7 @@ from dataclasses import field
 
 from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
 from mpijax.compiler.fusion.kept import kept_by_slices
-from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, Reduce, checked
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.pieces import fits
 from mpijax.compiler.fusion.reader import CannotFuse, ElementReader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
@@ -274,15 +274,15 @@ class Grouper:
     def _member(self, group: FusionGroup, v: Value, reader: ElementReader, inner, kept) -> Member:
         if self._reduces(v):
             expr = element_expr(reader, operation_of(v), inner)
-            return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
+            return Member(v, MemberKind.REDUCE, kept, expr, phase_of(expr, group.phases))
         if v.shape == group.frame:
             expr = reader.computed(v, inner)
-            return Member(v, "inner", inner, expr, phase_of(expr, group.phases))
+            return Member(v, MemberKind.INNER, inner, expr, phase_of(expr, group.phases))
         index = _outer_index(v.shape, group, kept)
         expr = reader.computed(v, index)
         if mentions_inner(expr, {group.variables[a] for a in group.axes}):
             raise CannotFuse
-        return Member(v, "outer", index, expr, phase_of(expr, group.phases))
+        return Member(v, MemberKind.OUTER, index, expr, phase_of(expr, group.phases))
 
     # ------------------------------------------------------------ storage
 
@@ -326,9 +326,9 @@ class _MemberAccess:
         if len(index) != len(m.index) or any(a.key != b.key for a, b in zip(index, m.index, strict=True)):
             raise CannotFuse
         table = self.group.table
-        if m.kind == "reduce":
+        if m.kind is MemberKind.REDUCE:
             return table.make("acc", (), m.value.element, m, m.value)
-        if m.kind == "outer":
+        if m.kind is MemberKind.OUTER:
             return m.expr
         return table.make("inner", (m.expr,), m.value.element, m, m.value)
 
@@ -360,11 +360,11 @@ def kernel_of(group: FusionGroup) -> Kernel:
     outer: list[KernelStore] = []
     for m in group.members:
         expr, phase = m.expr, m.phase
-        if m.kind == "reduce":
+        if m.kind is MemberKind.REDUCE:
             reduces.append(Reduce(m, operator_of(operation_of(m.value)), expr, phase, m.value.element))
             expr, phase = group.table.make("acc", (), m.value.element, m, m.value), phase + 1
         if m.value in group.stored:
-            target = inner if m.kind == "inner" else outer
+            target = inner if m.kind is MemberKind.INNER else outer
             target.append(KernelStore(m.value, linearized(m.index, m.value.shape), expr, phase))
     nodes = [operation_of(v) for v in group.values]
     kernel = Kernel(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
+from enum import Enum, auto
 from functools import cached_property
 from itertools import combinations
 
@@ -28,17 +29,27 @@ from mpijax.core.base.source import UNKNOWN, Source
 from mpijax.core.shapes.index import Lin, LoopVar
 
 
+class MemberKind(Enum):
+    """How often a kernel computes a value.
+
+    REDUCE: once per kept position, by a reduction. INNER: once per element of the frame. OUTER: once per kept position.
+    """
+
+    REDUCE = auto()
+    INNER = auto()
+    OUTER = auto()
+
+
 @dataclass(frozen=True, eq=False)
 class Member:
     """A value the kernel computes.
 
-    kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
     phase: the pass over the row that computes it (reduce, inner), or the number of passes before it (outer).
     expr: the element, or what is reduced.
     """
 
     value: Value
-    kind: str
+    kind: MemberKind
     index: tuple[Lin, ...]
     expr: Expr
     phase: int

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Expr
-from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, Reduce, checked
+from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.reader import ElementReader, NodeReader, is_extended
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.core.rules.index_maps import clamped
@@ -69,7 +69,7 @@ def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
         return [part.step(part.index, element)]
     wide = FLOAT32 if is_narrow(out.element) else out.element
     element = part.scope.convert(element, wide)
-    member = Member(out, "reduce", part.index, element, 0)
+    member = Member(out, MemberKind.REDUCE, part.index, element, 0)
     running = part.reader.table.make("acc", (), wide, member, out)
     reduces, cumulate = (Reduce(member, op, element, 0, wide),), Cumulate(running, node.params["reverse"])
     result = part.scope.convert(running, out.element)
