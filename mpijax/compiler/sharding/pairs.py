@@ -295,7 +295,7 @@ def _columns(eqn: Eqn, cuts: Sequence[Cuts], k: int) -> tuple[int, int] | None:
 def _free(eqn: Eqn) -> tuple[list[int], list[int]]:
     """The axes of each operand that the result has and the other operand has not."""
     lower, (one, other) = eqn.primitive.lower, (v.aval.shape for v in eqn.invars)
-    if isinstance(lower, Library) and lower.kind == "dot_general":
+    if isinstance(lower, Library):
         contract, batch = eqn.params["dimension_numbers"]
         one_free, other_free = (
             [d for d in range(len(x)) if d not in (*contract[i], *batch[i])] for i, x in enumerate((one, other))

@@ -20,7 +20,7 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.rules.lowering import Elementwise, Reduction, Reshard, Structural
+from mpijax.core.rules.lowering import Elementwise, Reduction, Reshard, ReshardKind, Structural
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
 
@@ -68,7 +68,7 @@ def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
     lower = reader.primitive.lower
     if isinstance(lower, Elementwise):
         return sum(v.aval.shape == reader.outvars[0].aval.shape for v in reader.invars) > 1
-    return _is_sum(reader) or (isinstance(lower, Reshard) and lower.kind == "constraint")
+    return _is_sum(reader) or (isinstance(lower, Reshard) and lower.kind is ReshardKind.CONSTRAINT)
 
 
 def _is_sum(eqn) -> bool:

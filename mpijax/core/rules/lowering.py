@@ -4,7 +4,7 @@
 - `Structural(read)`: moves elements without rounding: views, pads, gathers, iota.
 - `Reduction(op)`: elements combined along axes.
 - `Cumulative(op)`: each element combined with all elements before it along an axis.
-- `Library(kind)`: a matrix product.
+- `Library()`: a matrix product.
 - `InlineJaxpr(param)`: the Jaxpr in a parameter, inlined at the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
 - `Communication(exchange)`: an exchange with other ranks.
@@ -75,9 +75,7 @@ class Cumulative:
 
 @dataclass(frozen=True)
 class Library:
-    """A library routine: `dot_general`."""
-
-    kind: str
+    """A matrix product with the parameters of `dot_general`, which a library computes if it is large."""
 
 
 @dataclass(frozen=True)
@@ -255,17 +253,28 @@ class Partitioned:
     param: str
 
 
-@dataclass(frozen=True)
-class Reshard:
-    """The operand, resharded to the sharding in parameter `param`.
+class ReshardKind(Enum):
+    """What an operation does with the sharding in its parameter.
 
-    kind: "constraint": the same array; "move": the same array, possibly on other devices; "from_local": each rank's
-    array is its shard of the result; "to_local": the result is this rank's shard; "inspect": no result, the parameter
-    is a function that is called with the sharding.
+    CONSTRAINT: the result is the same array, with this sharding. MOVE: also, possibly on other devices. RESHARD: also,
+    over Explicit mesh axes. FROM_LOCAL: each rank's array is its shard of the result. TO_LOCAL: the result is this
+    rank's shard. INSPECT: no result; the parameter is a function that is called with the operand's sharding.
     """
 
+    CONSTRAINT = auto()
+    MOVE = auto()
+    RESHARD = auto()
+    FROM_LOCAL = auto()
+    TO_LOCAL = auto()
+    INSPECT = auto()
+
+
+@dataclass(frozen=True)
+class Reshard:
+    """The operand, resharded to the sharding in parameter `param`."""
+
     param: str
-    kind: str = "constraint"
+    kind: ReshardKind = ReshardKind.CONSTRAINT
 
 
 class Flow(Enum):

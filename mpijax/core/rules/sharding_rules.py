@@ -100,7 +100,7 @@ def rule_of(primitive: Any) -> Rule | None:
         return finished_over_ranks(OVER_RANKS[lower.op])
     if isinstance(lower, Cumulative):
         return cumulative
-    if isinstance(lower, Library) and lower.kind == "dot_general":
+    if isinstance(lower, Library):
         return dot_general
     return None
 
