@@ -26,6 +26,7 @@ from mpijax.core.base import config
 from mpijax.core.base.errors import require
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.rules.lowering import Combiner
 from mpijax.core.shapes.index import Lin, LoopVar
 
 
@@ -84,7 +85,7 @@ class Reduce:
     """
 
     member: Member
-    op: str
+    op: Combiner
     expr: Expr
     phase: int
     dtype: np.dtype

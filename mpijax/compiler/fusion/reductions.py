@@ -12,7 +12,7 @@ from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
-from mpijax.core.rules.lowering import Library, Zeros
+from mpijax.core.rules.lowering import Combiner, Library, Zeros
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.builder import Builder
@@ -38,15 +38,15 @@ def element_expr(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> E
     return reader.element(node.inputs[0], index)
 
 
-def identity(op: str, dtype: np.dtype):
+def identity(op: Combiner, dtype: np.dtype):
     """The identity element of a reduction."""
-    if op in ("add", "or", "xor"):
+    if op in (Combiner.ADD, Combiner.OR, Combiner.XOR):
         return np.zeros((), dtype)[()]
-    if op == "mul":
+    if op is Combiner.MUL:
         return np.ones((), dtype)[()]
-    if op == "and":
+    if op is Combiner.AND:
         return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
-    largest = op == "min"  # "max" and "logaddexp" start from the smallest value
+    largest = op is Combiner.MIN  # MAX and LOGADDEXP start from the smallest value
     if dtype == np.bool_:
         return np.bool_(largest)
     if dtypes.issubdtype(dtype, np.integer):
@@ -60,9 +60,9 @@ def combining(op: str):
     return registry[op]
 
 
-def rule_of(op: str) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+def rule_of(op: Combiner) -> Callable[[Builder, Scalar, Scalar], Scalar]:
     """The instructions that combine two partial results."""
-    return _logaddexp if op == "logaddexp" else combining(op).lower.rule
+    return _logaddexp if op is Combiner.LOGADDEXP else combining(op).lower.rule
 
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
@@ -94,7 +94,7 @@ def _zeros(e: Expr) -> Zeros:
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
     """Whether no stored value depends on the sign of a zero that a maximum or minimum of floats returns."""
-    if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
+    if r.op not in (Combiner.MAX, Combiner.MIN) or not dtypes.issubdtype(r.dtype, np.floating):
         return False
     users: dict[Expr, list[Expr]] = {}
     for e in kernel.expressions:
@@ -129,7 +129,7 @@ def first_hit(reduces: Sequence[Reduce], inner: Sequence[Sequence[LoopVar]]) -> 
         return None
     [r], [[along]] = reduces, inner
     e = r.expr
-    if r.op != "min" or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
+    if r.op is not Combiner.MIN or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
         return None
     condition, elsewhere, place = e.args
     if condition.dtype != np.bool_ or elsewhere.op != "const" or elsewhere.attr != np.iinfo(r.dtype).max:

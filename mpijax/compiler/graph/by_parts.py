@@ -19,7 +19,7 @@ from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.lowering import Library
+from mpijax.core.rules.lowering import Library, OverRanks
 from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
@@ -119,7 +119,7 @@ class _Stretch:
         as_cut = all(not any(want) or self.axis_of(v, want) is not None for v, _, want in reads)
         stays = all(not any(cut) or tuple(want) == tuple(cut) for cut, want in zip(cuts, plan.operands, strict=True))
         axes = [self.axis_of(v, cut) for v, cut in zip(node.outputs, plan.results, strict=True)]
-        summed = bool(plan.over) and plan.op == "sum" and not any(map(any, plan.results))
+        summed = bool(plan.over) and plan.op is OverRanks.SUM and not any(map(any, plan.results))
         if not as_cut or not stays or dict(plan.params) != dict(last.params) or (None in axes) != summed:
             return False
         self.cuts.update(zip(node.outputs, axes, strict=True))

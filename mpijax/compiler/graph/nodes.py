@@ -12,7 +12,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.base.errors import BrokenForm
 from mpijax.core.base.source import Source
-from mpijax.core.rules.lowering import Elementwise, Library, Reduction
+from mpijax.core.rules.lowering import Combiner, Elementwise, Library, Reduction
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
 
@@ -23,9 +23,10 @@ class ValueKind(StrEnum):
     INPUT: an argument or capture of the graph. CONST: an array that the program holds. LITERAL: a number of the
     program's text, which needs no memory. NODE: an operation computes it.
 
-    Later stages add values that no graph has. PARTIAL: results of the chunks of a reduction. TOTAL: a reduction's
+    Other stages add values that no graph has. PARTIAL: results of the chunks of a reduction. TOTAL: a reduction's
     result that a later kernel reads. BEFORE: a running value before each chunk. PACKED: several operands in one
-    message. SCRATCH: memory that a loop or branch needs besides its operands and results.
+    message. SCRATCH: memory that a loop or branch needs besides its operands and results. PAIRS: stands for an array of
+    pairs that is computed block by block (see `compiler.sharding.rounds`).
     """
 
     INPUT = "input"
@@ -37,6 +38,7 @@ class ValueKind(StrEnum):
     BEFORE = "before"
     PACKED = "packed"
     SCRATCH = "scratch"
+    PAIRS = "pairs"
 
 
 class Value:
@@ -230,6 +232,6 @@ def is_narrow(dtype) -> bool:
     return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
 
 
-def operator_of(node: Node) -> str:
-    """add, mul, max, min, and, or, xor."""
-    return "add" if isinstance(node.primitive.lower, Library) else node.primitive.lower.op
+def operator_of(node: Node) -> Combiner:
+    """The operation with which a reduction or product combines elements."""
+    return Combiner.ADD if isinstance(node.primitive.lower, Library) else node.primitive.lower.op

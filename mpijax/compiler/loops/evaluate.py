@@ -15,6 +15,7 @@ from mpijax.compiler.loops.addresses import hoist_pointer, int_value, lane_offse
 from mpijax.compiler.loops.schedule import NEAR
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.turned import turned_load
+from mpijax.core.rules.lowering import Combiner
 from mpijax.core.shapes.index import Lin, LoopVar, linearized
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
@@ -148,7 +149,7 @@ def rule(nest: LoopNest, kernel: Kernel, r: Reduce) -> Rule:
     """The function that combines two partial results."""
     if not _is_any_zero(nest, kernel, r):
         return rule_of(r.op)
-    order = "gt" if r.op == "max" else "lt"
+    order = "gt" if r.op is Combiner.MAX else "lt"
     return lambda b, x, y: b.extremum(order, x, y)
 
 
@@ -157,9 +158,9 @@ def order_of_keys(nest: LoopNest, kernel: Kernel, r: Reduce) -> str:
 
     The intrinsic that handles NaN and signs of zeros correctly is a chain of dependent instructions.
     """
-    if r.dtype != np.float32 or r.op not in ("max", "min") or _is_any_zero(nest, kernel, r):
+    if r.dtype != np.float32 or r.op not in (Combiner.MAX, Combiner.MIN) or _is_any_zero(nest, kernel, r):
         return ""
-    return "gt" if r.op == "max" else "lt"
+    return "gt" if r.op is Combiner.MAX else "lt"
 
 
 def _is_any_zero(nest: LoopNest, kernel: Kernel, r: Reduce) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
@@ -24,6 +25,7 @@ from mpijax.core import dtypes
 from mpijax.core.base.any_depth import any_depth
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
+from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.sharding_rules import Plan
 from mpijax.core.sharding.cuts import Cuts, part_number
 from mpijax.ops.collectives.permutations import ppermute
@@ -35,9 +37,6 @@ from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.creation import iota_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim
-
-if TYPE_CHECKING:
-    from mpijax.compiler.graph.nodes import Value
 
 
 def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list[Value] | None:
@@ -57,7 +56,7 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         found = {eqn.outvars[0]: exchanged.found(pairs, eqn) for eqn in pairs.totals.values()}
         pairs.exchanged.update((v, how) for v, how in found.items() if how is not None)
     if id(eqn) not in pairs.totals:
-        return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
+        return [Value(v.aval, ValueKind.PAIRS) for v in eqn.outvars]
     if eqn.outvars[0] not in pairs.results:
         for total in [x for x in pairs.totals.values() if x.outvars[0] in pairs.exchanged]:
             _RoundTotals(p, pairs, frame.values).exchanges(total, source)
@@ -306,7 +305,7 @@ class _RoundValues:
 def wide_of(eqn: Eqn, plan: Plan) -> np.dtype:
     """The dtype of a total during the rounds: sums of narrow floats are rounded once."""
     dtype = np.dtype(eqn.outvars[0].aval.dtype)
-    narrow = plan.op == "sum" and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
+    narrow = plan.op is OverRanks.SUM and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
     return np.dtype(np.float32) if narrow else dtype
 
 
@@ -334,7 +333,7 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
             if running is not None:
                 return running.step(here, group.totals, totals, state)
             parts = [here.total(eqn) for eqn in group.totals]
-            joins = [binary.max if plan.op == "max" else binary.add for plan in plans]
+            joins = [binary.max if plan.op is OverRanks.MAX else binary.add for plan in plans]
             return [join(x, y) for join, x, y in zip(joins, totals, parts, strict=True)], state
 
         def step(k: Any, carry: Any) -> Any:
@@ -361,7 +360,7 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
 def _start(pairs: Pairs, eqn: Eqn, plan: Plan) -> Any:
     """A total of nothing."""
     dtype, shape = wide_of(eqn, plan), pairs.operation(eqn, []).local(eqn.outvars[0].aval.shape, tuple(plan.results[0]))
-    least = lowest(dtype) if plan.op == "max" else 0
+    least = lowest(dtype) if plan.op is OverRanks.MAX else 0
     return broadcast_in_dim(np.asarray(least, dtype), shape, ())
 
 

@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -59,18 +59,50 @@ class Elementwise:
     zeros: Zeros = Zeros.SHOWN
 
 
+class OverRanks(StrEnum):
+    """An operation that combines the elements of several ranks, with MPI's name.
+
+    SUM, PROD, MAX, MIN: of numbers. BAND, BOR, BXOR: of bits, or of booleans.
+    """
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"
+    MIN = "min"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
+
+
+class Combiner(StrEnum):
+    """An operation that combines elements along axes, with the name of its primitive.
+
+    ADD, MUL, MAX, MIN: of numbers. AND, OR, XOR: of bits, or of booleans. LOGADDEXP: log(exp(x) + exp(y)), which has no
+    primitive and is only cumulative.
+    """
+
+    ADD = "add"
+    MUL = "mul"
+    MAX = "max"
+    MIN = "min"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    LOGADDEXP = "logaddexp"
+
+
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor."""
+    """A reduction along `axes` (a parameter)."""
 
-    op: str
+    op: Combiner
 
 
 @dataclass(frozen=True)
 class Cumulative:
-    """A cumulative operation along `axis`, from its end if `reverse` (parameters): add, mul, max, min or logaddexp."""
+    """A cumulative operation along `axis`, from its end if `reverse` (parameters)."""
 
-    op: str
+    op: Combiner
 
 
 @dataclass(frozen=True)
@@ -131,13 +163,13 @@ class Exchange(Enum):
 class Communication:
     """Communication with other ranks: over mesh axes, or on a communicator.
 
-    operation: the operation of a reduction over mesh axes, "sum", "max", "min" ...; on a communicator, a parameter.
+    operation: of a reduction over mesh axes; on a communicator, a parameter is the operation.
     counted: operands hold the number of rows each rank sends or receives; they are read when the exchange runs.
     on_communicator: parameter `comm` gives the ranks; otherwise parameters name mesh axes.
     """
 
     exchange: Exchange
-    operation: str | None = None
+    operation: OverRanks | None = None
     counted: bool = False
     on_communicator: bool = False
 
