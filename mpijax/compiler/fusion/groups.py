@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import field
 
-from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
+from mpijax.compiler.fusion.expr import Expr, ExprTable, ReducedValue, children, mentions_inner, ordered
 from mpijax.compiler.fusion.kept import kept_by_slices
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.pieces import fits
@@ -327,10 +327,10 @@ class _MemberAccess:
             raise CannotFuse
         table = self.group.table
         if m.kind is MemberKind.REDUCE:
-            return table.make("acc", (), m.value.element, m, m.value)
+            return table.reduced(m, m.value.element)
         if m.kind is MemberKind.OUTER:
             return m.expr
-        return table.make("inner", (m.expr,), m.value.element, m, m.value)
+        return table.member(m)
 
 
 def squeezed_match(shape, frame, axes) -> bool:
@@ -349,7 +349,10 @@ def _outer_index(shape, group: FusionGroup, kept) -> tuple[Lin, ...]:
 def phase_of(expr: Expr, known: dict[Expr, int]) -> int:
     """The number of passes that must finish before the expression can be evaluated; `known` caches it."""
     for e in ordered([expr], known):
-        known[e] = e.attr.phase + 1 if e.op == "acc" else max([known[a] for a in children(e)], default=0)
+        if isinstance(e, ReducedValue):
+            known[e] = e.member.phase + 1
+        else:
+            known[e] = max([known[a] for a in children(e)], default=0)
     return known[expr]
 
 
@@ -362,7 +365,7 @@ def kernel_of(group: FusionGroup) -> Kernel:
         expr, phase = m.expr, m.phase
         if m.kind is MemberKind.REDUCE:
             reduces.append(Reduce(m, operator_of(operation_of(m.value)), expr, phase, m.value.element))
-            expr, phase = group.table.make("acc", (), m.value.element, m, m.value), phase + 1
+            expr, phase = group.table.reduced(m, m.value.element), phase + 1
         if m.value in group.stored:
             target = inner if m.kind is MemberKind.INNER else outer
             target.append(KernelStore(m.value, linearized(m.index, m.value.shape), expr, phase))

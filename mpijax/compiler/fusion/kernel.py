@@ -12,7 +12,12 @@ from itertools import combinations
 import numpy as np
 
 from mpijax.compiler.fusion.expr import (
+    Applied,
     Expr,
+    IndexValue,
+    Load,
+    MemberValue,
+    ReducedValue,
     children,
     dynamic_parts,
     loop_vars,
@@ -174,8 +179,8 @@ class Kernel:
     def reads_of_first_pass(self) -> list:
         """(value, position) of each load in the first pass over a row."""
         reduces, stores = self.of_phase(0)
-        loads = [e.attr for e in reachable([*(r.expr for r in reduces), *(s.expr for s in stores)]) if e.op == "load"]
-        return list({(value, position.key): (value, position) for value, position in loads}.values())
+        reads = reachable([*(r.expr for r in reduces), *(s.expr for s in stores)])
+        return list({(e.value, e.position.key): (e.value, e.position) for e in reads if isinstance(e, Load)}.values())
 
     @cached_property
     def roots(self) -> list[Expr]:
@@ -199,10 +204,8 @@ class Kernel:
         """All positions in memory, and all indices used as values."""
         found = [s.position for s in self.stores]
         for e in self.expressions:
-            if e.op == "load":
-                found.append(e.attr[1])
-            elif e.op == "index":
-                found.append(e.attr)
+            if isinstance(e, (Load, IndexValue)):
+                found.append(e.position)
         return found
 
     @property
@@ -214,19 +217,18 @@ class Kernel:
         """Elementary operations of one run: per element for those inside reductions, per result for the others."""
 
         def operations(kernel: Kernel) -> int:
-            free = ("load", "const", "index", "acc", "inner", "choose")
-            return len(kernel.reduces) + sum(e.op not in free for e in kernel.expressions)
+            return len(kernel.reduces) + sum(isinstance(e, Applied) for e in kernel.expressions)
 
         inside, results = operations(self.inside), math.prod(v.size for v in self.kept)
         return math.prod(v.size for v in self.variables) * inside + results * (operations(self) - inside)
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute `roots`."""
-        return {id(e.attr[0]) for e in reachable(roots) if e.op == "load"}
+        return {id(e.value) for e in reachable(roots) if isinstance(e, Load)}
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""
-        return {id(e.attr[0]): e.attr[0] for e in self.expressions if e.op == "load"}
+        return {id(e.value): e.value for e in self.expressions if isinstance(e, Load)}
 
     def writes(self) -> dict[int, Value]:
         """Values stored, by id."""
@@ -236,10 +238,11 @@ class Kernel:
 def _made_before(phase: int, root: Expr) -> list[Member]:
     """The members that `root`, evaluated in pass `phase`, reads from earlier passes."""
 
-    def is_made(e: Expr) -> bool:
-        return e.op == "inner" and e.attr.phase < phase
+    def made(e: Expr) -> Member | None:
+        return e.member if isinstance(e, MemberValue) and e.member.phase < phase else None
 
-    return [e.attr for e in reachable([root], lambda e: () if is_made(e) else children(e)) if is_made(e)]
+    reached = reachable([root], lambda e: children(e) if made(e) is None else ())
+    return [member for e in reached if (member := made(e)) is not None]
 
 
 def collapsed(kernel: Kernel, order: Iterable[LoopVar], parts: Set[LoopVar] = frozenset()) -> list[list[LoopVar]]:
@@ -299,12 +302,11 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     members = {r.member for r in kernel.reduces}
     yield len(members) == len(kernel.reduces), "each member is reduced once"
     for e in reached:
-        if e.op == "acc":
-            yield e.attr in members, "an `acc` is the result of a reduction of the kernel"
-        elif e.op == "load":
-            value, position = e.attr
+        if isinstance(e, ReducedValue):
+            yield e.member in members, "an `acc` is the result of a reduction of the kernel"
+        elif isinstance(e, Load):
+            value, position = e.value, e.position
             yield value.scalar is None, "loads read arrays, not literals"
-            yield value.element == e.dtype, f"a load has the dtype of its array, {value.element}, but has {e.dtype}"
             # An alternative that is not chosen at an element may be out of bounds.
             yield choices or _is_inside(position, value), f"loads stay within {value}, but reach {position.bounds()}"
     for r in kernel.reduces:
@@ -313,10 +315,11 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     phases = {r.member: r.phase for r in kernel.reduces}
     running = None if kernel.cumulate is None else kernel.cumulate.running
     for r in kernel.reduces:
-        earlier = all(phases[e.attr] < r.phase for e in reachable([r.expr]) if e.op == "acc")
+        earlier = all(phases[e.member] < r.phase for e in reachable([r.expr]) if isinstance(e, ReducedValue))
         yield earlier, "a reduction reads results of earlier passes only"
     for s in kernel.inner:
-        earlier = all(phases[e.attr] < s.phase for e in reachable([s.expr]) if e.op == "acc" and e is not running)
+        results = [e for e in reachable([s.expr]) if isinstance(e, ReducedValue) and e is not running]
+        earlier = all(phases[e.member] < s.phase for e in results)
         yield earlier, "a store for every element reads results of earlier passes only"
     reduced = set(kernel.reduced)
     for s in kernel.outer:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Applied, Expr, children
+from mpijax.compiler.fusion.expr import Applied, Expr, IndexValue, KnownNumber, MemberValue, ReducedValue, children
 from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
-from mpijax.core.rules.lowering import Combiner, Library, Zeros
+from mpijax.core.rules.lowering import Combiner, Library, Meaning, Zeros
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.builder import Builder
@@ -88,8 +88,9 @@ def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _zeros(e: Expr) -> Zeros:
-    of_reals = isinstance(e.attr, Applied) and all(a.dtype.kind != "c" for a in e.args)
-    return e.attr.primitive.lower.zeros if of_reals else Zeros.SHOWN
+    if not isinstance(e, Applied) or any(a.dtype.kind == "c" for a in e.args):
+        return Zeros.SHOWN
+    return e.primitive.lower.zeros
 
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
@@ -101,19 +102,20 @@ def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
         for a in children(e):
             users.setdefault(a, []).append(e)
     seen: set[Expr] = set()
-    stack = [e for e in kernel.expressions if e.op == "acc" and e.attr is r.member]
+    stack: list[Expr] = [e for e in kernel.expressions if isinstance(e, ReducedValue) and e.member is r.member]
     while stack:
         e = stack.pop()
         if e in seen:
             continue
         seen.add(e)
-        if e in kernel.roots or e.op == "inner" and e.attr.value in kernel.saved:
+        if e in kernel.roots or isinstance(e, MemberValue) and e.member.value in kernel.saved:
             return False
         for user in users.get(e, []):
             zeros = _zeros(user)
-            if zeros in (Zeros.EQUAL, Zeros.POSITIVE) or user.op == "add" and Zeros.POSITIVE in map(_zeros, user.args):
+            adds = isinstance(user, Applied) and user.meaning is Meaning.SUM
+            if zeros in (Zeros.EQUAL, Zeros.POSITIVE) or adds and Zeros.POSITIVE in map(_zeros, user.args):
                 continue
-            if zeros is not Zeros.PASSED and user.op != "inner":
+            if zeros is not Zeros.PASSED and not isinstance(user, MemberValue):
                 return False
             stack.append(user)
     return True
@@ -129,10 +131,11 @@ def first_hit(reduces: Sequence[Reduce], inner: Sequence[Sequence[LoopVar]]) -> 
         return None
     [r], [[along]] = reduces, inner
     e = r.expr
-    if r.op is not Combiner.MIN or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
+    selects = isinstance(e, Applied) and e.meaning is Meaning.SELECTION and len(e.args) == 3
+    if r.op is not Combiner.MIN or r.dtype.kind not in "iu" or not selects:
         return None
     condition, elsewhere, place = e.args
-    if condition.dtype != np.bool_ or elsewhere.op != "const" or elsewhere.attr != np.iinfo(r.dtype).max:
+    if condition.dtype != np.bool_ or not isinstance(elsewhere, KnownNumber) or not isinstance(place, IndexValue):
         return None
-    counts = place.op == "index" and place.attr.offset == 0 and place.attr.terms == ((along, 1),)
-    return condition if counts else None
+    counts = place.position.offset == 0 and place.position.terms == ((along, 1),)
+    return condition if counts and elsewhere.scalar == np.iinfo(r.dtype).max else None

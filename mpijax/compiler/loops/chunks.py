@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.fusion.depth import Rewriter
-from mpijax.compiler.fusion.expr import Expr, ExprTable
+from mpijax.compiler.fusion.expr import Expr, ExprTable, IndexValue, Load, MemberValue, ReducedValue
 from mpijax.compiler.fusion.groups import joined_name
 from mpijax.compiler.fusion.kernel import Cumulate, Kernel, KernelStore, Member, Reduce, checked
 from mpijax.compiler.fusion.reductions import first_hit, identity, zero_has_no_sign
@@ -162,7 +162,7 @@ class _Division:
 
     def _result(self, r: Reduce) -> Expr:
         value = r.member.value
-        return self.table.make("acc", (), value.element, r.member, value)
+        return self.table.reduced(r.member, value.element)
 
     def _kept_result(self, r: Reduce) -> KernelStore:
         """Store the result of a reduction, so that later passes can load it."""
@@ -185,24 +185,23 @@ class _LaterPass(Rewriter):
         self.table = ExprTable()
 
     def rewritten(self, e: Expr) -> Expr:
-        if e.op == "acc":
-            return self.known.get(e.attr, e)
-        if e.op == "inner":
-            member = e.attr
+        if isinstance(e, ReducedValue):
+            return self.known.get(e.member, e)
+        if isinstance(e, MemberValue):
+            member = e.member
             if member.phase < self.phase and member.value in self.saved:
                 return self.table.load(member.value, linearized(member.index, member.value.shape))
             return self(e.args[0])
-        if e.op == "load":
-            value, position = e.attr
-            moved = self._position(position)
-            return e if moved is position else self.table.load(value, moved)
-        if e.op == "index":
-            position = self._position(e.attr)
-            return e if position is e.attr else self.table.index(position, e.dtype)
+        if isinstance(e, Load):
+            moved = self._position(e.position)
+            return e if moved is e.position else self.table.load(e.value, moved)
+        if isinstance(e, IndexValue):
+            moved = self._position(e.position)
+            return e if moved is e.position else self.table.index(moved, e.dtype)
         args = tuple(map(self, e.args))
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
-        return Expr(e.op, args, e.dtype, e.attr, e.cost - sum(a.cost for a in e.args))
+        return e.with_args(args)
 
     def _position(self, position: Lin) -> Lin:
         """A position with rewritten run-time integers; the same object if nothing changes."""

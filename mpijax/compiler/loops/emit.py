@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import KnownNumber
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops import cumulative
 from mpijax.compiler.loops.across import across
@@ -39,7 +39,7 @@ _RUNNING = {
 }
 
 
-def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> LoopNest:
+def emit(kernel: Kernel, arguments: Iterable[KnownNumber], called: frozenset[Primitive]) -> LoopNest:
     """Emit a kernel. arguments: constants passed at run time. called: operations emitted as function calls."""
     nest = LoopNest(kernel, arguments, called)
     _outer_loops(nest, nest.kernel, 0, Scope(None, {}))

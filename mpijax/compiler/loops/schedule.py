@@ -11,11 +11,12 @@ from itertools import chain
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Applied, Expr, children, reachable
+from mpijax.compiler.fusion.expr import Applied, Expr, IndexValue, Load, MemberValue, ReducedValue, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.base.errors import require
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Meaning
 from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
@@ -91,7 +92,7 @@ class Schedule:
     lanes: int = 1
     step: int = 1
     tile_loop: Loop | None = None
-    staged: tuple[Expr, ...] = ()
+    staged: tuple[Load, ...] = ()
     written: tuple[Loop, ...] = ()
     columns: bool = False
     chunked: int | None = None
@@ -173,14 +174,16 @@ class Schedule:
         roots = [r.expr for r in reduces] + [s.expr for s in stores] + [m.expr for m in kept if m.phase == phase]
 
         def is_known(e: Expr) -> bool:
-            return e.op == "acc" or e.op == "inner" and e.attr.phase < phase and e.attr in kept
+            if isinstance(e, MemberValue):
+                return e.member.phase < phase and e.member in kept
+            return isinstance(e, ReducedValue)
 
         met = reachable(roots, lambda e: () if is_known(e) else children(e))
         return lanes_for(self.kernel, met, [s.value.element for s in stores], self.vector_size)
 
     def is_fused_product(self, r: Reduce) -> bool:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
-        multiplies = isinstance(r.expr.attr, Applied) and r.expr.attr.primitive.name == "mul"
+        multiplies = isinstance(r.expr, Applied) and r.expr.primitive.name == "mul"
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
 
@@ -248,7 +251,7 @@ def compute_bytes(dtype: np.dtype) -> int:
 
 def native_lanes(kernel: Kernel) -> int:
     """Elements of one vector register."""
-    dtypes = [e.dtype for e in kernel.expressions if e.op in ("load", "acc")]
+    dtypes = [e.dtype for e in kernel.expressions if isinstance(e, (Load, ReducedValue))]
     dtypes += [s.value.element for s in kernel.stores]
     return VECTOR_BYTES // max([4, *map(compute_bytes, dtypes)])
 
@@ -257,17 +260,19 @@ def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype
     """Elements per iteration: one vector register for heavy bodies, several for light ones."""
     widest = max([4, *map(compute_bytes, stored)])
     cost = 0
-    hashes = False
+    chained = False
     for e in expressions:
-        if e.op == "load" or e.op == "acc":
+        if isinstance(e, (Load, ReducedValue)):
             widest = max(widest, compute_bytes(e.dtype))
-        if e.op not in ("const", "load", "acc", "inner", "choose"):
-            cost += max(e.attr.primitive.lower.cost, 1) if isinstance(e.attr, Applied) else 1
-        hashes = hashes or e.op == "threefry2x32"
+        elif isinstance(e, Applied):
+            cost += max(e.primitive.lower.cost, 1)
+            chained = chained or e.meaning is Meaning.CHAIN
+        elif isinstance(e, IndexValue):
+            cost += 1
     native = VECTOR_BYTES // widest
     moderate = MODERATE if iterations_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
     # One long chain of dependent integer operations leaves room for a second one beside it.
-    lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or hashes else 1)
+    lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or chained else 1)
     while lanes > 1 and lanes > size:
         lanes //= 2
     return lanes if lanes >= min(native, 4) else 1

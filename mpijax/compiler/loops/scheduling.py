@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from mpijax.compiler.fusion.expr import dynamic_parts, loop_vars, mentions_inner, position_of, reachable
+from mpijax.compiler.fusion.expr import Load, dynamic_parts, loop_vars, mentions_inner, position_of, reachable
 from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
 from mpijax.compiler.loops.crossing import TILE, crossing_loads, stages_all
@@ -146,7 +146,7 @@ def _turned_up_to(kernel: Kernel, apart: Set[LoopVar]) -> int:
     """Up to which length rows are turned. Several passes share what is read; large bodies take long to compile."""
     if apart or len(kernel.axes) != 1 or max(e.cost for e in kernel.roots) > LIGHT:
         return 0
-    if any(e.dtype.kind == "c" for e in kernel.expressions if e.op == "load"):
+    if any(e.dtype.kind == "c" for e in kernel.expressions if isinstance(e, Load)):
         return 0
     if any(map(dynamic_parts, kernel.positions)):
         return 0  # rows that begin where an index says are not turned
@@ -224,7 +224,7 @@ def _reading_columns(s: Schedule) -> Schedule:
     if s.strategy is not Strategy.ACROSS or s.split or s.kernel.ordered or len(s.inner) != 1 or s.lanes == 1:
         return s
     along = s.inner[0][-1]
-    loads = [dict(e.attr[1].terms) for e in s.kernel.expressions if e.op == "load"]
+    loads = [dict(e.position.terms) for e in s.kernel.expressions if isinstance(e, Load)]
     if not any(steps.get(along) == 1 and abs(steps.get(s.vector, 0)) > NEAR for steps in loads):
         return s
     return replace(s, columns=True, lanes=min(s.lanes, 2 * native_lanes(s.kernel)))

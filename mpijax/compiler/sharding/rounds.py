@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,17 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
 DEEPEST = 16
 
 
+class _Read(Enum):
+    """How a round gets a value.
+
+    WHOLE: each round reads the same. TRAVELS: it goes round the ranks in blocks. SLICE: the round takes its part of it.
+    """
+
+    WHOLE = auto()
+    TRAVELS = auto()
+    SLICE = auto()
+
+
 class _NotComputedYet(Exception):
     """A total needs a value that the program computes later."""
 
@@ -116,7 +128,7 @@ class _RoundTotals:
             return
         del self.pairs.exchanged[v]
         reads = list(self.work.reads)
-        operands = [self._operand(u, want, "fixed", source) for u, want in reads]
+        operands = [self._operand(u, want, _Read.WHOLE, source) for u, want in reads]
 
         def program(*args: Any) -> Any:
             return how.value(_RoundValues(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
@@ -150,7 +162,7 @@ class _RoundTotals:
 
     def sent(self) -> int:
         """Bytes that go round: blocks of what travels, and totals that travel with them."""
-        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) == "travels"]
+        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) is _Read.TRAVELS]
         made = [eqn.outvars[0] for eqn in self.totals if self.pairs.plans[id(eqn)].over != (ROUND,)]
         return sum(v.aval.nbytes for v in (*read, *made))
 
@@ -233,21 +245,21 @@ class _RoundTotals:
             blocks = Blocks(pairs.mesh, v.aval.shape, pairs.held(tuple(cuts), v.aval.shape))
             pairs.results[v] = self.p.held_as(out, blocks, blocks.sharding, True, source)
 
-    def _kind(self, v: Any, cuts: Cuts) -> str:
-        """How a round gets a value: it is "fixed", it "travels" in blocks, or the round takes a "slice" of it."""
+    def _kind(self, v: Any, cuts: Cuts) -> _Read:
+        """How a round gets a value."""
         axis = self.pairs.column_of(cuts)
         if axis is None:
-            return "fixed"
+            return _Read.WHOLE
         held = self.p.blocks_of(self.values[v])
-        return "travels" if held is not None and held.cuts[axis] == self.pairs.columns else "slice"
+        return _Read.TRAVELS if held is not None and held.cuts[axis] == self.pairs.columns else _Read.SLICE
 
-    def _operand(self, v: Any, cuts: Cuts, kind: str, source: Any) -> Value:
+    def _operand(self, v: Any, cuts: Cuts, kind: _Read, source: Any) -> Value:
         """This rank's part of a value, as the rounds start with it."""
         value = self.values[v]
         waiting = self.p.known.unreduced.get(value)
         if waiting is not None:
             value = unreduced.finished(self.p, value, waiting, None, source)
-        if kind == "slice":
+        if kind is _Read.SLICE:
             axis = self.pairs.column_of(cuts)
             cuts = tuple(None if d == axis else c for d, c in enumerate(cuts))
         held = self.pairs.held(cuts, v.aval.shape)
@@ -309,13 +321,13 @@ def wide_of(eqn: Eqn, plan: Plan) -> np.dtype:
     return np.dtype(np.float32) if narrow else dtype
 
 
-def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[..., list[Any]]:
+def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, _Read]]) -> Callable[..., list[Any]]:
     """The rounds, as a function of this rank's parts of what they read."""
     pairs, running = group.pairs, group.running
     n, axes = pairs.rounds, pairs.columns.axes
     me = part_number(axes, pairs.sizes, pairs.operation(group.totals[0], []).place)
     neighbours = tuple(((r + 1) % n, r) for r in range(n))
-    travels = [k for k, (_, _, kind) in enumerate(reads) if kind == "travels"]
+    travels = [k for k, (_, _, kind) in enumerate(reads) if kind is _Read.TRAVELS]
     plans = [pairs.plans[id(eqn)] for eqn in group.totals]
     sent = [k for k, plan in enumerate(plans) if plan.over != (ROUND,)]
 
@@ -328,7 +340,7 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
             at = dict(zip(travels, blocks, strict=True))
             for k, (v, cuts, kind) in enumerate(reads):
                 x = at.get(k, args[k])
-                known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind == "slice" else x
+                known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind is _Read.SLICE else x
             here = _RoundValues(group, owner, known)
             if running is not None:
                 return running.step(here, group.totals, totals, state)

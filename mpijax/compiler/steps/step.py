@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mpijax.compiler.fusion.expr import Load
 from mpijax.compiler.fusion.kernel import Begin, Kernel
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -88,8 +89,8 @@ class KernelStep(Step):
         good: dict[int, Value] = {}
         bad: set[int] = set()
         for e in kernel.expressions:
-            if e.op == "load":
-                u, position = e.attr
+            if isinstance(e, Load):
+                u, position = e.value, e.position
                 if position.key == key and u.element.itemsize == v.element.itemsize:
                     good[id(u)] = u
                 else:

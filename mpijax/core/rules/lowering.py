@@ -38,6 +38,21 @@ class Zeros(Enum):
     POSITIVE = auto()
 
 
+class Meaning(Enum):
+    """What an elementwise operation computes, where the compiler treats it in a way of its own.
+
+    SUM: the sum of two operands. COTANGENT_SUM: also; an operand that is known to be zero may be left out. SELECTION:
+    one of the operands after the first, which says which one. CHAIN: something of many integer instructions, each of
+    which waits for the one before. OTHER: anything else.
+    """
+
+    SUM = auto()
+    COTANGENT_SUM = auto()
+    SELECTION = auto()
+    CHAIN = auto()
+    OTHER = auto()
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
@@ -45,6 +60,7 @@ class Elementwise:
     Each operand has the shape of the result, or is a scalar, or has axes of size 1 that are broadcast.
     additive: whether the result for sums of operands is the sum of the results.
     zeros: how the result depends on the sign of a zero.
+    meaning: what the operation computes, if the compiler knows more of it.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -57,6 +73,7 @@ class Elementwise:
     cost: int = 1
     additive: bool = False
     zeros: Zeros = Zeros.SHOWN
+    meaning: Meaning = Meaning.OTHER
 
 
 class OverRanks(StrEnum):
