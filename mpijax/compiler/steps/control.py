@@ -29,7 +29,7 @@ from mpijax.core.rules.lowering import Flow
 from mpijax.core.types.avals import ShapedArray
 
 if TYPE_CHECKING:
-    from mpijax.compiler.steps.plan import ProgramPlan
+    from mpijax.compiler.steps.plan import PlanBuilder
 
 # Carries of more bytes than this change places with the new ones instead of being copied.
 COPY_UP_TO = 1 << 12
@@ -253,7 +253,7 @@ def _write_scan(writer: InstructionWriter, step: ControlStep, bodies: list[Place
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}
 
 
-def new_pointer(plan: ProgramPlan) -> int:
+def new_pointer(plan: PlanBuilder) -> int:
     """A new entry of the buffer table that the program sets while it runs."""
     plan.buffers.append(Pointer())
     return len(plan.buffers) - 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
+from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.instructions import (
     STRIDED,
@@ -142,19 +142,35 @@ class ResultPlacement:
 
 
 @dataclass
-class ProgramPlan:
-    """Buffers, instructions and results."""
+class PlanBuilder:
+    """What the instructions of a program need, while they are written: it grows with them.
 
-    in_avals: list[ShapedArray]
-    buffers: list[Buffer] = field(default_factory=list)
-    instructions: tuple[Any, ...] = ()
-    results: list[Result] = field(default_factory=list)
-    arena: int = 0
+    buffers: the table that instructions refer to. arena: bytes of temporaries. nests: the kernels, as people read them.
+    """
+
+    buffers: list[Buffer]
+    arena: int
     kernels: dict[str, KernelCode] = field(default_factory=dict)
-    nests: list[Any] = field(default_factory=list)
-    largest: list[tuple[int, Value]] = field(default_factory=list)
-    gathered: list[Gathered] = field(default_factory=list)
-    placed: list[ResultPlacement] = field(default_factory=list)
+    nests: list[Kernel] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramPlan:
+    """Buffers, instructions and results.
+
+    nests: the kernels, as people read them. largest: the largest buffers and their sizes in bytes.
+    """
+
+    in_avals: tuple[ShapedArray, ...]
+    buffers: tuple[Buffer, ...]
+    instructions: tuple[Any, ...] = ()
+    results: tuple[Result, ...] = ()
+    arena: int = 0
+    kernels: Mapping[str, KernelCode] = field(default_factory=dict)
+    nests: tuple[Kernel, ...] = ()
+    largest: tuple[tuple[int, Value], ...] = ()
+    gathered: tuple[Gathered, ...] = ()
+    placed: tuple[ResultPlacement, ...] = ()
 
     def worded(self, in_shardings: Sequence[Any], asked: Sequence[Any]) -> ProgramPlan:
         """This plan with the shardings of results as JAX writes them (see `Result.worded`).
@@ -167,9 +183,8 @@ class ProgramPlan:
         held = zip(in_shardings, self.in_avals, strict=False)
         first = next(((sharding, aval.ndim) for sharding, aval in held if sharding is not None), (None, 0))
         given = asked or (None,) * len(self.results)
-        made = copy(self)
-        made.results = [r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)]
-        return made
+        results = tuple([r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)])
+        return replace(self, results=results)
 
     def memory(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and constants."""

@@ -29,7 +29,7 @@ from mpijax.compiler.steps.instructions import (
 )
 from mpijax.compiler.steps.lower import matrix_of
 from mpijax.compiler.steps.memory import BufferAssignment
-from mpijax.compiler.steps.plan import KernelCode, ProgramPlan
+from mpijax.compiler.steps.plan import KernelCode, PlanBuilder
 from mpijax.compiler.steps.step import (
     BeginStep,
     CombinedStep,
@@ -69,7 +69,7 @@ class InstructionWriter:
         self,
         memory: BufferAssignment,
         places: Places,
-        plan: ProgramPlan,
+        plan: PlanBuilder,
         control: Callable[[InstructionWriter, ControlStep], list[Any]],
         alone: bool,
     ):

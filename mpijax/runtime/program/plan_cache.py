@@ -34,7 +34,7 @@ from mpijax.core.rules.registry import registry
 from mpijax.runtime.arrays.devices import local_device_count, process_index
 from mpijax.runtime.program import code, tiers
 
-_MAGIC = b"mpijax-plan-1\n"
+_MAGIC = b"mpijax-plan-2\n"
 # Seconds of planning below which a file is not worth writing.
 WORTH = 2e-3
 # Maximum bytes of constants made by the compiler in a stored plan.
@@ -68,12 +68,8 @@ class CachedPlan:
             files, values = content
             with config.enable_x64(True):  # the plan's types may have 64 bits, whatever the option is now
                 read = _PlanReader(tables, blobs, self.constants).values(values)
-            plan = ProgramPlan(**dict(zip(_FIELDS, read, strict=True)))
-            loaded = code.load_objects(files)
-            if loaded is None:
-                return None
-            plan.kernels = loaded  # type: ignore[assignment]
-            return plan
+            loaded: Any = code.load_objects(files)
+            return None if loaded is None else ProgramPlan(**dict(zip(_FIELDS, read, strict=True)), kernels=loaded)
         except Exception:  # any defect in a file counts as a missing file
             return None
 
