@@ -296,7 +296,7 @@ class Grouper:
         if self.roots.is_sent_from(v):
             return True
         seen: set[Node] = set()
-        users = list(v.users)
+        users = list(self.graph.users_of(v))
         while users:
             user = users.pop()
             if user in seen:
@@ -309,7 +309,7 @@ class Grouper:
                     continue
                 if id(out) in self.roots.ids:
                     return True
-                users += out.users
+                users += self.graph.users_of(out)
         return False
 
 

@@ -25,13 +25,13 @@ def kept_by_slices(graph: Graph, roots: Roots) -> set[int]:
     found: set[int] = set()
     for node in opaque:
         for v in node.outputs:
-            if v.nbytes >= LEAST and len(v.users) > 1:
+            if v.nbytes >= LEAST and len(graph.users_of(v)) > 1:
                 found |= _kept_for(v, node, opaque, roots)
     return found
 
 
 def _kept_for(v: Value, node: Node, opaque: list[Node], roots: Roots) -> set[int]:
-    readers = list({id(u): u for u in v.users}.values())
+    readers = list({id(u): u for u in roots.graph.users_of(v)}.values())
     slices = [u for u in readers if is_view(u) and id(u.outputs[0]) not in roots.ids]
     if not slices or LARGER * sum(u.outputs[0].nbytes for u in slices) > v.nbytes:
         return set()
@@ -52,6 +52,7 @@ def _last_read(node: Node, roots: Roots) -> int:
         last = max(last, roots.order[id(u)])
         for w in u.outputs:
             if roots.kinds[u] is NodeKind.MAP and id(w) not in roots.ids:
-                stack += [reader for reader in w.users if id(reader) not in seen]
-                seen |= set(map(id, w.users))
+                users = roots.graph.users_of(w)
+                stack += [reader for reader in users if id(reader) not in seen]
+                seen |= set(map(id, users))
     return last

@@ -190,7 +190,7 @@ class Roots:
 
     def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:
         """Whether all other readers of a value are computed before `node`."""
-        readers = [u for u in v.users if u is not node]
+        readers = [u for u in self.graph.users_of(v) if u is not node]
         seen: set[int] = set()
         while readers:
             u = readers.pop()
@@ -201,7 +201,7 @@ class Roots:
             seen.add(id(u))
             for w in u.outputs:
                 if id(w) not in self.ids and id(w) not in outputs:
-                    readers.extend(w.users)
+                    readers.extend(self.graph.users_of(w))
         return True
 
     def _count_pieces(self, node: Node) -> None:
@@ -303,7 +303,7 @@ class Roots:
             self.ids.add(id(out))
         if self.work[id(out)] > MAX_WORK:
             self.ids.add(id(out))
-        readers = len({id(u) for u in out.users}) + is_output
+        readers = len({id(u) for u in self.graph.users_of(out)}) + is_output
         if is_view(node):
             return
         if readers > MAX_WINDOWS and pieces * readers > MAX_PIECES_READ:

@@ -233,7 +233,7 @@ def _write_scan(writer: InstructionWriter, step: ControlStep, bodies: list[Place
     before, after_iteration = carries.before, carries.after_iteration
     xs = zip(body.graph.inputs[n : body.region.arguments], node.inputs[n:], strict=False)
     ys = zip(body.graph.outputs[n:], node.outputs[n:], strict=True)
-    for inner, whole in [*((x, whole) for x, whole in xs if x.users), *ys]:
+    for inner, whole in [*((x, whole) for x, whole in xs if x in body.graph.users), *ys]:
         if not inner.nbytes:
             body.bind([inner], [writer.ref_or_const(whole)])
             continue
