@@ -25,13 +25,14 @@ class Expr:
     """What a kernel computes for one element. Does not change.
 
     args: the operands, except run-time integers in a position. cost: of the expression and its operands, in additions.
-    has_parts: whether it contains a `Choice`.
+    has_parts: whether it contains a `Choice`. position: in memory, or of the loops; None for expressions without.
     """
 
     __slots__ = ("args", "dtype", "cost", "has_parts")
 
     cost: int
     has_parts: bool
+    position: Lin | None = None
 
     def __init__(self, args: tuple[Expr, ...], dtype: np.dtype, cost: int, has_parts: bool):
         self.args = args
@@ -204,7 +205,7 @@ class ExprTable:
 
 def children(e: Expr) -> list[Expr]:
     """Operands, including run-time integers in positions."""
-    position = position_of(e)
+    position = e.position
     return list(e.args) if position is None else [*e.args, *dynamic_parts(position)]
 
 
@@ -242,11 +243,6 @@ def ordered(roots: Iterable[Expr], known: Container[Expr] = ()) -> list[Expr]:
     return order
 
 
-def position_of(e: Expr) -> Lin | None:
-    """The position of a load, choice or index; None for others."""
-    return e.position if isinstance(e, (Load, Choice, IndexValue)) else None
-
-
 def dynamic_parts(position: Lin) -> list[Expr]:
     """Run-time integers in a position."""
     out: list[Expr] = []
@@ -271,5 +267,5 @@ def loop_vars(position: Lin) -> set[LoopVar]:
 
 def mentions_inner(expr: Expr, inner: Set[LoopVar]) -> bool:
     """Whether the expression depends on one of the loop variables."""
-    positions = (position_of(e) for e in reachable([expr]))
+    positions = (e.position for e in reachable([expr]))
     return any(position is not None and loop_vars(position) & inner for position in positions)

@@ -23,7 +23,6 @@ from mpijax.compiler.fusion.expr import (
     loop_vars,
     mentions_inner,
     ordered,
-    position_of,
     reachable,
 )
 from mpijax.compiler.graph.nodes import Value
@@ -294,7 +293,7 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     yield in_order, "reduced axes are loops of the kernel, in the same order"
     yield bool(kernel.stores), "a kernel has at least one store"
     reached = set(kernel.expressions) | set(reachable(kernel.computed.values()))
-    positions = [p for p in map(position_of, reached) if p is not None] + [s.position for s in kernel.stores]
+    positions = [p for e in reached if (p := e.position) is not None] + [s.position for s in kernel.stores]
     used = {v for p in positions for v in loop_vars(p)}
     yield used <= set(variables), f"positions use loop variables of the kernel only, but use {used - set(variables)}"
     empty = any(v.size == 0 for v in variables)

@@ -23,7 +23,6 @@ from mpijax.compiler.fusion.expr import (
     KnownNumber,
     Load,
     dynamic_parts,
-    position_of,
     reachable,
 )
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -256,7 +255,7 @@ def _is_little(code: list[int]) -> bool:
 
 def _choices_in_positions(roots: list[Expr]) -> bool:
     """Whether a run-time integer in a position depends on a choice."""
-    positions = (position_of(e) for e in reachable(roots))
+    positions = (e.position for e in reachable(roots))
     return any(choices(dynamic_parts(p)) for p in positions if p is not None)
 
 

@@ -62,7 +62,7 @@ def in_parts(graph: Graph) -> Graph:
             graph = _replaced(graph, found)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Stretch:
     """Operations computed in one loop, part by part.
 

@@ -109,6 +109,9 @@ class _Signer:
         return KernelSignature(key, list(self.values.of), self.floats)
 
     def _expr(self, e: Expr) -> tuple:
+        if isinstance(e, Applied):  # most are
+            args = tuple([self.exprs[a] for a in e.args])
+            return (e.primitive, args, e.dtype, e.result, repr(sorted(e.params.items())) if e.params else "")
         if isinstance(e, KnownNumber):
             # In a reduction, the IR depends on the values of constants.
             if e.dtype in _FLOATS and not self.kernel.reduces:
@@ -125,10 +128,8 @@ class _Signer:
         if isinstance(e, MemberValue):
             member = e.member
             return ("inner", args, self.values(member.value), member.phase, tuple(map(self._lin, member.index)))
-        if isinstance(e, Choice):
-            return ("choose", args, self._lin(e.position), e.cuts)
-        assert isinstance(e, Applied)
-        return (e.primitive, args, e.dtype, e.result, repr(sorted(e.params.items())) if e.params else "")
+        assert isinstance(e, Choice)
+        return ("choose", args, self._lin(e.position), e.cuts)
 
     def _lin(self, position: Lin) -> tuple:
         return (position.offset, *[(self._atom(atom), c) for atom, c in position.terms])

@@ -43,6 +43,8 @@ def evaluated(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
 
 def _computed(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     lanes = scope.lanes if nest.varies(nest.needs.of(e), scope) else 1
+    if isinstance(e, Applied):
+        return _applied(nest, e, scope, lanes)
     if isinstance(e, KnownNumber):
         if e in nest.function.passed:
             return nest.function.argument(e, 1)
@@ -54,9 +56,12 @@ def _computed(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     if isinstance(e, ReducedValue):
         found = scope.lookup(e.member)
         return found if type(found) is Scalar else found(scope)
-    if isinstance(e, MemberValue):
-        return _inner_member(nest, e, scope)
-    assert isinstance(e, Applied)  # choices are made before
+    assert isinstance(e, MemberValue), e  # choices are made before
+    return _inner_member(nest, e, scope)
+
+
+def _applied(nest: LoopNest, e: Applied, scope: Scope, lanes: int) -> Scalar:
+    """The result of an operation; an operation with several results is computed once."""
     primitive, params, result = e.primitive, e.params, e.result
     key = (primitive, e.args, id(params) if params else 0)
     outs = scope.lookup(key) if result else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from mpijax.compiler.fusion.expr import Load, dynamic_parts, loop_vars, mentions_inner, position_of, reachable
+from mpijax.compiler.fusion.expr import Load, dynamic_parts, loop_vars, mentions_inner, reachable
 from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
 from mpijax.compiler.loops.crossing import TILE, crossing_loads, stages_all
@@ -118,7 +118,7 @@ def _scores(kernel: Kernel, candidates: list[LoopVar]) -> dict[LoopVar, float]:
 
 def _index_variables(position: Lin) -> set[LoopVar]:
     """The loops of the indices that a position needs at run time."""
-    found = [position_of(e) for e in reachable(dynamic_parts(position))]
+    found = [e.position for e in reachable(dynamic_parts(position))]
     return set().union(*(loop_vars(p) for p in found if p is not None))
 
 

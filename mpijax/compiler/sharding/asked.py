@@ -21,7 +21,7 @@ from mpijax.core.rules.sharding_rules import Operation, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Asked:
     """The cuts requested for the operands of a Jaxpr's operations.
 

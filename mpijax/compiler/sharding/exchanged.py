@@ -22,7 +22,7 @@ from mpijax.ops.reductions import standard as reductions
 from mpijax.ops.shapes.reshape import reshape, transpose, transpose_p
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Exchanged:
     """A total over columns as w . o.
 

@@ -43,7 +43,7 @@ TIMES = 16
 MOST = 64
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Uses:
     """Where a Jaxpr makes and reads its variables.
 

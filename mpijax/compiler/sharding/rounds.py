@@ -89,7 +89,7 @@ class _NotComputedYet(Exception):
     """A total needs a value that the program computes later."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Work:
     """What a rank computes in a round, in order.
 

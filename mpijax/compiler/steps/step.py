@@ -51,7 +51,7 @@ class Step:
         return []
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelStep(Step):
     """A loop nest."""
 
@@ -98,7 +98,7 @@ class KernelStep(Step):
         return [u for k, u in good.items() if k not in bad and k in read]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class BeginStep(Step):
     """An array starts as a copy of another one, or as nothing, before parts of it are written."""
 
@@ -120,7 +120,7 @@ class BeginStep(Step):
         return self.reads
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class NodeStep(Step):
     """An operation that is one instruction. operands: those in memory. posted: of a send, it does not wait."""
 
@@ -183,7 +183,7 @@ class NodeStep(Step):
         return []
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class CombinedStep(Step):
     """Reductions over ranks done as one: operands are packed one behind the other, reduced there, and unpacked."""
 
@@ -215,7 +215,7 @@ class CombinedStep(Step):
         return [n.outputs[0] for n in self.nodes]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class StartStep(Step):
     """The first half of an exchange: it starts, and later steps run beside it."""
 
@@ -234,7 +234,7 @@ class StartStep(Step):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class FinishStep(Step):
     """The second half of an exchange: it is waited for."""
 
@@ -253,7 +253,7 @@ class FinishStep(Step):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class ControlStep(Step):
     """A loop or branch in a list of steps. scratch: what its bodies' temporaries lie in."""
 
