@@ -53,6 +53,8 @@ class Load(Expr):
 
     __slots__ = ("value", "position")
 
+    position: Lin
+
     def __init__(self, value: Value, position: Lin):
         super().__init__((), value.element, 0, _has_parts(position))
         self.value = value
@@ -73,6 +75,8 @@ class IndexValue(Expr):
     """A position as a number."""
 
     __slots__ = ("position",)
+
+    position: Lin
 
     def __init__(self, position: Lin, dtype: np.dtype):
         super().__init__((), dtype, 0, _has_parts(position))
@@ -106,6 +110,8 @@ class Choice(Expr):
     """One of the operands: number k, where `cuts[k - 1] <= position < cuts[k]` (see `compiler.fusion.pieces`)."""
 
     __slots__ = ("position", "cuts")
+
+    position: Lin
 
     def __init__(self, position: Lin, cuts: tuple[int, ...], args: tuple[Expr, ...]):
         super().__init__(args, args[0].dtype, 0, True)

@@ -318,7 +318,7 @@ _decompositions: dict[Any, ClosedJaxpr] = {}
 def decomposed(primitive, avals, params) -> ClosedJaxpr:
     """A composite primitive as a Jaxpr of simpler ones."""
 
-    whole = primitive.lower.unrolled if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
+    whole: Any = primitive.lower.unrolled if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
 
     def fun(*args):
         with sources_from(UNKNOWN):  # the cached Jaxpr serves many call sites; each call sets its own line
