@@ -27,7 +27,7 @@ from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import UNKNOWN
-from mpijax.core.rules.lowering import Exchange
+from mpijax.core.rules.lowering import Exchange, OverRanks
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program import loader
 from mpijax.runtime.program.explain import explanation
@@ -291,8 +291,8 @@ def _fill(x: Communicate, arrays: Sequence[np.ndarray], here: int, ranks: int) -
     whole = flat.size // data.size
     flat[: whole * data.size].reshape(whole, data.size)[...] = data
     flat[whole * data.size :] = data[: flat.size - whole * data.size]
-    operation = (x.lower.operation or getattr(x.params.get("op"), "name", "") or "").lower()
-    if operation == "sum" and out.dtype != np.bool_:
+    name = x.lower.operation or str(getattr(x.params.get("op"), "name", "")).lower()
+    if name == OverRanks.SUM and out.dtype != np.bool_:
         factor = {Exchange.SCAN: here + 1, Exchange.EXSCAN: here}.get(kind, ranks)
         np.multiply(flat, np.asarray(factor).astype(out.dtype), out=flat)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from mpijax.aliasing import program
 from mpijax.cli import rank
+from mpijax.compiler.fusion.expr import Load
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config
@@ -59,7 +60,7 @@ class _Programs:
 def traffic(nest: Kernel) -> int:
     """The minimum bytes that a loop nest moves: each value once, or the bytes of its loads and stores if fewer."""
     iterations = math.prod(v.size for v in nest.variables)
-    uses = [e.attr[0] for e in nest.expressions if e.op == "load"], [s.value for s in nest.stores]
+    uses = [e.value for e in nest.expressions if isinstance(e, Load)], [s.value for s in nest.stores]
     total = 0
     for values in uses:
         for value, times in Counter(map(id, values)).items():

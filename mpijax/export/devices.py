@@ -10,7 +10,7 @@ import numpy as np
 from mpijax.core.base.any_depth import any_depth
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, subjaxprs
-from mpijax.core.rules.lowering import Reshard
+from mpijax.core.rules.lowering import Reshard, ReshardKind
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh
 from mpijax.core.sharding.mesh import Mesh
@@ -70,7 +70,7 @@ def over_devices(closed: ClosedJaxpr, devices: tuple) -> ClosedJaxpr:
 def _is_idle(eqn: Eqn, devices: tuple) -> bool:
     """Whether an operation constrains an array to one device, although there are several."""
     lower = eqn.primitive.lower
-    if not isinstance(lower, Reshard) or lower.kind != "constraint" or len(devices) < 2:
+    if not isinstance(lower, Reshard) or lower.kind is not ReshardKind.CONSTRAINT or len(devices) < 2:
         return False
     mesh = getattr(eqn.params[lower.param], "mesh", None)
     return mesh is not None and mesh.size == 1

@@ -9,7 +9,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules import sum_types
-from mpijax.core.rules.lowering import Decompose, Elementwise, Zeros
+from mpijax.core.rules.lowering import Decompose, Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.trees.tree import tree_map
 from mpijax.core.types.typeof import typeof
@@ -38,7 +38,7 @@ add_any_p = elementwise(
     ANY,
     ANY,
     reference=np.add,
-    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED),
+    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED, meaning=Meaning.COTANGENT_SUM),
     jvp=PerOperand(lambda g, ans, x, y: g, lambda g, ans, x, y: g),
     transpose=lambda ct, x, y: [ct, ct],
     batch=_add_any_batch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.rules.lowering import Reshard
+from mpijax.core.rules.lowering import Reshard, ReshardKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.context import mesh_types, of_sharding
 from mpijax.core.sharding.memory_space import Space
@@ -181,4 +181,4 @@ def _sharding_primitive(name: str, lower: Reshard) -> Primitive:
 
 sharding_constraint_p = _sharding_primitive("sharding_constraint", Reshard("sharding"))
 # The form of `device_put` in a compiled program: the devices may change.
-move_p = _sharding_primitive("move", Reshard("sharding", "move"))
+move_p = _sharding_primitive("move", Reshard("sharding", ReshardKind.MOVE))

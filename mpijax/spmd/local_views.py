@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijax._ext.array import ArrayBase
-from mpijax.core.rules.lowering import Reshard
+from mpijax.core.rules.lowering import Reshard, ReshardKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.mesh import Mesh
@@ -94,7 +94,7 @@ def _batch(name: str):
     return batch
 
 
-def _view(name: str, other: str, kind: str, type_rule) -> Primitive:
+def _view(name: str, other: str, kind: ReshardKind, type_rule) -> Primitive:
     return Primitive(
         name,
         type_rule=type_rule,
@@ -107,5 +107,5 @@ def _view(name: str, other: str, kind: str, type_rule) -> Primitive:
 
 
 _NAMES = "host_local_array_to_global_array", "global_array_to_host_local_array"
-from_local_p = _view(*_NAMES, "from_local", _global_type)
-to_local_p = _view(*_NAMES[::-1], "to_local", _local_type)
+from_local_p = _view(*_NAMES, ReshardKind.FROM_LOCAL, _global_type)
+to_local_p = _view(*_NAMES[::-1], ReshardKind.TO_LOCAL, _local_type)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.core.rules.lowering import Reshard
+from mpijax.core.rules.lowering import Reshard, ReshardKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.abstract_mesh import AbstractMesh
 from mpijax.core.sharding.context import context_mesh, mesh_types, of_sharding
@@ -117,7 +117,7 @@ reshard_p = Primitive(
     "reshard",
     type_rule=_type_rule,
     reference=lambda x, **_: x,
-    lower=Reshard("dst_sharding", "reshard"),
+    lower=Reshard("dst_sharding", ReshardKind.RESHARD),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

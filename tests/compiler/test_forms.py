@@ -10,7 +10,7 @@ import mpijax.numpy as jnp
 from mpijax import NamedSharding
 from mpijax.compiler.graph import inline, nodes
 from mpijax.compiler.graph.build import build_graph
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.sharding import build_shards, partitioner
 from mpijax.compiler.steps import lower
 from mpijax.compiler.steps import plan as plans
@@ -131,28 +131,32 @@ def node_of(found, name):
 
 
 def unordered(found):
-    found.nodes.reverse()
+    return replace(found, nodes=found.nodes[::-1])
 
 
 def unknown_result(found):
-    found.outputs[0] = Value(found.outputs[0].aval, "node", found.nodes[0], 0)
+    return replace(found, outputs=(Value(found.outputs[0].aval, ValueKind.NODE, found.nodes[0], 0),))
 
 
 def forgotten_reader(found):
-    found.inputs[0].users.pop()
+    [x] = found.inputs
+    return replace(found, users={**found.users, x: found.users[x][1:]})
 
 
 def other_shape(found):
     node_of(found, "sin").inputs[0] = node_of(found, "cos").outputs[0]
+    return found
 
 
 def other_axes(found):
     node = node_of(found, "reduce_sum")
     node.params = {**node.params, "axes": ()}
+    return found
 
 
 def made_twice(found):
     node_of(found, "cos").outputs[0].position = 1
+    return found
 
 
 GRAPHS = {
@@ -169,9 +173,8 @@ GRAPHS = {
 def test_broken_graphs_are_refused(broken):
     found = graph()
     nodes.verify(found)
-    broken(found)
     with pytest.raises(BrokenForm, match=GRAPHS[broken]):
-        nodes.verify(found)
+        nodes.verify(broken(found))
 
 
 # ---------------------------------------------------------------- shards
@@ -234,43 +237,44 @@ def at(found, kind, number=0):
 
 
 def changed(found, i, **fields):
-    found.buffers[i] = replace(found.buffers[i], **fields)
+    buffers = (*found.buffers[:i], replace(found.buffers[i], **fields), *found.buffers[i + 1 :])
+    return replace(found, buffers=buffers)
 
 
-def added(found, *instructions):
-    found.instructions = (*found.instructions, *instructions)
+def added(found, *instructions, buffers=()):
+    return replace(found, instructions=(*found.instructions, *instructions), buffers=(*found.buffers, *buffers))
 
 
 def two_in_one_place(found):
     first, second = at(found, Temp), at(found, Temp, 1)
-    changed(found, second, offset=found.buffers[first].offset)
     touch = [Copy(Place(i), Place(0), 4) for i in (first, second, first)]
-    found.instructions = (*touch, *found.instructions)
+    found = replace(found, instructions=(*touch, *found.instructions))
+    return changed(found, second, offset=found.buffers[first].offset)
 
 
 def test_memory_of_no_bytes_lies_anywhere():
     found = plan()
     first, inside = at(found, Temp), len(found.buffers)
-    found.buffers.append(replace(found.buffers[first], offset=found.buffers[first].offset + 64, nbytes=0))
+    empty = replace(found.buffers[first], offset=found.buffers[first].offset + 64, nbytes=0)
     touch = [Copy(Place(first), Place(0), 4), Copy(Place(inside), Place(0), 0), Copy(Place(first), Place(0), 4)]
-    found.instructions = (*touch, *found.instructions)
-    plans.verify(found)
+    instructions = (*touch, *found.instructions)
+    plans.verify(replace(found, instructions=instructions, buffers=(*found.buffers, empty)))
 
 
 PLANS = {
     "outside of the arena": (lambda p: changed(p, at(p, Temp), offset=1 << 20), "temporaries lie in the arena"),
-    "unaligned": (lambda p: (changed(p, at(p, Temp), offset=4), setattr(p, "arena", 1 << 12)), "temporaries begin at multiples of 64"),
+    "unaligned": (lambda p: replace(changed(p, at(p, Temp), offset=4), arena=1 << 12), "temporaries begin at multiples of 64"),
     "two in one place": (two_in_one_place, "in use at the same time do not overlap"),
-    "a donor too many": (lambda p: [changed(p, at(p, Output, k), donor=0) for k in (0, 1)], "donates its memory to one"),
+    "a donor too many": (lambda p: changed(changed(p, at(p, Output), donor=0), at(p, Output, 1), donor=0), "donates its memory to one"),
     "no such argument": (lambda p: changed(p, at(p, Output), donor=3), "that of arguments of the program"),
-    "no such kernel": (lambda p: p.kernels.clear(), "the plan contains the kernels that it calls"),
+    "no such kernel": (lambda p: replace(p, kernels={}), "the plan contains the kernels that it calls"),
     "no such buffer": (lambda p: added(p, Copy(Place(99), Place(0), 4)), "places lie in buffers of the plan"),
     "beyond the end": (lambda p: added(p, Copy(Place(at(p, Output), 252), Place(0), 8)), "places lie within their buffers"),
     "not a pointer": (lambda p: added(p, Point(0, Place(0))), "only pointers move"),
-    "points nowhere": (lambda p: (p.buffers.append(Pointer()), added(p, Advance(len(p.buffers) - 1, 4))), "before it moves"),
+    "points nowhere": (lambda p: added(p, Advance(len(p.buffers), 4), buffers=[Pointer()]), "before it moves"),
     "negative extent": (lambda p: added(p, KernelCall([*p.kernels][0], (), (), -1, 1)), "an extent is at least 0"),
-    "a result elsewhere": (lambda p: p.results.__setitem__(0, replace(p.results[0], kind="const")), "a result buffer or a constant"),
-    "not returned": (lambda p: p.buffers.append(Output(4)), "each result buffer is returned"),
+    "a result elsewhere": (lambda p: replace(p, results=(replace(p.results[0], kind=plans.ResultKind.CONST), *p.results[1:])), "a result buffer or a constant"),
+    "not returned": (lambda p: added(p, buffers=[Output(4)]), "each result buffer is returned"),
 }  # fmt: skip
 
 
@@ -279,6 +283,5 @@ def test_broken_plans_are_refused(name):
     breaks, rule = PLANS[name]
     found = plan()
     plans.verify(found)
-    breaks(found)
     with pytest.raises(BrokenForm, match=rule):
-        plans.verify(found)
+        plans.verify(breaks(found))

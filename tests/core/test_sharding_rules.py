@@ -14,8 +14,9 @@ from ops.table_linalg import ROWS
 import mpijax as jax
 from mpijax.compiler.graph.normalize import static_update_p
 from mpijax.core.base import provided
+from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import Operation, balanced, elementwise, rule_of
+from mpijax.core.rules.sharding_rules import Operation, Plan, balanced, elementwise, finished_over_ranks, rule_of
 from mpijax.core.sharding.cuts import Cut, even_cut, middle
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}]
@@ -81,6 +82,12 @@ def test_linear_algebra_of_examples(row):
                for x in args]  # fmt: skip
     use = operands_of(name, jax.vmap(jax.vmap(fun)), [jax.numpy.asarray(x) for x in stacked])
     assert check(registry[name], lambda rng: use, name, draws=10) > 0
+
+
+def test_a_plan_takes_the_name_of_a_reduction():
+    assert Plan([], [], {}, ("i",), "max").op is OverRanks.MAX
+    with pytest.raises(ValueError, match="'mean' is not a valid OverRanks"):
+        finished_over_ranks("mean")
 
 
 def test_every_rule_has_a_row():

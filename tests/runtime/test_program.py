@@ -13,7 +13,7 @@ from thread_counts import threads
 
 from mpijax._ext import array as ext
 from mpijax._ext import executor
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.instructions import (
     Advance,
     Const,
@@ -35,7 +35,7 @@ from mpijax.compiler.steps.instructions import (
     Temp,
     While,
 )
-from mpijax.compiler.steps.plan import Result
+from mpijax.compiler.steps.plan import Result, ResultKind
 from mpijax.core.base import config
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.types.avals import ShapedArray
@@ -101,7 +101,7 @@ def array(value):
 
 def out(shape, dtype=np.float32, **kw):
     a = aval(shape, dtype)
-    return Output(a.nbytes, value=Value(a, "node"), **kw)
+    return Output(a.nbytes, value=Value(a, ValueKind.NODE), **kw)
 
 
 def result(kind, index, of):
@@ -117,13 +117,13 @@ def adder(kernels, n=8, **kw):
     """z = x + y on n floats."""
     buffers = (Input(0, 4 * n), Input(1, 4 * n), out((n,)))
     steps = (call(kernels, "add", 0, 1, 2, extent=n),)
-    return load(ProgramSpec(2, buffers, steps, (result("buffer", 2, aval((n,))),), **kw))
+    return load(ProgramSpec(2, buffers, steps, (result(ResultKind.BUFFER, 2, aval((n,))),), **kw))
 
 
 def single(num_inputs, buffers, steps, **kw):
     """A program that returns its last output buffer."""
     number = [i for i, b in enumerate(buffers) if isinstance(b, Output)][-1]
-    results = (result("buffer", number, buffers[number].value.aval),)
+    results = (result(ResultKind.BUFFER, number, buffers[number].value.aval),)
     return load(ProgramSpec(num_inputs, tuple(buffers), tuple(steps), results, **kw))
 
 
@@ -185,7 +185,7 @@ def test_many_results():
     n = 200
     buffers = tuple(out((), np.uint8) for _ in range(n))
     steps = tuple(Fill(Place(i), 1, bytes([i])) for i in range(n))
-    results = tuple(result("buffer", i, b.value.aval) for i, b in enumerate(buffers))
+    results = tuple(result(ResultKind.BUFFER, i, b.value.aval) for i, b in enumerate(buffers))
     got = load(ProgramSpec(0, buffers, steps, results)).run([])
     assert [int(x) for x in got] == list(range(n))
 
@@ -220,13 +220,13 @@ def test_kinds_of_results(kernels):
     c = np.arange(2.0)
     buffers = (Input(0), Input(1), out((8,)), Const(c))
     results = (
-        result("buffer", 2, aval((8,))),
-        result("buffer", 2, aval((8,))),
-        result("buffer", 2, weak),
-        result("input", 1, aval((8,))),
-        result("input", 0, aval((8,))),
-        result("const", 3, aval((2,), np.float64)),
-        result("input", 1, weak),
+        result(ResultKind.BUFFER, 2, aval((8,))),
+        result(ResultKind.BUFFER, 2, aval((8,))),
+        result(ResultKind.BUFFER, 2, weak),
+        result(ResultKind.INPUT, 1, aval((8,))),
+        result(ResultKind.INPUT, 0, aval((8,))),
+        result(ResultKind.CONST, 3, aval((2,), np.float64)),
+        result(ResultKind.INPUT, 1, weak),
     )
     program = load(ProgramSpec(2, buffers, (call(kernels, "add", 0, 1, 2, extent=8),), results))
     x, y = np.arange(8, dtype=np.float32), array(np.ones(8, np.float32))
@@ -369,7 +369,7 @@ def test_host_call():
 def host(fun):
     buffers = (Input(0), Input(1), out((2, 2)), out((1, 1)))
     step = PythonCall(fun, (f32(0, (2, 3)), f32(1, (3, 2))), (f32(2, (2, 2)), f32(3, (1, 1))))
-    results = (result("buffer", 2, aval((2, 2))), result("buffer", 3, aval((1, 1))))
+    results = (result(ResultKind.BUFFER, 2, aval((2, 2))), result(ResultKind.BUFFER, 3, aval((1, 1))))
     return load(ProgramSpec(2, buffers, (step,), results, release_gil=True))
 
 
@@ -380,7 +380,7 @@ def test_host_call_errors_pass_through(kernels, release_gil):
 
     buffers = (Input(0), Input(1), out((2, 2)), Temp(0))
     step = PythonCall(fail, (f32(0, (2, 3)), f32(1, (3, 2))), (f32(2, (2, 2)),))
-    results = (result("buffer", 2, aval((2, 2))),)
+    results = (result(ResultKind.BUFFER, 2, aval((2, 2))),)
     program = load(ProgramSpec(2, buffers, (step,), results, arena=4096, release_gil=release_gil))
     before = ext.memory_stats()["live_bytes"]
     x = array(np.ones((2, 3), np.float32))
@@ -571,17 +571,17 @@ def test_wrong_arguments(kernels):
     "buffers, steps, results",
     [
         ((Input(3),), (), ()),
-        ((out((1,), donor=2),), (), (result("buffer", 0, aval((1,))),)),
-        ((out((1,)),), (Copy(Place(4), Place(0), 1),), (result("buffer", 0, aval((1,))),)),
-        ((out((1,)),), (Swap(0, 9),), (result("buffer", 0, aval((1,))),)),
+        ((out((1,), donor=2),), (), (result(ResultKind.BUFFER, 0, aval((1,))),)),
+        ((out((1,)),), (Copy(Place(4), Place(0), 1),), (result(ResultKind.BUFFER, 0, aval((1,))),)),
+        ((out((1,)),), (Swap(0, 9),), (result(ResultKind.BUFFER, 0, aval((1,))),)),
         (("x",), (), ()),
         ((), ("x",), ()),
-        ((out((4,)),), (Fill(Place(0), 5, b"ab"),), (result("buffer", 0, aval((4,))),)),
-        ((out((4,)),), (Fill(Place(0), 5, b""),), (result("buffer", 0, aval((4,))),)),
-        ((out((4,)),), (Switch(Place(0), ()),), (result("buffer", 0, aval((4,))),)),
-        ((out((4,)),), (KernelCall(0, (), (), 1, 1),), (result("buffer", 0, aval((4,))),)),
-        ((out((4,)),), (), (result("buffer", 0, aval((4,))), result("what", 0, aval(())))),
-        ((Input(0),), (), (result("buffer", 0, aval(())),)),
+        ((out((4,)),), (Fill(Place(0), 5, b"ab"),), (result(ResultKind.BUFFER, 0, aval((4,))),)),
+        ((out((4,)),), (Fill(Place(0), 5, b""),), (result(ResultKind.BUFFER, 0, aval((4,))),)),
+        ((out((4,)),), (Switch(Place(0), ()),), (result(ResultKind.BUFFER, 0, aval((4,))),)),
+        ((out((4,)),), (KernelCall(0, (), (), 1, 1),), (result(ResultKind.BUFFER, 0, aval((4,))),)),
+        ((out((4,)),), (), (result(ResultKind.BUFFER, 0, aval((4,))), result("what", 0, aval(())))),
+        ((Input(0),), (), (result(ResultKind.BUFFER, 0, aval(())),)),
     ],
 )
 def test_malformed_programs_are_refused(buffers, steps, results):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import Expr, Load
 from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.compiler.graph.products import BlasOperand, StridedView, dims_of, matrix_operand
@@ -71,9 +71,9 @@ def strided_view(value: Value, stored) -> StridedView | None:
     variables = [LoopVar(d) for d in value.shape]
     reader = ElementReader(stored)
     expr = reader.element(value, tuple(var(v) for v in variables))
-    if expr.op != "load" or any(type(a) is not LoopVar for a, _ in expr.attr[1].terms):
+    if not isinstance(expr, Load) or any(type(a) is not LoopVar for a, _ in expr.position.terms):
         return None
-    base, position = expr.attr
+    base, position = expr.value, expr.position
     return StridedView(base, position.offset, _strides(position, variables))
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import field
 
-from mpijax.compiler.fusion.expr import Expr, ExprTable, children, mentions_inner, ordered
+from mpijax.compiler.fusion.expr import Expr, ExprTable, ReducedValue, children, mentions_inner, ordered
 from mpijax.compiler.fusion.kept import kept_by_slices
-from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, Reduce, checked
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.pieces import fits
 from mpijax.compiler.fusion.reader import CannotFuse, ElementReader
 from mpijax.compiler.fusion.reductions import element_expr, frame_of
-from mpijax.compiler.fusion.roots import MAX_WORK, Roots, made_of_parts
+from mpijax.compiler.fusion.roots import MAX_WORK, NodeKind, Roots, made_of_parts
 from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of, operator_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
@@ -119,7 +119,7 @@ class Grouper:
         self.arrays: dict[Value, set[Value]] = {}
         self.outputs = {id(v) for v in graph.outputs} | {id(v) for v in roots.aliases.values()}
         for node in graph.nodes:
-            if node.kind in ("opaque", "update"):
+            if roots.kinds[node] in (NodeKind.OPAQUE, NodeKind.UPDATE):
                 self._add_node(node)
             else:
                 for v in node.outputs:
@@ -169,7 +169,7 @@ class Grouper:
         work = self.roots.work[id(v)]
         if not self.too_many and self._joins_earlier(v, node, work):
             return
-        frame, axes = frame_of(node) if node.kind == "reduce" else (v.shape, ())
+        frame, axes = frame_of(node) if self._reduces(v) else (v.shape, ())
         group = FusionGroup(len(self.units), frame, axes, work=work)
         unit = self.unit_of[id(v)] = Unit(group, None, group.order)
         self.units.append(unit)
@@ -200,11 +200,10 @@ class Grouper:
     def _merged(self, group: FusionGroup, v: Value, reads_group: bool) -> FusionGroup | None:
         """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
-        node = operation_of(v)
-        if node.kind == "reduce":
-            f, a = frame_of(node)
+        if self._reduces(v):
+            f, a = frame_of(operation_of(v))
             # A reduction of no axes (a product without a sum) cannot join a group with sums.
-            without_sums = all(w.shape == frame and operation_of(w).kind != "reduce" for w in group.values)
+            without_sums = all(w.shape == frame and not self._reduces(w) for w in group.values)
             if not axes and f == frame and without_sums:
                 axes = a
             elif (f, a) != (frame, axes):
@@ -266,22 +265,24 @@ class Grouper:
         group.reader.undo()
         group.reads = group.read_before
 
+    def _reduces(self, v: Value) -> bool:
+        return self.roots.kinds[operation_of(v)] is NodeKind.REDUCE
+
     def _stored(self, v: Value) -> bool:
         return id(v) in self.roots.ids
 
     def _member(self, group: FusionGroup, v: Value, reader: ElementReader, inner, kept) -> Member:
-        node = operation_of(v)
-        if node.kind == "reduce":
-            expr = element_expr(reader, node, inner)
-            return Member(v, "reduce", kept, expr, phase_of(expr, group.phases))
+        if self._reduces(v):
+            expr = element_expr(reader, operation_of(v), inner)
+            return Member(v, MemberKind.REDUCE, kept, expr, phase_of(expr, group.phases))
         if v.shape == group.frame:
             expr = reader.computed(v, inner)
-            return Member(v, "inner", inner, expr, phase_of(expr, group.phases))
+            return Member(v, MemberKind.INNER, inner, expr, phase_of(expr, group.phases))
         index = _outer_index(v.shape, group, kept)
         expr = reader.computed(v, index)
         if mentions_inner(expr, {group.variables[a] for a in group.axes}):
             raise CannotFuse
-        return Member(v, "outer", index, expr, phase_of(expr, group.phases))
+        return Member(v, MemberKind.OUTER, index, expr, phase_of(expr, group.phases))
 
     # ------------------------------------------------------------ storage
 
@@ -295,20 +296,20 @@ class Grouper:
         if self.roots.is_sent_from(v):
             return True
         seen: set[Node] = set()
-        users = list(v.users)
+        users = list(self.graph.users_of(v))
         while users:
             user = users.pop()
             if user in seen:
                 continue
             seen.add(user)
-            if user.kind in ("opaque", "update"):
+            if self.roots.kinds[user] in (NodeKind.OPAQUE, NodeKind.UPDATE):
                 return True
             for out in user.outputs:
                 if out in inside:
                     continue
                 if id(out) in self.roots.ids:
                     return True
-                users += out.users
+                users += self.graph.users_of(out)
         return False
 
 
@@ -325,11 +326,11 @@ class _MemberAccess:
         if len(index) != len(m.index) or any(a.key != b.key for a, b in zip(index, m.index, strict=True)):
             raise CannotFuse
         table = self.group.table
-        if m.kind == "reduce":
-            return table.make("acc", (), m.value.element, m, m.value)
-        if m.kind == "outer":
+        if m.kind is MemberKind.REDUCE:
+            return table.reduced(m, m.value.element)
+        if m.kind is MemberKind.OUTER:
             return m.expr
-        return table.make("inner", (m.expr,), m.value.element, m, m.value)
+        return table.member(m)
 
 
 def squeezed_match(shape, frame, axes) -> bool:
@@ -348,7 +349,10 @@ def _outer_index(shape, group: FusionGroup, kept) -> tuple[Lin, ...]:
 def phase_of(expr: Expr, known: dict[Expr, int]) -> int:
     """The number of passes that must finish before the expression can be evaluated; `known` caches it."""
     for e in ordered([expr], known):
-        known[e] = e.attr.phase + 1 if e.op == "acc" else max([known[a] for a in children(e)], default=0)
+        if isinstance(e, ReducedValue):
+            known[e] = e.member.phase + 1
+        else:
+            known[e] = max([known[a] for a in children(e)], default=0)
     return known[expr]
 
 
@@ -359,11 +363,11 @@ def kernel_of(group: FusionGroup) -> Kernel:
     outer: list[KernelStore] = []
     for m in group.members:
         expr, phase = m.expr, m.phase
-        if m.kind == "reduce":
+        if m.kind is MemberKind.REDUCE:
             reduces.append(Reduce(m, operator_of(operation_of(m.value)), expr, phase, m.value.element))
-            expr, phase = group.table.make("acc", (), m.value.element, m, m.value), phase + 1
+            expr, phase = group.table.reduced(m, m.value.element), phase + 1
         if m.value in group.stored:
-            target = inner if m.kind == "inner" else outer
+            target = inner if m.kind is MemberKind.INNER else outer
             target.append(KernelStore(m.value, linearized(m.index, m.value.shape), expr, phase))
     nodes = [operation_of(v) for v in group.values]
     kernel = Kernel(

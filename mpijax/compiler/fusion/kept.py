@@ -7,7 +7,7 @@ for each block. The memory of these arrays grows with the number of blocks; that
 
 from __future__ import annotations
 
-from mpijax.compiler.fusion.roots import Roots
+from mpijax.compiler.fusion.roots import NodeKind, Roots
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.views import is_view
 
@@ -19,19 +19,19 @@ LEAST = 1 << 12
 
 def kept_by_slices(graph: Graph, roots: Roots) -> set[int]:
     """Ids of slices to copy, because their array would else stay in memory while a later instruction has results."""
-    opaque = [node for node in graph.nodes if node.kind == "opaque"]
+    opaque = [node for node in graph.nodes if roots.kinds[node] is NodeKind.OPAQUE]
     if len(opaque) < 2:
         return set()
     found: set[int] = set()
     for node in opaque:
         for v in node.outputs:
-            if v.nbytes >= LEAST and len(v.users) > 1:
+            if v.nbytes >= LEAST and len(graph.users_of(v)) > 1:
                 found |= _kept_for(v, node, opaque, roots)
     return found
 
 
 def _kept_for(v: Value, node: Node, opaque: list[Node], roots: Roots) -> set[int]:
-    readers = list({id(u): u for u in v.users}.values())
+    readers = list({id(u): u for u in roots.graph.users_of(v)}.values())
     slices = [u for u in readers if is_view(u) and id(u.outputs[0]) not in roots.ids]
     if not slices or LARGER * sum(u.outputs[0].nbytes for u in slices) > v.nbytes:
         return set()
@@ -51,7 +51,8 @@ def _last_read(node: Node, roots: Roots) -> int:
         u = stack.pop()
         last = max(last, roots.order[id(u)])
         for w in u.outputs:
-            if u.kind == "map" and id(w) not in roots.ids:
-                stack += [reader for reader in w.users if id(reader) not in seen]
-                seen |= set(map(id, w.users))
+            if roots.kinds[u] is NodeKind.MAP and id(w) not in roots.ids:
+                users = roots.graph.users_of(w)
+                stack += [reader for reader in users if id(reader) not in seen]
+                seen |= set(map(id, users))
     return last

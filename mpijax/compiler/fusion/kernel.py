@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
+from enum import Enum, auto
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from mpijax.compiler.fusion.expr import (
+    Applied,
     Expr,
+    IndexValue,
+    Load,
+    MemberValue,
+    ReducedValue,
     children,
     dynamic_parts,
     loop_vars,
     mentions_inner,
     ordered,
-    position_of,
     reachable,
 )
 from mpijax.compiler.graph.nodes import Value
@@ -25,20 +30,31 @@ from mpijax.core.base import config
 from mpijax.core.base.errors import require
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import UNKNOWN, Source
+from mpijax.core.rules.lowering import Combiner
 from mpijax.core.shapes.index import Lin, LoopVar
+
+
+class MemberKind(Enum):
+    """How often a kernel computes a value.
+
+    REDUCE: once per kept position, by a reduction. INNER: once per element of the frame. OUTER: once per kept position.
+    """
+
+    REDUCE = auto()
+    INNER = auto()
+    OUTER = auto()
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
     """A value the kernel computes.
 
-    kind: `reduce`, `inner` (one per element of the frame), `outer` (one per kept position).
     phase: the pass over the row that computes it (reduce, inner), or the number of passes before it (outer).
     expr: the element, or what is reduced.
     """
 
     value: Value
-    kind: str
+    kind: MemberKind
     index: tuple[Lin, ...]
     expr: Expr
     phase: int
@@ -73,7 +89,7 @@ class Reduce:
     """
 
     member: Member
-    op: str
+    op: Combiner
     expr: Expr
     phase: int
     dtype: np.dtype
@@ -162,8 +178,8 @@ class Kernel:
     def reads_of_first_pass(self) -> list:
         """(value, position) of each load in the first pass over a row."""
         reduces, stores = self.of_phase(0)
-        loads = [e.attr for e in reachable([*(r.expr for r in reduces), *(s.expr for s in stores)]) if e.op == "load"]
-        return list({(value, position.key): (value, position) for value, position in loads}.values())
+        reads = reachable([*(r.expr for r in reduces), *(s.expr for s in stores)])
+        return list({(e.value, e.position.key): (e.value, e.position) for e in reads if isinstance(e, Load)}.values())
 
     @cached_property
     def roots(self) -> list[Expr]:
@@ -187,10 +203,8 @@ class Kernel:
         """All positions in memory, and all indices used as values."""
         found = [s.position for s in self.stores]
         for e in self.expressions:
-            if e.op == "load":
-                found.append(e.attr[1])
-            elif e.op == "index":
-                found.append(e.attr)
+            if isinstance(e, (Load, IndexValue)):
+                found.append(e.position)
         return found
 
     @property
@@ -202,19 +216,18 @@ class Kernel:
         """Elementary operations of one run: per element for those inside reductions, per result for the others."""
 
         def operations(kernel: Kernel) -> int:
-            free = ("load", "const", "index", "acc", "inner", "choose")
-            return len(kernel.reduces) + sum(e.op not in free for e in kernel.expressions)
+            return len(kernel.reduces) + sum(isinstance(e, Applied) for e in kernel.expressions)
 
         inside, results = operations(self.inside), math.prod(v.size for v in self.kept)
         return math.prod(v.size for v in self.variables) * inside + results * (operations(self) - inside)
 
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute `roots`."""
-        return {id(e.attr[0]) for e in reachable(roots) if e.op == "load"}
+        return {id(e.value) for e in reachable(roots) if isinstance(e, Load)}
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""
-        return {id(e.attr[0]): e.attr[0] for e in self.expressions if e.op == "load"}
+        return {id(e.value): e.value for e in self.expressions if isinstance(e, Load)}
 
     def writes(self) -> dict[int, Value]:
         """Values stored, by id."""
@@ -224,10 +237,11 @@ class Kernel:
 def _made_before(phase: int, root: Expr) -> list[Member]:
     """The members that `root`, evaluated in pass `phase`, reads from earlier passes."""
 
-    def is_made(e: Expr) -> bool:
-        return e.op == "inner" and e.attr.phase < phase
+    def made(e: Expr) -> Member | None:
+        return e.member if isinstance(e, MemberValue) and e.member.phase < phase else None
 
-    return [e.attr for e in reachable([root], lambda e: () if is_made(e) else children(e)) if is_made(e)]
+    reached = reachable([root], lambda e: children(e) if made(e) is None else ())
+    return [member for e in reached if (member := made(e)) is not None]
 
 
 def collapsed(kernel: Kernel, order: Iterable[LoopVar], parts: Set[LoopVar] = frozenset()) -> list[list[LoopVar]]:
@@ -279,7 +293,7 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     yield in_order, "reduced axes are loops of the kernel, in the same order"
     yield bool(kernel.stores), "a kernel has at least one store"
     reached = set(kernel.expressions) | set(reachable(kernel.computed.values()))
-    positions = [p for p in map(position_of, reached) if p is not None] + [s.position for s in kernel.stores]
+    positions = [p for e in reached if (p := e.position) is not None] + [s.position for s in kernel.stores]
     used = {v for p in positions for v in loop_vars(p)}
     yield used <= set(variables), f"positions use loop variables of the kernel only, but use {used - set(variables)}"
     empty = any(v.size == 0 for v in variables)
@@ -287,12 +301,11 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     members = {r.member for r in kernel.reduces}
     yield len(members) == len(kernel.reduces), "each member is reduced once"
     for e in reached:
-        if e.op == "acc":
-            yield e.attr in members, "an `acc` is the result of a reduction of the kernel"
-        elif e.op == "load":
-            value, position = e.attr
+        if isinstance(e, ReducedValue):
+            yield e.member in members, "an `acc` is the result of a reduction of the kernel"
+        elif isinstance(e, Load):
+            value, position = e.value, e.position
             yield value.scalar is None, "loads read arrays, not literals"
-            yield value.element == e.dtype, f"a load has the dtype of its array, {value.element}, but has {e.dtype}"
             # An alternative that is not chosen at an element may be out of bounds.
             yield choices or _is_inside(position, value), f"loads stay within {value}, but reach {position.bounds()}"
     for r in kernel.reduces:
@@ -301,10 +314,11 @@ def _rules(kernel: Kernel) -> Iterator[tuple[bool, str]]:
     phases = {r.member: r.phase for r in kernel.reduces}
     running = None if kernel.cumulate is None else kernel.cumulate.running
     for r in kernel.reduces:
-        earlier = all(phases[e.attr] < r.phase for e in reachable([r.expr]) if e.op == "acc")
+        earlier = all(phases[e.member] < r.phase for e in reachable([r.expr]) if isinstance(e, ReducedValue))
         yield earlier, "a reduction reads results of earlier passes only"
     for s in kernel.inner:
-        earlier = all(phases[e.attr] < s.phase for e in reachable([s.expr]) if e.op == "acc" and e is not running)
+        results = [e for e in reachable([s.expr]) if isinstance(e, ReducedValue) and e is not running]
+        earlier = all(phases[e.member] < s.phase for e in results)
         yield earlier, "a store for every element reads results of earlier passes only"
     reduced = set(kernel.reduced)
     for s in kernel.outer:

@@ -1,6 +1,6 @@
 """Piecewise values: pads, concatenations, static updates.
 
-A `choose` expression has several alternatives; comparing an index with constants selects one. Kernels never compare at
+A `Choice` has several alternatives; comparing an index with constants selects one. Kernels never compare at
 run time. Instead, loops are split where the selection changes, and each piece runs a kernel with the alternatives
 already selected (`split`), so the inner loop of the large piece has no branch.
 """
@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.fusion.depth import Rewriter
-from mpijax.compiler.fusion.expr import Expr, ExprTable, dynamic_parts, position_of, reachable
+from mpijax.compiler.fusion.expr import (
+    Applied,
+    Choice,
+    Expr,
+    ExprTable,
+    KnownNumber,
+    Load,
+    dynamic_parts,
+    reachable,
+)
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Meaning
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
 
@@ -54,18 +64,18 @@ def choice(table: ExprTable, form: Lin, cuts: tuple[int, ...], parts: tuple[Call
     if len(kept) == 1:
         return kept[0]
     at = tuple(kept_cuts[:-1])
-    return table.make("choose", tuple(kept), kept[0].dtype, (form, at), (form.key, at))
+    return table.choice(form, at, tuple(kept))
 
 
-def choices(roots: Iterable[Expr]) -> list[Expr]:
-    """All `choose` nodes of expressions, including those in run-time integers of positions."""
+def choices(roots: Iterable[Expr]) -> list[Choice]:
+    """All choices in expressions, including those in run-time integers of positions."""
     with_parts = [e for e in roots if e.has_parts]
-    return [e for e in reachable(with_parts) if e.op == "choose"] if with_parts else []
+    return [e for e in reachable(with_parts) if isinstance(e, Choice)] if with_parts else []
 
 
-def breaks(e: Expr, v: LoopVar) -> list[int]:
-    """The values of a loop variable at which a `choose` node changes its alternative."""
-    form, cuts = e.attr
+def breaks(e: Choice, v: LoopVar) -> list[int]:
+    """The values of a loop variable at which a choice changes."""
+    form, cuts = e.position, e.cuts
     if len(form.terms) != 1 or form.terms[0][0] is not v:
         return []
     c, o = form.terms[0][1], form.offset
@@ -74,36 +84,35 @@ def breaks(e: Expr, v: LoopVar) -> list[int]:
 
 
 class _ChoiceRewriter(Rewriter):
-    """Replaces `choose` nodes in expressions. made: cache of the resulting expressions, shared between rewriters."""
+    """Replaces choices in expressions. made: cache of the resulting expressions, shared between rewriters."""
 
     def __init__(self, made: dict[Any, Expr]):
         super().__init__()
         self.made = made
 
-    def chosen(self, e: Expr) -> Expr | None:
-        """The replacement of a `choose` node; None to keep it."""
+    def chosen(self, e: Choice) -> Expr | None:
+        """The replacement of a choice; None to keep it."""
         raise NotImplementedError
 
     def rewritten(self, e: Expr) -> Expr:
-        if e.op == "choose":
+        if isinstance(e, Choice):
             found = self.chosen(e)
             if found is not None:
                 return found
         if not e.args:
             return e
         args = tuple(map(self, e.args))
-        if e.op == "add_any":
+        if isinstance(e, Applied) and e.meaning is Meaning.COTANGENT_SUM:
             # In a sum of cotangents, an operand is zero outside of its piece.
             for a, b in (args, args[::-1]):
-                if a.op == "const" and a.attr == 0:
+                if isinstance(a, KnownNumber) and a.scalar == 0:
                     return b
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
         key = (e, args)
         found = self.made.get(key)
         if found is None:
-            found = self.made[key] = Expr(e.op, args, e.dtype, e.attr)
-            found.cost += e.cost - sum(a.cost for a in e.args)
+            found = self.made[key] = e.with_args(args)
         return found
 
 
@@ -114,8 +123,8 @@ class _Resolver(_ChoiceRewriter):
         super().__init__(made)
         self.v, self.at = v, at
 
-    def chosen(self, e: Expr) -> Expr | None:
-        form, cuts = e.attr
+    def chosen(self, e: Choice) -> Expr | None:
+        form, cuts = e.position, e.cuts
         if len(form.terms) != 1 or form.terms[0][0] is not self.v:
             return None
         return self(e.args[bisect_right(cuts, form.terms[0][1] * self.at + form.offset)])
@@ -129,14 +138,15 @@ class _Distances(_ChoiceRewriter):
         self.rows = rows
         self.table = ExprTable()
 
-    def chosen(self, e: Expr) -> Expr | None:
-        form, cuts = e.attr
+    def chosen(self, e: Choice) -> Expr | None:
+        form, cuts = e.position, e.cuts
         if not {atom for atom, _ in form.terms} <= self.rows:
             return None
-        loads = [self(a) for a in e.args]
-        if any(x.op != "load" or x.attr[0] is not loads[0].attr[0] for x in loads):
+        args = [self(a) for a in e.args]
+        loads = [x for x in args if isinstance(x, Load)]
+        if len(loads) < len(args) or any(x.value is not loads[0].value for x in loads):
             return None
-        positions = [x.attr[1] for x in loads]
+        positions = [x.position for x in loads]
         first = min(p.offset for p in positions)
         if len({(p - p.offset).key for p in positions}) > 1:
             return None
@@ -148,7 +158,7 @@ class _Distances(_ChoiceRewriter):
             distance = self.table.apply(registry["select_n"], (below, distance, near), INT64, {})
         size = max(p.offset for p in positions) - first + 1
         moved = positions[0] + Lin(first - positions[0].offset, [(Dynamic(distance, size), 1)])
-        return self.table.load(loads[0].attr[0], moved)
+        return self.table.load(loads[0].value, moved)
 
     def _number(self, n: int) -> Expr:
         return self.table.const(n, INT64)
@@ -224,7 +234,7 @@ def fits(variables: Sequence[LoopVar], roots: list[Expr]) -> bool:
     if not found:
         return True
     for e in found:
-        form = e.attr[0]
+        form = e.position
         if len(form.terms) != 1 or form.terms[0][0] not in variables:
             return False
     if _choices_in_positions(roots):
@@ -245,7 +255,7 @@ def _is_little(code: list[int]) -> bool:
 
 def _choices_in_positions(roots: list[Expr]) -> bool:
     """Whether a run-time integer in a position depends on a choice."""
-    positions = (position_of(e) for e in reachable(roots))
+    positions = (e.position for e in reachable(roots))
     return any(choices(dynamic_parts(p)) for p in positions if p is not None)
 
 
@@ -268,4 +278,4 @@ def count(roots: list[Expr]) -> int:
 
 def split_variables(kernel: Kernel) -> set[LoopVar]:
     """The loop variables at which pieces begin and end."""
-    return {atom for e in choices(kernel.roots) for atom, _ in e.attr[0].terms}
+    return {atom for e in choices(kernel.roots) for atom, _ in e.position.terms}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.fusion.depth import Shallow
-from mpijax.compiler.fusion.expr import Expr, ExprTable
+from mpijax.compiler.fusion.expr import Expr, ExprTable, IndexValue, KnownNumber
 from mpijax.compiler.fusion.pieces import choice
 from mpijax.compiler.graph.nodes import Node, Value, operation_of
 from mpijax.core.rules.lowering import Elementwise
@@ -125,8 +125,8 @@ class NodeReader:
         return self.table.index(position)
 
     def as_index(self, expr: Expr, size: int) -> Lin:
-        if expr.op == "const":
-            return Lin(int(expr.attr))
+        if isinstance(expr, KnownNumber):
+            return Lin(int(expr.scalar))
         return Lin(0, [(Dynamic(expr, size), 1)])
 
     def choice(self, form: Lin, cuts: tuple[int, ...], parts: tuple[Callable[[], Expr], ...]) -> Expr:
@@ -137,13 +137,13 @@ class NodeReader:
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
-        if x.op == "const":
-            return self.const(np.asarray(x.attr).astype(dtype), dtype)
-        if x.op == "index" and x.dtype == INT64 and x.attr.bounds()[1] < 2**31:
+        if isinstance(x, KnownNumber):
+            return self.const(np.asarray(x.scalar).astype(dtype), dtype)
+        if isinstance(x, IndexValue) and x.dtype == INT64 and x.position.bounds()[1] < 2**31:
             # A vector register holds twice as many 32-bit integers, and one instruction converts them to floats.
-            return self.convert(self.table.index(x.attr, INT32), dtype)
-        if x.op == "index" and dtype == UINT32 and x.dtype == INT32:
-            return self.table.index(x.attr, UINT32)
+            return self.convert(self.table.index(x.position, INT32), dtype)
+        if isinstance(x, IndexValue) and dtype == UINT32 and x.dtype == INT32:
+            return self.table.index(x.position, UINT32)
         params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
         return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Applied, Expr, children
+from mpijax.compiler.fusion.expr import Applied, Expr, IndexValue, KnownNumber, MemberValue, ReducedValue, children
 from mpijax.compiler.fusion.gemm import dot_element, dot_frame
 from mpijax.compiler.fusion.reader import ElementReader
 from mpijax.compiler.graph.nodes import Node
 from mpijax.core import dtypes
-from mpijax.core.rules.lowering import Library, Zeros
+from mpijax.core.rules.lowering import Combiner, Library, Meaning, Zeros
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Lin, LoopVar
 from mpijax.scalar.builder import Builder
@@ -38,15 +38,15 @@ def element_expr(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> E
     return reader.element(node.inputs[0], index)
 
 
-def identity(op: str, dtype: np.dtype):
+def identity(op: Combiner, dtype: np.dtype):
     """The identity element of a reduction."""
-    if op in ("add", "or", "xor"):
+    if op in (Combiner.ADD, Combiner.OR, Combiner.XOR):
         return np.zeros((), dtype)[()]
-    if op == "mul":
+    if op is Combiner.MUL:
         return np.ones((), dtype)[()]
-    if op == "and":
+    if op is Combiner.AND:
         return np.asarray(True if dtype == np.bool_ else -1).astype(dtype)[()]
-    largest = op == "min"  # "max" and "logaddexp" start from the smallest value
+    largest = op is Combiner.MIN  # MAX and LOGADDEXP start from the smallest value
     if dtype == np.bool_:
         return np.bool_(largest)
     if dtypes.issubdtype(dtype, np.integer):
@@ -60,9 +60,9 @@ def combining(op: str):
     return registry[op]
 
 
-def rule_of(op: str) -> Callable[[Builder, Scalar, Scalar], Scalar]:
+def rule_of(op: Combiner) -> Callable[[Builder, Scalar, Scalar], Scalar]:
     """The instructions that combine two partial results."""
-    return _logaddexp if op == "logaddexp" else combining(op).lower.rule
+    return _logaddexp if op is Combiner.LOGADDEXP else combining(op).lower.rule
 
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
@@ -88,32 +88,34 @@ def _complex_logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _zeros(e: Expr) -> Zeros:
-    of_reals = isinstance(e.attr, Applied) and all(a.dtype.kind != "c" for a in e.args)
-    return e.attr.primitive.lower.zeros if of_reals else Zeros.SHOWN
+    if not isinstance(e, Applied) or any(a.dtype.kind == "c" for a in e.args):
+        return Zeros.SHOWN
+    return e.primitive.lower.zeros
 
 
 def zero_has_no_sign(kernel: Kernel, r: Reduce) -> bool:
     """Whether no stored value depends on the sign of a zero that a maximum or minimum of floats returns."""
-    if r.op not in ("max", "min") or not dtypes.issubdtype(r.dtype, np.floating):
+    if r.op not in (Combiner.MAX, Combiner.MIN) or not dtypes.issubdtype(r.dtype, np.floating):
         return False
     users: dict[Expr, list[Expr]] = {}
     for e in kernel.expressions:
         for a in children(e):
             users.setdefault(a, []).append(e)
     seen: set[Expr] = set()
-    stack = [e for e in kernel.expressions if e.op == "acc" and e.attr is r.member]
+    stack: list[Expr] = [e for e in kernel.expressions if isinstance(e, ReducedValue) and e.member is r.member]
     while stack:
         e = stack.pop()
         if e in seen:
             continue
         seen.add(e)
-        if e in kernel.roots or e.op == "inner" and e.attr.value in kernel.saved:
+        if e in kernel.roots or isinstance(e, MemberValue) and e.member.value in kernel.saved:
             return False
         for user in users.get(e, []):
             zeros = _zeros(user)
-            if zeros in (Zeros.EQUAL, Zeros.POSITIVE) or user.op == "add" and Zeros.POSITIVE in map(_zeros, user.args):
+            adds = isinstance(user, Applied) and user.meaning is Meaning.SUM
+            if zeros in (Zeros.EQUAL, Zeros.POSITIVE) or adds and Zeros.POSITIVE in map(_zeros, user.args):
                 continue
-            if zeros is not Zeros.PASSED and user.op != "inner":
+            if zeros is not Zeros.PASSED and not isinstance(user, MemberValue):
                 return False
             stack.append(user)
     return True
@@ -129,10 +131,11 @@ def first_hit(reduces: Sequence[Reduce], inner: Sequence[Sequence[LoopVar]]) -> 
         return None
     [r], [[along]] = reduces, inner
     e = r.expr
-    if r.op != "min" or r.dtype.kind not in "iu" or e.op != "select_n" or len(e.args) != 3:
+    selects = isinstance(e, Applied) and e.meaning is Meaning.SELECTION and len(e.args) == 3
+    if r.op is not Combiner.MIN or r.dtype.kind not in "iu" or not selects:
         return None
     condition, elsewhere, place = e.args
-    if condition.dtype != np.bool_ or elsewhere.op != "const" or elsewhere.attr != np.iinfo(r.dtype).max:
+    if condition.dtype != np.bool_ or not isinstance(elsewhere, KnownNumber) or not isinstance(place, IndexValue):
         return None
-    counts = place.op == "index" and place.attr.offset == 0 and place.attr.terms == ((along, 1),)
-    return condition if counts else None
+    counts = place.position.offset == 0 and place.position.terms == ((along, 1),)
+    return condition if counts and elsewhere.scalar == np.iinfo(r.dtype).max else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from enum import Enum, auto
 
 from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.fusion.reductions import frame_of
-from mpijax.compiler.graph.nodes import Graph, Node, Value
-from mpijax.compiler.graph.products import StridedView
+from mpijax.compiler.graph.nodes import Graph, Node, Value, ValueKind
+from mpijax.compiler.graph.products import StridedView, use_blas
 from mpijax.compiler.graph.views import is_view, keeps_layout, view_of
 from mpijax.core.rules.lowering import (
     Communication,
@@ -16,6 +17,7 @@ from mpijax.core.rules.lowering import (
     Exchange,
     Library,
     Native,
+    Reduction,
     Structural,
     ViewKind,
     Writes,
@@ -59,9 +61,24 @@ PART = 8
 _FROM_ONE_PLACE = (Exchange.PERMUTE, Exchange.ALLGATHER, Exchange.ALLTOALL, Exchange.REDUCE_SCATTER)
 
 
+class NodeKind(Enum):
+    """How an operation is computed.
+
+    MAP: element by element, where it is read or in a loop nest. REDUCE: in a loop nest that combines elements along
+    axes. UPDATE: in loop nests that write parts of an array, one after the other. OPAQUE: by one instruction that is no
+    loop nest.
+    """
+
+    MAP = auto()
+    REDUCE = auto()
+    UPDATE = auto()
+    OPAQUE = auto()
+
+
 class Roots:
     """The set of values computed by loops of their own (`ids`), decided once per graph.
 
+    kinds: how each operation is computed.
     refused: piecewise operations that must be written piece by piece (see `compiler.fusion.updates`).
     stored: values that must have memory. donated: arguments that results may overwrite.
     """
@@ -76,6 +93,7 @@ class Roots:
         self.graph = graph
         self.donated = donated
         self.ids: set[int] = set(stored)
+        self.kinds: dict[Node, NodeKind] = {}
         # The number of piecewise operations evaluated inside a value.
         self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
@@ -88,24 +106,24 @@ class Roots:
         for node in graph.nodes:
             if isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_place:
                 self._store_parts(node, outputs)
-            if made_of_parts(node):
-                node.kind = "update" if id(node) in refused or not self._as_expression(node, outputs) else "map"
+            parts = made_of_parts(node) and id(node) not in refused
+            kind = self.kinds[node] = _kind(node, parts and self._as_expression(node, outputs))
             work = self._work(node)
             if work > MAX_WORK and (before := self._only_operand(node)) is not None:
                 self._store(before)
                 work = self._work(node)
             for v in node.outputs:
                 self.work[id(v)] = work
-            if node.kind != "map":
+            if kind is not NodeKind.MAP:
                 self._count_pieces(node)
                 for v in node.outputs:
                     self.ids.add(id(v))
-                if node.kind == "reduce":
+                if kind is NodeKind.REDUCE:
                     frame, _ = frame_of(node)
                     for v in node.inputs:
                         self._store_repeated(v, math.prod(frame))
                 for k in range(len(node.inputs)):
-                    if needs_memory(node, k):
+                    if self._needs_memory(node, k):
                         self._store_base(node, k)
                 continue
             if isinstance(node.primitive.lower, Elementwise) or view_of(node) is ViewKind.REPEATED:
@@ -147,7 +165,7 @@ class Roots:
             u = stack.pop()
             if u is array:
                 return True
-            if id(u) in seen or u.producer is None or id(u) in self.ids or u.producer.kind != "map":
+            if id(u) in seen or u.producer is None or id(u) in self.ids or self.kinds[u.producer] is not NodeKind.MAP:
                 continue
             seen.add(id(u))
             stack.extend(u.producer.inputs)
@@ -167,30 +185,30 @@ class Roots:
         if id(v) in outputs or v is node.inputs[1] or not self._read_before(v, node, outputs):
             return False
         if v.producer is None:
-            return v.kind == "input" and 0 <= v.position < len(self.donated) and self.donated[v.position]
+            return v.kind is ValueKind.INPUT and 0 <= v.position < len(self.donated) and self.donated[v.position]
         return id(v) in self.ids
 
     def _read_before(self, v: Value, node: Node, outputs: set[int]) -> bool:
         """Whether all other readers of a value are computed before `node`."""
-        readers = [u for u in v.users if u is not node]
+        readers = [u for u in self.graph.users_of(v) if u is not node]
         seen: set[int] = set()
         while readers:
             u = readers.pop()
             if self.order[id(u)] >= self.order[id(node)]:
                 return False
-            if id(u) in seen or u.kind != "map":
+            if id(u) in seen or self.kinds[u] is not NodeKind.MAP:
                 continue
             seen.add(id(u))
             for w in u.outputs:
                 if id(w) not in self.ids and id(w) not in outputs:
-                    readers.extend(w.users)
+                    readers.extend(self.graph.users_of(w))
         return True
 
     def _count_pieces(self, node: Node) -> None:
         """Stores piecewise operands of nodes other than maps and plain reductions; they read them from memory."""
+        products = isinstance(node.primitive.lower, Library)
         for v in node.inputs:
-            products = node.kind == "reduce" and isinstance(node.primitive.lower, Library)
-            if self.pieces.get(id(v), 0) and (node.kind != "reduce" or products):
+            if self.pieces.get(id(v), 0) and (self.kinds[node] is not NodeKind.REDUCE or products):
                 self._store(v)
                 self.pieces[id(v)] = 0
 
@@ -222,6 +240,12 @@ class Roots:
         cost, _ = self.inline_cost[id(v)]
         if cost > EXPENSIVE and cost * (readers - v.size) > WORTH_A_LOOP:
             self.ids.add(id(v))
+
+    def _needs_memory(self, node: Node, k: int) -> bool:
+        """Whether the operation needs operand `k` as an array in memory."""
+        if self.kinds[node] is NodeKind.UPDATE and not isinstance(node.primitive.lower, Cumulative):
+            return k == 0 and node.primitive.lower.in_place
+        return self.kinds[node] is NodeKind.OPAQUE
 
     def _store_base(self, node: Node, k: int) -> None:
         """Store an operand of an instruction, or, for BLAS, the array that it is a usable view of."""
@@ -279,7 +303,7 @@ class Roots:
             self.ids.add(id(out))
         if self.work[id(out)] > MAX_WORK:
             self.ids.add(id(out))
-        readers = len({id(u) for u in out.users}) + is_output
+        readers = len({id(u) for u in self.graph.users_of(out)}) + is_output
         if is_view(node):
             return
         if readers > MAX_WINDOWS and pieces * readers > MAX_PIECES_READ:
@@ -298,7 +322,7 @@ class Roots:
         Then each iteration of an unrolled loop is cut at the same place, and its kernels are alike.
         """
         inside = {id(v): v for v in node.inputs if self._work_inside(v)}
-        if len(inside) != 1 or node.kind != "map" or not isinstance(node.primitive.lower, Elementwise):
+        if len(inside) != 1 or not isinstance(node.primitive.lower, Elementwise):
             return None
         [v] = inside.values()
         fits = v.producer is not None and not is_view(v.producer) and v.nbytes <= node.outputs[0].nbytes
@@ -350,6 +374,18 @@ def _only_splits(shape: tuple[int, ...], new_shape: tuple[int, ...]) -> bool:
     return True
 
 
+def _kind(node: Node, is_expression: bool) -> NodeKind:
+    """How an operation is computed. is_expression: whether it is piecewise, and is read through predicates."""
+    lower = node.primitive.lower
+    if is_expression or isinstance(lower, Elementwise):
+        return NodeKind.MAP
+    if isinstance(lower, Structural):
+        return NodeKind.MAP if lower.writes is None else NodeKind.UPDATE
+    if isinstance(lower, Reduction) or (isinstance(lower, Library) and not use_blas(node)):
+        return NodeKind.REDUCE
+    return NodeKind.UPDATE if isinstance(lower, Cumulative) else NodeKind.OPAQUE
+
+
 def made_of_parts(node: Node) -> bool:
     """Whether the operation is piecewise: the position of an element decides which operand it comes from."""
     return isinstance(node.primitive.lower, Structural) and node.primitive.lower.in_pieces
@@ -358,12 +394,3 @@ def made_of_parts(node: Node) -> bool:
 def _has_alternatives(node: Node) -> bool:
     """Whether each element of the result comes from one operand, so that only one operand is evaluated."""
     return made_of_parts(node) and node.params.get("combine") is None
-
-
-def needs_memory(node: Node, k: int) -> bool:
-    """Whether the operation needs operand `k` as an array in memory."""
-    if node.kind == "opaque":
-        return True
-    if node.kind == "update" and not isinstance(node.primitive.lower, Cumulative):
-        return k == 0 and node.primitive.lower.in_place
-    return False

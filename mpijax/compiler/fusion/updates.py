@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr
-from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, Reduce, checked
+from mpijax.compiler.fusion.expr import Expr, KnownNumber
+from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.reader import ElementReader, NodeReader, is_extended
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.core.rules.index_maps import clamped
@@ -69,8 +69,8 @@ def _cumulative(node: Node, stored) -> list[Begin | Kernel]:
         return [part.step(part.index, element)]
     wide = FLOAT32 if is_narrow(out.element) else out.element
     element = part.scope.convert(element, wide)
-    member = Member(out, "reduce", part.index, element, 0)
-    running = part.reader.table.make("acc", (), wide, member, out)
+    member = Member(out, MemberKind.REDUCE, part.index, element, 0)
+    running = part.reader.table.reduced(member, wide)
     reduces, cumulate = (Reduce(member, op, element, 0, wide),), Cumulate(running, node.params["reverse"])
     result = part.scope.convert(running, out.element)
     return [part.step(part.index, result, axes=(axis,), reduces=reduces, cumulate=cumulate)]
@@ -192,7 +192,7 @@ def _scatter(node: Node, stored) -> list[Begin | Kernel]:
             inside = part.scope.op("le", unsigned, part.scope.const(room, UINT64))
             guard = inside if guard is None else part.scope.op("and", guard, inside)
         target[d] = target[d] + part.scope.as_index(start, room + 1)
-    if guard is not None and guard.op == "const":
+    if isinstance(guard, KnownNumber):
         guard = None
     element, combine = part.element(updates), node.primitive.lower.combine
     return [begin, part.step((*target, *words), element, combine, guard, ordered=True)]

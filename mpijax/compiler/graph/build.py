@@ -16,7 +16,7 @@ import numpy as np
 
 from mpijax.compiler.graph import flow, regions
 from mpijax.compiler.graph.inline import InlinedJaxpr, inlined
-from mpijax.compiler.graph.nodes import Graph, Value, operation_of
+from mpijax.compiler.graph.nodes import Graph, OpenGraph, Value, ValueKind, operation_of
 from mpijax.compiler.graph.simplify import ADDED, KNOWN, Op, simplified
 from mpijax.compiler.graph.views import is_view, reads_by_index
 from mpijax.core.base.source import UNKNOWN, Source, sources_from
@@ -35,7 +35,7 @@ class GraphBuilder:
     """
 
     def __init__(self, parent: GraphBuilder | None = None, leaves: bool = False):
-        self.graph = Graph()
+        self.graph = OpenGraph()
         self.parent = parent
         self.leaves = leaves
         self.owned: set[Value] = set()
@@ -52,7 +52,7 @@ class GraphBuilder:
         scalar = np.asarray(val, aval.dtype)[()]
         key = (aval, scalar.tobytes())
         if key not in self.literals:
-            self.literals[key] = Value(aval, "literal", scalar=scalar)
+            self.literals[key] = Value(aval, ValueKind.LITERAL, scalar=scalar)
         return self.literals[key]
 
     def const(self, value: Any, aval: ShapedArray) -> Value:
@@ -71,7 +71,7 @@ class GraphBuilder:
         return known
 
     def new_const(self, value: Any, aval: ShapedArray) -> Value:
-        return Value(aval, "const", position=len(self.graph.consts))
+        return Value(aval, ValueKind.CONST, position=len(self.graph.consts))
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -94,7 +94,7 @@ class GraphBuilder:
 
     def argument(self, aval: ShapedArray) -> Value:
         """A new argument of the region."""
-        value = Value(aval, "input", position=len(self.graph.inputs))
+        value = Value(aval, ValueKind.INPUT, position=len(self.graph.inputs))
         self.graph.inputs.append(value)
         self.owned.add(value)
         return value
@@ -105,7 +105,7 @@ class GraphBuilder:
 
     def local(self, v: Value) -> Value:
         """This region's value for an outer value: a capture, or a copy of the index map if it is a view."""
-        if self.parent is None or v.scalar is not None or v.kind == "const" or self.owns(v):
+        if self.parent is None or v.scalar is not None or v.kind is ValueKind.CONST or self.owns(v):
             return v
         found = self.inside.get(v)
         if found is None:
@@ -119,8 +119,7 @@ class GraphBuilder:
             node = operation_of(v)
             inputs = [self.local(w) for w in node.inputs]
             return self.node(node.primitive, node.params, inputs, [v.aval], node.source, node.effects)[0]
-        found = Value(v.aval, "input", position=-1)
-        found.outside = v
+        found = Value(v.aval, ValueKind.INPUT, position=-1, outside=v)
         self.owned.add(found)
         self.captured.append((self.parent.local(v), found))
         return found
@@ -181,11 +180,8 @@ class GraphBuilder:
         return own + (self.parent.tables() if self.parent else [])
 
     def finish(self, outputs: list[Value]) -> Graph:
-        """The graph with these results, with `users` filled in."""
-        self.graph.outputs = outputs
-        self.graph.shardings = [None] * len(outputs)
-        self.graph.finish()
-        return self.graph
+        """The graph with these results."""
+        return self.graph.closed(outputs, [inside for _, inside in self.captured])
 
     # ------------------------------------------------------------ running a Jaxpr
 
@@ -322,7 +318,7 @@ _decompositions: dict[Any, ClosedJaxpr] = {}
 def decomposed(primitive, avals, params) -> ClosedJaxpr:
     """A composite primitive as a Jaxpr of simpler ones."""
 
-    whole = primitive.lower.unrolled if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
+    whole: Any = primitive.lower.unrolled if isinstance(primitive.lower, ControlFlow) else primitive.lower.fun
 
     def fun(*args):
         with sources_from(UNKNOWN):  # the cached Jaxpr serves many call sites; each call sets its own line
@@ -339,7 +335,7 @@ def decomposed(primitive, avals, params) -> ClosedJaxpr:
 
 
 def build_graph(closed: ClosedJaxpr) -> Graph:
-    """The graph of a Jaxpr of whole arrays, with `users` filled in."""
+    """The graph of a Jaxpr of whole arrays."""
     builder, program = GraphBuilder(), inlined(closed)
     args = [builder.argument(v.aval) for v in closed.jaxpr.invars]
     return builder.finish(builder.run(program, builder.constants(program), args, UNKNOWN))

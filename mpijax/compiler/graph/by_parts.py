@@ -9,17 +9,17 @@ result over them. An iteration holds only its part of each large array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph.nodes import Graph, Node, Value, operation_of
+from mpijax.compiler.graph.nodes import Graph, Node, OpenGraph, Value, ValueKind, operation_of
 from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.lowering import Library
+from mpijax.core.rules.lowering import Library, OverRanks
 from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
@@ -46,8 +46,9 @@ def in_parts(graph: Graph) -> Graph:
     """The graph, and those of its loops and branches, with loops instead of operations on large arrays."""
     if config.values.mpijax_same_bits:
         return graph
-    for region in (region for node in graph.nodes for region in node.regions):
-        in_parts(region.graph)
+    for node in graph.nodes:
+        if node.regions:
+            node.regions = tuple([replace(region, graph=in_parts(region.graph)) for region in node.regions])
     seen: set[Node] = set()
     while True:
         first = next((n for n in graph.nodes if _is_large(n) and n not in seen), None)
@@ -58,10 +59,10 @@ def in_parts(graph: Graph) -> Graph:
         tried = (_stretch(graph, first, axis, others) for others in (False, True) for axis in axes)
         found = next((stretch for stretch in tried if stretch is not None), None)
         if found is not None:
-            _replace(graph, found)
+            graph = _replaced(graph, found)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Stretch:
     """Operations computed in one loop, part by part.
 
@@ -69,6 +70,7 @@ class _Stretch:
     operation's work in one iteration, and its reads of operands. after: outer values that depend on them.
     """
 
+    graph: Graph
     iterations: int
     cuts: dict[Value, int | None] = field(default_factory=dict)
     plans: dict[Node, Plan] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class _Stretch:
         as_cut = all(not any(want) or self.axis_of(v, want) is not None for v, _, want in reads)
         stays = all(not any(cut) or tuple(want) == tuple(cut) for cut, want in zip(cuts, plan.operands, strict=True))
         axes = [self.axis_of(v, cut) for v, cut in zip(node.outputs, plan.results, strict=True)]
-        summed = bool(plan.over) and plan.op == "sum" and not any(map(any, plan.results))
+        summed = bool(plan.over) and plan.op is OverRanks.SUM and not any(map(any, plan.results))
         if not as_cut or not stays or dict(plan.params) != dict(last.params) or (None in axes) != summed:
             return False
         self.cuts.update(zip(node.outputs, axes, strict=True))
@@ -149,7 +151,7 @@ class _Stretch:
         if node is None or rule is None or not bytes_read or len(node.outputs) > 1 or len(path) == DEEPEST:
             return bytes_read, []
         found = operands_for(self.whole(node), rule, self.part(v, axis))
-        if found is None or any(u not in self.plans and u not in path for u in v.users):
+        if found is None or any(u not in self.plans and u not in path for u in self.graph.users_of(v)):
             return bytes_read, []
         reads = {(u, self.axis_of(u, c)) for u, c in zip(node.inputs, found, strict=True) if c and u not in self.cuts}
         total = 0
@@ -180,10 +182,10 @@ class _Stretch:
         )  # fmt: skip
         return {(v, axis): None for v, axis in reads if axis is not None}
 
-    def left(self, graph: Graph) -> list[Value]:
+    def left(self) -> list[Value]:
         """Results that are read outside the loop."""
-        outputs = set(graph.outputs)
-        return [v for v in self.cuts if v in outputs or any(u not in self.plans for u in v.users)]
+        outputs, users = set(self.graph.outputs), self.graph.users_of
+        return [v for v in self.cuts if v in outputs or any(u not in self.plans for u in users(v))]
 
 
 def _repeats(v: Value, axis: int) -> bool:
@@ -213,7 +215,7 @@ def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch |
     possible = [t for t in range(2, n // least + 1) if n % t == 0]
     if not possible:
         return None
-    found = _Stretch(next((t for t in possible if out.nbytes <= t * PART), possible[-1]))
+    found = _Stretch(graph, next((t for t in possible if out.nbytes <= t * PART), possible[-1]))
     if not found.begins(product, axis):
         return None
     messages = False
@@ -228,7 +230,7 @@ def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch |
         elif others and not reads and _is_large(node) and node.outputs[0].aval.shape == out.aval.shape:
             found.begins(node, axis)
     found.pull()
-    moved = sum(found.moves(v, at) for v, at in found.sliced()) + sum(v.nbytes for v in found.left(graph))
+    moved = sum(found.moves(v, at) for v, at in found.sliced()) + sum(v.nbytes for v in found.left())
     return found if TIMES * moved <= out.nbytes else None
 
 
@@ -242,7 +244,7 @@ class _StretchLoop:
     def __init__(self, graph: Graph, stretch: _Stretch):
         self.graph, self.stretch = graph, stretch
         self.nodes: list[Node] = []
-        self.body = Graph()
+        self.body = OpenGraph()
         self.inside: dict[Any, Value] = {}
         self.captures: list[Value] = []
         self.source = next(iter(stretch.plans)).source
@@ -252,7 +254,7 @@ class _StretchLoop:
         return nodes[-1].outputs[0]
 
     def argument(self, aval: ShapedArray) -> Value:
-        self.body.inputs.append(Value(aval, "input", position=len(self.body.inputs)))
+        self.body.inputs.append(Value(aval, ValueKind.INPUT, position=len(self.body.inputs)))
         return self.body.inputs[-1]
 
     def reshaped(self, v: Value, shape: Sequence[int]) -> Value:
@@ -268,32 +270,31 @@ class _StretchLoop:
     def read(self, v: Value, cuts: Cuts) -> Value:
         """A value inside the body: this iteration's part of it, or a capture."""
         known = self.inside.get((v, self.stretch.axis_of(v, cuts)))
-        if known is not None or v.scalar is not None or v.kind == "const":
+        if known is not None or v.scalar is not None or v.kind is ValueKind.CONST:
             return v if known is None else known
         self.inside[v, None] = self.capture(v)
         return self.inside[v, None]
 
     def capture(self, v: Value) -> Value:
         """A new input of the body that captures an outer value."""
-        self.captures.append(Value(v.aval, "input", position=-1))
-        self.captures[-1].outside = v
+        self.captures.append(Value(v.aval, ValueKind.INPUT, position=-1, outside=v))
         return self.captures[-1]
 
     def counted(self, v: Value, step: int) -> Value:
         """The start positions of the iterations' parts."""
         aval, element = v.aval.update(shape=(self.stretch.iterations,)), v.element.type(step)
         numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
-        scale = Value(aval.update(shape=()), "literal", scalar=element)
+        scale = Value(aval.update(shape=()), ValueKind.LITERAL, scalar=element)
         return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
 
     def made(self) -> dict[Value, Value]:
         """Adds the loop; returns the replacement of each value that is read outside of it."""
         stretch, iterations = self.stretch, self.stretch.iterations
-        left = stretch.left(self.graph)
+        left = stretch.left()
         totals, parts = ([v for v in left if (stretch.cuts[v] is None) == total] for total in (True, False))
         operands = []
         for v in totals:
-            zero = Value(v.aval.update(shape=()), "literal", scalar=v.element.type(0))
+            zero = Value(v.aval.update(shape=()), ValueKind.LITERAL, scalar=v.element.type(0))
             shape = {"shape": v.aval.shape, "broadcast_dimensions": (), "sharding": None}
             operands.append(self.node(self.nodes, broadcast_in_dim_p, shape, [zero], v.aval))
         carries = [self.argument(v.aval) for v in totals]
@@ -325,18 +326,15 @@ class _StretchLoop:
             self.node(self.body.nodes, add_p, {}, [c, self.inside[v, None]], v.aval)
             for v, c in zip(totals, carries, strict=True)
         ]
-        self.body.outputs = [*sums, *(self.inside[v, stretch.cuts[v]] for v in parts)]
-        self.body.shardings = [None] * len(left)
-        self.body.finish()
-        in_parts(self.body)
-        arguments = len(self.body.inputs)
-        self.body.inputs += self.captures
-        captured = [v.outside for v in self.captures if v.outside is not None]
+        body = in_parts(self.body.closed([*sums, *(self.inside[v, stretch.cuts[v]] for v in parts)]))
+        arguments = len(body.inputs)
+        body = replace(body, inputs=(*body.inputs, *self.captures))
+        captured = tuple([v.outside for v in self.captures if v.outside is not None])
         how = {"length": iterations, "reverse": False, "num_consts": 0, "num_carry": len(totals), "unroll": 1}
         stacked = [v.aval.update(shape=(iterations, *self.inside[v, stretch.cuts[v]].aval.shape)) for v in parts]
         avals = [*(v.aval for v in totals), *stacked]
         loop = Node(scan_p, how, [*operands, *captured], avals, self.source, fx.no_effects)
-        loop.regions = (Region(self.body, captured, arguments, list(range(len(left)))),)
+        loop.regions = (Region(body, captured, arguments, tuple(range(len(left)))),)
         self.nodes.append(loop)
         found = dict(zip(totals, loop.outputs, strict=False))
         for v, whole in zip(parts, loop.outputs[len(totals) :], strict=True):
@@ -344,8 +342,8 @@ class _StretchLoop:
         return found
 
 
-def _replace(graph: Graph, stretch: _Stretch) -> None:
-    """Replaces the operations of a stretch by its loop."""
+def _replaced(graph: Graph, stretch: _Stretch) -> Graph:
+    """The graph with a loop instead of the operations of a stretch."""
     loop = _StretchLoop(graph, stretch)
     new = loop.made()
     last = max(k for k, node in enumerate(graph.nodes) if node in stretch.plans)
@@ -355,13 +353,11 @@ def _replace(graph: Graph, stretch: _Stretch) -> None:
     following = [*after, *graph.nodes[last + 1 :]]
     for node in following:
         node.inputs = [new.get(v, v) for v in node.inputs]
-        for region in node.regions:
-            region.captures = [new.get(v, v) for v in region.captures]
-            for v in region.graph.inputs:
-                v.outside = new.get(v.outside, v.outside)
-    for node in (*stretch.plans, *others, *following):
-        for v in node.inputs:
-            v.users.clear()
-    graph.outputs = [new.get(v, v) for v in graph.outputs]
-    graph.nodes = [*before, *loop.nodes, *following]
-    graph.finish()
+        for v in (v for region in node.regions for v in region.graph.inputs if v.outside is not None):
+            v.outside = new.get(v.outside, v.outside)
+        if node.regions:
+            captures = ([new.get(v, v) for v in region.captures] for region in node.regions)
+            node.regions = tuple(
+                [replace(region, captures=tuple(c)) for region, c in zip(node.regions, captures, strict=True)]
+            )
+    return graph.rebuilt([*before, *loop.nodes, *following], [new.get(v, v) for v in graph.outputs])

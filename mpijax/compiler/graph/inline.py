@@ -39,7 +39,7 @@ def _called(eqn: Eqn) -> ClosedJaxpr | None:
     return eqn.params[lower.param] if isinstance(lower, InlineJaxpr) else None
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _CallFrame:
     """A Jaxpr whose equations are being copied.
 

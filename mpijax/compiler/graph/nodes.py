@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.graph.products import use_blas
 from mpijax.core import dtypes
 from mpijax.core.base.errors import BrokenForm
+from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
-from mpijax.core.rules.lowering import Cumulative, Elementwise, Library, Reduction, Structural
+from mpijax.core.rules.lowering import Combiner, Elementwise, Library, Reduction
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
+
+
+class ValueKind(StrEnum):
+    """Where a value comes from.
+
+    INPUT: an argument or capture of the graph. CONST: an array that the program holds. LITERAL: a number of the
+    program's text, which needs no memory. NODE: an operation computes it.
+
+    Other stages add values that no graph has. PARTIAL: results of the chunks of a reduction. TOTAL: a reduction's
+    result that a later kernel reads. BEFORE: a running value before each chunk. PACKED: several operands in one
+    message. SCRATCH: memory that a loop or branch needs besides its operands and results. PAIRS: stands for an array of
+    pairs that is computed block by block (see `compiler.sharding.rounds`).
+    """
+
+    INPUT = "input"
+    CONST = "const"
+    LITERAL = "literal"
+    NODE = "node"
+    PARTIAL = "partial"
+    TOTAL = "total"
+    BEFORE = "before"
+    PACKED = "packed"
+    SCRATCH = "scratch"
+    PAIRS = "pairs"
 
 
 class Value:
@@ -23,23 +49,27 @@ class Value:
     shape, element: as laid out in memory (a PRNG key is two uint32 along a last axis).
     scalar: the NumPy scalar of a literal, which needs no memory.
     outside: for an input of a loop or branch body, the value that it captures from the surrounding graph.
-    users: the operations that read it, once for each operand; empty for constants, which all regions may read.
     holds: the array if known when compiling, None if it depends on arguments, `...` until `normalize.known` runs.
     """
 
-    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "users", "outside", "holds")
+    __slots__ = ("aval", "shape", "element", "producer", "kind", "position", "scalar", "outside", "holds")
 
     def __init__(
-        self, aval: ShapedArray, kind: str, producer: Node | None = None, position: int = 0, scalar: Any = None
+        self,
+        aval: ShapedArray,
+        kind: ValueKind,
+        producer: Node | None = None,
+        position: int = 0,
+        scalar: Any = None,
+        outside: Value | None = None,
     ):
         self.aval = aval.unsplit()  # the partitioner has the shardings of values, not their types
         self.kind = kind
         self.producer = producer
         self.position = position
         self.scalar = scalar
-        self.outside: Value | None = None
+        self.outside = outside
         self.holds: Any = ...
-        self.users: list[Node] = []
         if isinstance(aval.dtype, np.dtype):
             self.shape, self.element = aval.shape, aval.dtype
             if aval.dtype == dtypes.float0:
@@ -75,7 +105,7 @@ class Node:
     communication.
     """
 
-    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "kind", "regions", "why")
+    __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "regions", "why")
 
     def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
         self.primitive = primitive
@@ -85,63 +115,91 @@ class Node:
         self.effects = effects
         self.regions: tuple = ()
         self.why = ""
-        self.outputs = [Value(a, "node", self, i) for i, a in enumerate(avals)]
-        self.kind = _kind(self)
+        self.outputs = [Value(a, ValueKind.NODE, self, i) for i, a in enumerate(avals)]
 
     def __repr__(self) -> str:
         return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
 
 
-def _kind(node: Node) -> str:
-    """map: computed element by element; reduce; update: writes parts of an array; opaque: one instruction by itself."""
-    lower = node.primitive.lower
-    if isinstance(lower, Elementwise):
-        return "map"
-    if isinstance(lower, Structural):
-        return "map" if lower.writes is None else "update"
-    if isinstance(lower, Reduction):
-        return "reduce"
-    if isinstance(lower, Cumulative):
-        return "update"
-    if isinstance(lower, Library):
-        return "opaque" if use_blas(node) else "reduce"
-    return "opaque"
-
-
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Inputs, results, constants and operations in program order.
 
+    users: for each value that operations of this graph read, these operations, once for each operand; without
+      constants, which all regions may read.
     shardings: for each result that is this rank's shard of a global array, its sharding (else None).
     elsewhere: the sharding over the ranks that run the program, if this rank is not one of them; else None.
     unequal: whether ranks have shards of different sizes or borders. The graphs of two ranks then differ in everything
       but the order of communication.
+    gathers: arrays that operations made whole, see `compiler.steps.plan.Gathered`. placements: see
+      `compiler.steps.plan.ResultPlacement`.
     """
 
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    users: Mapping[Value, Sequence[Node]]
+    shardings: tuple[Any, ...]
+    consts: tuple[Any, ...] = ()
+    const_values: tuple[Value, ...] = ()
+    elsewhere: Any = None
+    unequal: bool = False
+    gathers: tuple[tuple, ...] = ()
+    placements: tuple[tuple, ...] = ()
+
+    def users_of(self, v: Value) -> Sequence[Node]:
+        """The operations of this graph that read a value, once for each operand."""
+        return self.users.get(v, ())
+
+    def rebuilt(self, nodes: list[Node], outputs: list[Value]) -> Graph:
+        """This graph with other operations, of which those stay that the results need."""
+        kept, users = _needed(nodes, outputs)
+        return replace(self, nodes=kept, outputs=tuple(outputs), users=users)
+
+
+class OpenGraph:
+    """A graph to which operations are added."""
+
     def __init__(self) -> None:
-        self.shardings: list[Any] = []
         self.inputs: list[Value] = []
-        self.outputs: list[Value] = []
         self.consts: list[Any] = []
         self.const_values: list[Value] = []
         self.nodes: list[Node] = []
-        self.elsewhere: Any = None
         self.unequal = False
-        self.gathers: list[tuple] = []  # arrays that operations made whole, see `compiler.steps.plan.Gathered`
-        self.placements: list[tuple] = []  # see `compiler.steps.plan.ResultPlacement`
 
-    def finish(self) -> None:
-        """Drop nodes that no result needs, and fill in `users`."""
-        live: set[int] = {id(v.producer) for v in self.outputs if v.producer is not None}
-        kept = []
-        for node in reversed(self.nodes):
-            if id(node) in live or fx.pins(node.effects):
-                kept.append(node)
-                live.update(id(v.producer) for v in node.inputs if v.producer is not None)
-        self.nodes = kept[::-1]
-        for node in self.nodes:
-            for v in node.inputs:
-                if v.kind != "const":
-                    v.users.append(node)
+    def closed(self, outputs: list[Value], captured: Sequence[Value] = ()) -> Graph:
+        """The graph, with the operations that the results need.
+
+        captured: values that become inputs after the arguments if an operation reads them.
+        """
+        nodes, users = _needed(self.nodes, outputs)
+        inputs = (*self.inputs, *[v for v in captured if v in users])
+        shardings = (None,) * len(outputs)
+        consts, const_values = tuple(self.consts), tuple(self.const_values)
+        return Graph(
+            inputs, tuple(outputs), nodes, users, shardings, consts, const_values, unequal=self.unequal
+        )
+
+
+def _needed(nodes: list[Node], outputs: list[Value]) -> tuple[tuple[Node, ...], dict[Value, list[Node]]]:
+    """The operations that results need, or that have effects; and the readers of each value."""
+    live: set[int] = {id(v.producer) for v in outputs if v.producer is not None}
+    kept = []
+    for node in reversed(nodes):
+        if id(node) in live or fx.pins(node.effects):
+            kept.append(node)
+            live.update(id(v.producer) for v in node.inputs if v.producer is not None)
+    kept.reverse()
+    users: dict[Value, list[Node]] = {}
+    for node in kept:
+        for v in node.inputs:
+            if v.kind is not ValueKind.CONST:
+                readers = users.get(v)
+                if readers is None:
+                    users[v] = [node]
+                else:
+                    readers.append(node)
+    return tuple(kept), users
 
 
 def text_of(graph: Graph, indent: str = "") -> str:
@@ -183,7 +241,7 @@ def verify(graph: Graph) -> None:
         if not _is_known(v, known):
             raise BrokenForm(f"A graph computes its results, but not {v}.")
     own = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
-    counted = Counter((id(v), id(u)) for v in (*own, *graph.const_values) for u in v.users)
+    counted = Counter((id(v), id(u)) for v in (*own, *graph.const_values) for u in graph.users_of(v))
     ids = set(map(id, own))
     if counted != Counter((id(v), id(node)) for node in graph.nodes for v in node.inputs if id(v) in ids):
         raise BrokenForm("`users` of a value must list each operation that reads it, once for each operand.")
@@ -191,14 +249,14 @@ def verify(graph: Graph) -> None:
 
 def _is_known(v: Value, known: set[int]) -> bool:
     """Whether a value is defined: literals and the program's constants always are."""
-    return v.scalar is not None or v.kind == "const" or id(v) in known
+    return v.scalar is not None or v.kind is ValueKind.CONST or id(v) in known
 
 
 def _rules(node: Node, known: set[int]) -> Iterator[tuple[bool, str]]:
     missing = [v for v in node.inputs if not _is_known(v, known)]
     yield not missing, f"operands are arguments or results of earlier operations, but {missing} are not"
     for i, v in enumerate(node.outputs):
-        own = v.kind == "node" and v.producer is node and v.position == i
+        own = v.kind is ValueKind.NODE and v.producer is node and v.position == i
         yield own and id(v) not in known, f"a result is computed once, by its producer, but {v} is not"
     for region in node.regions:
         captured = len(region.graph.inputs) - region.arguments
@@ -225,6 +283,6 @@ def is_narrow(dtype) -> bool:
     return isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
 
 
-def operator_of(node: Node) -> str:
-    """add, mul, max, min, and, or, xor."""
-    return "add" if isinstance(node.primitive.lower, Library) else node.primitive.lower.op
+def operator_of(node: Node) -> Combiner:
+    """The operation with which a reduction or product combines elements."""
+    return Combiner.ADD if isinstance(node.primitive.lower, Library) else node.primitive.lower.op

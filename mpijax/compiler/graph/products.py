@@ -73,7 +73,7 @@ def _is_read_in_order(node: Any, m: int, n: int) -> bool:
     return len(small.shape) - 1 in thin or len(large.shape) - 1 not in contracted
 
 
-@dataclass
+@dataclass(frozen=True)
 class StridedView:
     """A strided view of an array in memory: the array, an offset in elements and a stride per axis."""
 
@@ -82,7 +82,7 @@ class StridedView:
     strides: tuple[int, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class BlasOperand:
     """One operand of a BLAS call: rows × columns, of which one has stride 1."""
 

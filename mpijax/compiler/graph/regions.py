@@ -8,7 +8,6 @@ outside they would need memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
 
 from mpijax.compiler.graph.views import is_view
@@ -26,7 +25,7 @@ SMALL = 4096
 COSTLY = 4
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Region:
     """A body: its graph and the captured values. The graph's inputs are the arguments, then the captures.
 
@@ -34,12 +33,12 @@ class Region:
     """
 
     graph: Any
-    captures: list[Any] = field(default_factory=list)
-    arguments: int = 0
-    position: list[int] = field(default_factory=list)
+    captures: tuple[Any, ...]
+    arguments: int
+    position: tuple[int, ...]
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class OpenRegion:
     """A body that is built, while the cuts of its results are still open. child: builds its graph."""
 
@@ -73,9 +72,8 @@ class OpenRegion:
                     [v] = child.node(copy_p, {}, [child.local(v)], [v.aval], source)
             outputs.append(v)
         graph = child.finish(outputs)
-        captures = [v for v, inside in child.captured if inside.users]
-        graph.inputs += [inside for _, inside in child.captured if inside.users]
-        return Region(graph, captures, len(graph.inputs) - len(captures), position)
+        captures = tuple([v for v, inside in child.captured if inside in graph.users])
+        return Region(graph, captures, len(graph.inputs) - len(captures), tuple(position))
 
 
 def opened(builder, closed: ClosedJaxpr, args: Sequence[Any], source: Source, leaves: bool) -> OpenRegion:

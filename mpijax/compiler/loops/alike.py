@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, dynamic_parts
+from mpijax.compiler.fusion.expr import (
+    Applied,
+    Choice,
+    Expr,
+    IndexValue,
+    KnownNumber,
+    Load,
+    MemberValue,
+    ReducedValue,
+    dynamic_parts,
+)
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value, operation_of
 from mpijax.compiler.loops.repeated import repeated
@@ -36,7 +46,7 @@ class KernelSignature:
 
     key: tuple
     values: list[Value]
-    floats: list[Expr]
+    floats: list[KnownNumber]
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -44,9 +54,9 @@ class KernelSignature:
         return tuple(map(as_integer, self.floats))
 
 
-def as_integer(e: Expr) -> int:
+def as_integer(e: KnownNumber) -> int:
     """The bits of a constant, in the form in which kernels receive it."""
-    return struct.unpack("<q", e.attr.tobytes().ljust(8, b"\0"))[0]
+    return struct.unpack("<q", e.scalar.tobytes().ljust(8, b"\0"))[0]
 
 
 class _Numbers:
@@ -73,7 +83,7 @@ class _Signer:
         if kernel.chunks is not None:
             self.variables[kernel.chunks] = -1
         self.reduces = {r.member: k for k, r in enumerate(kernel.reduces)}
-        self.floats: list[Expr] = []
+        self.floats: list[KnownNumber] = []
 
     def signature(self) -> KernelSignature:
         kernel = self.kernel
@@ -99,25 +109,27 @@ class _Signer:
         return KernelSignature(key, list(self.values.of), self.floats)
 
     def _expr(self, e: Expr) -> tuple:
-        if e.op == "const":
+        if isinstance(e, Applied):  # most are
+            args = tuple([self.exprs[a] for a in e.args])
+            return (e.primitive, args, e.dtype, e.result, repr(sorted(e.params.items())) if e.params else "")
+        if isinstance(e, KnownNumber):
             # In a reduction, the IR depends on the values of constants.
             if e.dtype in _FLOATS and not self.kernel.reduces:
                 self.floats.append(e)
                 return ("float", e.dtype)
-            return ("const", e.dtype, e.attr.tobytes())
-        if e.op == "load":
-            return ("load", self.values(e.attr[0]), self._lin(e.attr[1]))
-        if e.op == "index":
-            return ("index", e.dtype, self._lin(e.attr))
-        if e.op == "acc":
-            return ("acc", self.reduces[e.attr])
+            return ("const", e.dtype, e.scalar.tobytes())
+        if isinstance(e, Load):
+            return ("load", self.values(e.value), self._lin(e.position))
+        if isinstance(e, IndexValue):
+            return ("index", e.dtype, self._lin(e.position))
+        if isinstance(e, ReducedValue):
+            return ("acc", self.reduces[e.member])
         args = tuple([self.exprs[a] for a in e.args])
-        if e.op == "inner":
-            return ("inner", args, self.values(e.attr.value), e.attr.phase, tuple(map(self._lin, e.attr.index)))
-        if e.op == "choose":
-            return ("choose", args, self._lin(e.attr[0]), e.attr[1])
-        primitive, params, result = e.attr
-        return (primitive, args, e.dtype, result, repr(sorted(params.items())) if params else "")
+        if isinstance(e, MemberValue):
+            member = e.member
+            return ("inner", args, self.values(member.value), member.phase, tuple(map(self._lin, member.index)))
+        assert isinstance(e, Choice)
+        return ("choose", args, self._lin(e.position), e.cuts)
 
     def _lin(self, position: Lin) -> tuple:
         return (position.offset, *[(self._atom(atom), c) for atom, c in position.terms])
@@ -148,7 +160,7 @@ class Written:
     name: str
     operands: list[tuple[Value, int]]
     params: list[int]
-    arguments: dict[Expr, int]
+    arguments: dict[KnownNumber, int]
     extent: int
     grain: int
 
@@ -161,7 +173,7 @@ class Alike:
 
     def __init__(self, kernels: list[Kernel]) -> None:
         self.signatures: dict[Kernel, KernelSignature] = {}
-        self.arguments: dict[Kernel, list[Expr]] = {}
+        self.arguments: dict[Kernel, list[KnownNumber]] = {}
         self.first: dict[Any, tuple[KernelSignature, Written]] = {}
         self.called = repeated(self._grouped(kernels) if len(kernels) >= FEW else kernels)
 

@@ -7,7 +7,7 @@ other operands and the result.
 
 from __future__ import annotations
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import Load
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops.across import reduce_and_store
 from mpijax.compiler.loops.addresses import pointer
@@ -28,7 +28,7 @@ def blocked(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> No
     assert rows is not None and columns is not None
     (lo, hi), end = nest.range(rows, outermost), nest.extent(columns)
     row_mid, column_mid = function.vectors_end(lo, hi, TILE), function.vectors_end("0", end, TILE)
-    tiles = {e: function.array(e.attr[0].element, TILE * TILE) for e in schedule.staged}
+    tiles = {e: function.array(e.value.element, TILE * TILE) for e in schedule.staged}
     hoist(nest, kernel.roots, kernel.stores, scope, columns[-1], schedule.lanes)
 
     def band(first: str, stop: str) -> None:
@@ -47,7 +47,7 @@ def blocked(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> No
     function.each(row_mid, hi, 1, lambda i: edge("0", i))
 
 
-def _tile(nest: LoopNest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, row: str, column: str) -> None:
+def _tile(nest: LoopNest, kernel: Kernel, tiles: dict[Load, str], scope: Scope, row: str, column: str) -> None:
     """The tile at a row and a column: stages the operands that are read across their rows, then computes."""
     function, schedule = nest.function, nest.schedule
     assert schedule.tile_loop is not None and schedule.vector_loop is not None
@@ -55,7 +55,7 @@ def _tile(nest: LoopNest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, 
     one, lanes = function.builder(1), min(schedule.lanes, TILE)
     corner = Scope(scope, {rows: row, columns: column})
     for e, array in tiles.items():
-        value, position = e.attr
+        value, position = e.value, e.position
         steps = dict(position.terms)
         first, step = pointer(nest, value, position, corner), function.param(steps[columns])
         _stage(function, value.element.itemsize, array, first, step, backwards=steps[rows] < 0)
@@ -67,7 +67,7 @@ def _tile(nest: LoopNest, kernel: Kernel, tiles: dict[Expr, str], scope: Scope, 
             inner = scope.at(rows, i).along(columns, j, lanes)
             offset = base if part == 0 else one.emit(f"add i64 {base}, {part}")
             for e, array in tiles.items():
-                dtype = e.attr[0].element
+                dtype = e.value.element
                 inner.known[e] = function.builder(lanes).load(function.element(array, dtype, offset), dtype)
             reduce_and_store(nest, kernel, inner)
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.compiler.fusion.depth import Rewriter
-from mpijax.compiler.fusion.expr import Expr, ExprTable
+from mpijax.compiler.fusion.expr import Expr, ExprTable, IndexValue, Load, MemberValue, ReducedValue
 from mpijax.compiler.fusion.groups import joined_name
 from mpijax.compiler.fusion.kernel import Cumulate, Kernel, KernelStore, Member, Reduce, checked
 from mpijax.compiler.fusion.reductions import first_hit, identity, zero_has_no_sign
-from mpijax.compiler.graph.nodes import Value, operation_of
+from mpijax.compiler.graph.nodes import Value, ValueKind, operation_of
 from mpijax.compiler.loops.schedule import Schedule, iterations_of
 from mpijax.compiler.loops.scheduling import CHUNK_UNIT, divided_loop, scheduled
 from mpijax.compiler.loops.streaming import SHARE
@@ -86,9 +86,9 @@ def _running(kernel: Kernel, chunks: int) -> list[Kernel]:
     chunks = -(-kernel.variables[axis].size // length)
     kept = kernel.kept
     shape = tuple(v.size for v in kept)
-    total = Value(ShapedArray((chunks, *shape), r.dtype), "total", position=0)
+    total = Value(ShapedArray((chunks, *shape), r.dtype), ValueKind.TOTAL, position=0)
     # One more entry than chunks: nothing comes before the first one (or after the last one, in reverse).
-    before = Value(ShapedArray((chunks + 1, *shape), r.dtype), "before", position=1)
+    before = Value(ShapedArray((chunks + 1, *shape), r.dtype), ValueKind.BEFORE, position=1)
     table, chunk = ExprTable(), LoopVar(chunks, "chunk")
 
     def place(first: Lin) -> Lin:
@@ -147,7 +147,7 @@ class _Division:
         part = Kernel(kernel.variables, kernel.axes, reduces, inner)
         chunk = LoopVar(_chunks(part, scheduled(part)), "chunk")
         shape = (chunk.size, *self.shape)
-        partial = [Value(ShapedArray(shape, r.dtype), "partial", position=k) for k, r in enumerate(reduces)]
+        partial = [Value(ShapedArray(shape, r.dtype), ValueKind.PARTIAL, position=k) for k, r in enumerate(reduces)]
         position = linearized((var(chunk), *map(var, kernel.kept)), shape)
         results = [KernelStore(v, position, self._result(r)) for v, r in zip(partial, reduces, strict=True)]
         loads = [self.table.load(v, position) for v in partial]
@@ -162,11 +162,11 @@ class _Division:
 
     def _result(self, r: Reduce) -> Expr:
         value = r.member.value
-        return self.table.make("acc", (), value.element, r.member, value)
+        return self.table.reduced(r.member, value.element)
 
     def _kept_result(self, r: Reduce) -> KernelStore:
         """Store the result of a reduction, so that later passes can load it."""
-        total = Value(ShapedArray(self.shape, r.dtype), "total", position=len(self.known))
+        total = Value(ShapedArray(self.shape, r.dtype), ValueKind.TOTAL, position=len(self.known))
         position = linearized(tuple(map(var, self.kernel.kept)), self.shape)
         self.known[r.member] = self.table.load(total, position)
         return KernelStore(total, position, self._result(r), 1)
@@ -185,24 +185,23 @@ class _LaterPass(Rewriter):
         self.table = ExprTable()
 
     def rewritten(self, e: Expr) -> Expr:
-        if e.op == "acc":
-            return self.known.get(e.attr, e)
-        if e.op == "inner":
-            member = e.attr
+        if isinstance(e, ReducedValue):
+            return self.known.get(e.member, e)
+        if isinstance(e, MemberValue):
+            member = e.member
             if member.phase < self.phase and member.value in self.saved:
                 return self.table.load(member.value, linearized(member.index, member.value.shape))
             return self(e.args[0])
-        if e.op == "load":
-            value, position = e.attr
-            moved = self._position(position)
-            return e if moved is position else self.table.load(value, moved)
-        if e.op == "index":
-            position = self._position(e.attr)
-            return e if position is e.attr else self.table.index(position, e.dtype)
+        if isinstance(e, Load):
+            moved = self._position(e.position)
+            return e if moved is e.position else self.table.load(e.value, moved)
+        if isinstance(e, IndexValue):
+            moved = self._position(e.position)
+            return e if moved is e.position else self.table.index(moved, e.dtype)
         args = tuple(map(self, e.args))
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
-        return Expr(e.op, args, e.dtype, e.attr, e.cost - sum(a.cost for a in e.args))
+        return e.with_args(args)
 
     def _position(self, position: Lin) -> Lin:
         """A position with rewritten run-time integers; the same object if nothing changes."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import Load
 from mpijax.core.shapes.index import Lin, LoopVar
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ def stageable(dtype: np.dtype) -> bool:
     return dtype.itemsize in LANES
 
 
-def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Expr]]:
+def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Load]]:
     """The loop along which most loads are contiguous that jump along the vectorized loop, and those loads."""
-    found: dict[LoopVar, list[Expr]] = {}
+    found: dict[LoopVar, list[Load]] = {}
     for e in kernel.expressions:
-        if e.op != "load":
+        if not isinstance(e, Load):
             continue
-        terms = e.attr[1].terms
+        terms = e.position.terms
         if any(type(a) is not LoopVar for a, _ in terms):
             continue
-        if _step(e.attr[1], vector) in (0, 1, -1) or not stageable(e.attr[0].element):
+        if _step(e.position, vector) in (0, 1, -1) or not stageable(e.value.element):
             continue
         for a, c in terms:
             if c in (1, -1) and a.size >= TILE:
@@ -72,8 +72,8 @@ def stages_all(kernel: Kernel, vector: LoopVar) -> bool:
     """Whether all stores have step one along a loop, and all loads across it can be transposed."""
     if vector.size < TILE or any(_step(s.position, vector) != 1 for s in kernel.stores):
         return False
-    across = [e for e in kernel.expressions if e.op == "load" and _step(e.attr[1], vector) not in (0, 1, -1)]
-    return len(crossing_loads(kernel, vector)[1]) == len(across) > 0
+    steps = [_step(e.position, vector) for e in kernel.expressions if isinstance(e, Load)]
+    return len(crossing_loads(kernel, vector)[1]) == sum(step not in (0, 1, -1) for step in steps) > 0
 
 
 def _step(position: Lin, v: LoopVar) -> int:

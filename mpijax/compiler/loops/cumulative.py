@@ -17,6 +17,7 @@ from mpijax.compiler.loops.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
 from mpijax.compiler.loops.tiled import TILE, Columns
+from mpijax.core.rules.lowering import Combiner
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
 
@@ -106,7 +107,7 @@ class _CumulativeReduction:
 
     def is_heavy(self) -> bool:
         """Whether the work per element is so large that an iteration should process one vector only."""
-        return self.reduce.op == "logaddexp" or self.reduce.expr.cost > LIGHT or info(self.dtype).kind == "c"
+        return self.reduce.op is Combiner.LOGADDEXP or self.reduce.expr.cost > LIGHT or info(self.dtype).kind == "c"
 
     def hoist(self, scope: Scope, lanes: int) -> None:
         """Before a loop: compute loop-invariant values."""

@@ -1,13 +1,8 @@
 """Emits LLVM IR for a kernel: loops as text around the scalar layer's vector instructions.
 
 One loop is vectorized: W elements at a time, then the rest in a vector that repeats elements, or one by one. The choice
-of that loop decides the strategy. A strategy is a function of the shared context (`LoopNest`), the current part of the
-kernel, and the scope to emit into:
-- `across`: a kept axis; each lane runs the reductions serially. A map is the case without reductions.
-- `along`: a reduced axis; lanes hold partial results, combined at the end of the row.
-- `rows`: also a reduced axis, for a block of rows at once.
-- `tiled`: a kept axis with long reductions; a small array holds the partial results of a tile.
-- `blocked`: a map that reads an operand across its rows, in tiles.
+of that loop decides the `Strategy`. Each strategy has a function of the shared context (`LoopNest`), the current part
+of the kernel, and the scope to emit into.
 
 Loop-invariant values are computed before the loop (`evaluate.hoist`).
 """
@@ -16,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import KnownNumber
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops import cumulative
 from mpijax.compiler.loops.across import across
@@ -25,15 +20,26 @@ from mpijax.compiler.loops.blocked import blocked
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.rows import rows
+from mpijax.compiler.loops.schedule import Strategy
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.tiled import tiled
 from mpijax.core.rules.primitive import Primitive
 
-_STRATEGIES = {"across": across, "along": along, "rows": rows, "tiled": tiled, "blocked": blocked}
-_RUNNING = {"across": cumulative.across, "along": cumulative.along, "tiled": cumulative.tiled}
+_STRATEGIES = {
+    Strategy.ACROSS: across,
+    Strategy.ALONG: along,
+    Strategy.ROWS: rows,
+    Strategy.TILED: tiled,
+    Strategy.BLOCKED: blocked,
+}
+_RUNNING = {
+    Strategy.ACROSS: cumulative.across,
+    Strategy.ALONG: cumulative.along,
+    Strategy.TILED: cumulative.tiled,
+}
 
 
-def emit(kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> LoopNest:
+def emit(kernel: Kernel, arguments: Iterable[KnownNumber], called: frozenset[Primitive]) -> LoopNest:
     """Emit a kernel. arguments: constants passed at run time. called: operations emitted as function calls."""
     nest = LoopNest(kernel, arguments, called)
     _outer_loops(nest, nest.kernel, 0, Scope(None, {}))

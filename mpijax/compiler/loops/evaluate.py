@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Expr, children
+from mpijax.compiler.fusion.expr import (
+    Applied,
+    Expr,
+    IndexValue,
+    KnownNumber,
+    Load,
+    MemberValue,
+    ReducedValue,
+    children,
+)
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Reduce
 from mpijax.compiler.fusion.reductions import rule_of, zero_has_no_sign
 from mpijax.compiler.graph.nodes import Value
@@ -15,6 +24,7 @@ from mpijax.compiler.loops.addresses import hoist_pointer, int_value, lane_offse
 from mpijax.compiler.loops.schedule import NEAR
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.turned import turned_load
+from mpijax.core.rules.lowering import Combiner
 from mpijax.core.shapes.index import Lin, LoopVar, linearized
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
@@ -33,21 +43,26 @@ def evaluated(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
 
 def _computed(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
     lanes = scope.lanes if nest.varies(nest.needs.of(e), scope) else 1
-    if e in nest.function.passed:
-        return nest.function.argument(e, 1)
-    if e.op == "const":
-        return nest.function.builder(1).const(e.attr, e.dtype)
-    if e.op == "index":
-        return int_value(nest, e.attr, scope, e.dtype)
-    if e.op == "load":
-        value, position = e.attr
-        return _load(nest, value, position, scope, lanes)
-    if e.op == "acc":
-        found = scope.lookup(e.attr)
+    if isinstance(e, Applied):
+        return _applied(nest, e, scope, lanes)
+    if isinstance(e, KnownNumber):
+        if e in nest.function.passed:
+            return nest.function.argument(e, 1)
+        return nest.function.builder(1).const(e.scalar, e.dtype)
+    if isinstance(e, IndexValue):
+        return int_value(nest, e.position, scope, e.dtype)
+    if isinstance(e, Load):
+        return _load(nest, e.value, e.position, scope, lanes)
+    if isinstance(e, ReducedValue):
+        found = scope.lookup(e.member)
         return found if type(found) is Scalar else found(scope)
-    if e.op == "inner":
-        return _inner_member(nest, e, scope)
-    primitive, params, result = e.attr
+    assert isinstance(e, MemberValue), e  # choices are made before
+    return _inner_member(nest, e, scope)
+
+
+def _applied(nest: LoopNest, e: Applied, scope: Scope, lanes: int) -> Scalar:
+    """The result of an operation; an operation with several results is computed once."""
+    primitive, params, result = e.primitive, e.params, e.result
     key = (primitive, e.args, id(params) if params else 0)
     outs = scope.lookup(key) if result else None
     if outs is None:
@@ -72,9 +87,9 @@ def _load(nest: LoopNest, value: Value, position: Lin, scope: Scope, lanes: int)
     return b.load_strided(ptr, nest.function.param(step), value.element) if turned is None else turned
 
 
-def _inner_member(nest: LoopNest, e: Expr, scope: Scope) -> Scalar:
+def _inner_member(nest: LoopNest, e: MemberValue, scope: Scope) -> Scalar:
     """An element that another member of the kernel computes; loaded if an earlier pass stored it."""
-    member, value = e.attr, e.attr.value
+    member, value = e.member, e.member.value
     if member.phase < scope.phase:
         row = nest.rows.get(value)
         if row is not None and scope.vector in scope.available:
@@ -109,20 +124,20 @@ def hoist(
         while stack:
             e, wanted_in_vector, complete = stack.pop()
             if complete:
-                value, position = e.attr
-                hoist_pointer(nest, value, position, scope)
+                assert isinstance(e, Load)
+                hoist_pointer(nest, e.value, e.position, scope)
                 continue
             needs = nest.needs.of(e)
             if needs <= scope.available:
-                if e.op != "const":
+                if not isinstance(e, KnownNumber):
                     nest.eval(e, scope)
                     if wanted_in_vector and lanes > 1:
                         nest.vector(e, scope, lanes)
             elif e not in seen:
                 seen.add(e)
-                if e.op == "load":
+                if isinstance(e, Load):
                     stack.append((e, False, True))
-                wanted = inner_vector in needs and e.op not in ("load", "index")
+                wanted = inner_vector in needs and not isinstance(e, (Load, IndexValue))
                 stack += [(a, wanted, False) for a in reversed(children(e))]
 
     for e in exprs:
@@ -148,7 +163,7 @@ def rule(nest: LoopNest, kernel: Kernel, r: Reduce) -> Rule:
     """The function that combines two partial results."""
     if not _is_any_zero(nest, kernel, r):
         return rule_of(r.op)
-    order = "gt" if r.op == "max" else "lt"
+    order = "gt" if r.op is Combiner.MAX else "lt"
     return lambda b, x, y: b.extremum(order, x, y)
 
 
@@ -157,9 +172,9 @@ def order_of_keys(nest: LoopNest, kernel: Kernel, r: Reduce) -> str:
 
     The intrinsic that handles NaN and signs of zeros correctly is a chain of dependent instructions.
     """
-    if r.dtype != np.float32 or r.op not in ("max", "min") or _is_any_zero(nest, kernel, r):
+    if r.dtype != np.float32 or r.op not in (Combiner.MAX, Combiner.MIN) or _is_any_zero(nest, kernel, r):
         return ""
-    return "gt" if r.op == "max" else "lt"
+    return "gt" if r.op is Combiner.MAX else "lt"
 
 
 def _is_any_zero(nest: LoopNest, kernel: Kernel, r: Reduce) -> bool:

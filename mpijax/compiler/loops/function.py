@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import KnownNumber
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.loops.alike import as_integer
 from mpijax.scalar.builder import Builder, FunctionText
@@ -25,11 +25,11 @@ class Function:
     records whether a search has a hit; "" without a search.
     """
 
-    def __init__(self, passed: Iterable[Expr]) -> None:
+    def __init__(self, passed: Iterable[KnownNumber]) -> None:
         self.text = FunctionText()
         self.operands: list[tuple[Value, int]] = []
         self.params: list[int] = []
-        self.arguments: dict[Expr, int] = {}
+        self.arguments: dict[KnownNumber, int] = {}
         self.passed = frozenset(passed)
         self.flag = ""
         # The code, the code of the entry block, and the names of values computed there.
@@ -72,7 +72,7 @@ class Function:
             self._entry.append(f"  {name} = load i64, ptr %pp{slot}, align 8")
         return name
 
-    def argument(self, e: Expr, lanes: int) -> Scalar:
+    def argument(self, e: KnownNumber, lanes: int) -> Scalar:
         """A constant passed as an argument; loaded, and broadcast to all lanes, in the entry block."""
         element, bits = info(e.dtype).compute, 8 * e.dtype.itemsize
         slot = self.arguments.get(e)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mpijax.compiler.fusion.depth import Shallow
-from mpijax.compiler.fusion.expr import Expr
+from mpijax.compiler.fusion.expr import Expr, KnownNumber
 from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
@@ -28,7 +28,7 @@ class LoopNest:
     `compiler.loops.evaluate`).
     """
 
-    def __init__(self, kernel: Kernel, arguments: Iterable[Expr], called: frozenset[Primitive]) -> None:
+    def __init__(self, kernel: Kernel, arguments: Iterable[KnownNumber], called: frozenset[Primitive]) -> None:
         self.function = Function(arguments)
         self.schedule: Schedule = scheduled(kernel)
         self.kernel = self.schedule.source
@@ -56,7 +56,7 @@ class LoopNest:
         x = self.eval(e, scope)
         if lanes == 1 or self.varies(self.needs.of(e), scope):
             return x
-        if e in self.function.passed:
+        if isinstance(e, KnownNumber) and e in self.function.passed:
             return self.function.argument(e, lanes)
         found = scope.lookup((e, lanes))
         if found is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.fusion.expr import Applied
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.loops.schedule import VECTOR_BYTES, compute_bytes
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -25,12 +26,11 @@ from mpijax.scalar.types import Scalar, info
 # Minimum cost of a long operation (see `core.rules.lowering.Elementwise`); its minimum instructions, since some costly
 # ones only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
 LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
-_NO_OPERATION = frozenset(["load", "const", "index", "acc", "inner", "choose"])
 
 
 def repeated(kernels: Iterable[Kernel]) -> frozenset[Primitive]:
     """The long operations that occur in several expressions of these kernels."""
-    counts = Counter(e.attr[0] for kernel in kernels for e in kernel.expressions if e.op not in _NO_OPERATION)
+    counts = Counter(e.primitive for kernel in kernels for e in kernel.expressions if isinstance(e, Applied))
     return frozenset(p for p, n in counts.items() if n >= SEVERAL and p.lower.cost >= LONG)
 
 

@@ -16,10 +16,11 @@ from mpijax.compiler.loops.nest import LoopNest
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
+from mpijax.core.rules.lowering import Combiner
 from mpijax.scalar.types import Scalar
 
 # Reductions that may combine an element twice without changing the result.
-IDEMPOTENT = frozenset(["max", "min", "and", "or"])
+IDEMPOTENT = frozenset([Combiner.MAX, Combiner.MIN, Combiner.AND, Combiner.OR])
 
 
 def rows(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
-from mpijax.compiler.fusion.expr import Applied, Expr, children, reachable
+from mpijax.compiler.fusion.expr import Applied, Expr, IndexValue, Load, MemberValue, ReducedValue, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.base.errors import require
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import Meaning
 from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
-STRATEGIES = ("across", "along", "rows", "tiled", "blocked")
 # Loop variables that are stepped through as one, the outermost first.
 Loop = tuple[LoopVar, ...]
 
@@ -48,12 +49,27 @@ MODERATE_IN_SHORTER = 24
 FEW_TURNS = 256
 
 
+class Strategy(StrEnum):
+    """Which loop is vectorized, and how.
+
+    ACROSS: a kept loop; each lane runs the reductions serially. ALONG: a reduced loop; lanes hold partial results.
+    ROWS: a reduced loop, for a block of rows at once. TILED: a kept loop with long reductions, whose partial results
+    are in a small array. BLOCKED: a kept loop of a map that reads an operand across its rows, in tiles.
+    """
+
+    ACROSS = "across"
+    ALONG = "along"
+    ROWS = "rows"
+    TILED = "tiled"
+    BLOCKED = "blocked"
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """The loop structure of a kernel.
 
     source: the kernel whose loops are split. kernel: that of the part where most elements lie, which is measured.
-    strategy: `across`, `along`, `rows`, `tiled` or `blocked` (see `compiler.loops.emit`). loops: all loops.
+    loops: all loops.
     outer: those around everything; inner: the reduced ones; vector_loop: the kept one that is vectorized, or gone
     through in blocks of rows; vector: the variable whose values lanes have, of `vector_size` iterations; tile_loop: the
     other one of tiles, in which the operands `staged` are transposed. written: the loops written out inside of the
@@ -65,7 +81,7 @@ class Schedule:
 
     source: Kernel
     kernel: Kernel
-    strategy: str
+    strategy: Strategy
     loops: tuple[Loop, ...]
     outer: tuple[Loop, ...]
     inner: tuple[Loop, ...]
@@ -76,7 +92,7 @@ class Schedule:
     lanes: int = 1
     step: int = 1
     tile_loop: Loop | None = None
-    staged: tuple[Expr, ...] = ()
+    staged: tuple[Load, ...] = ()
     written: tuple[Loop, ...] = ()
     columns: bool = False
     chunked: int | None = None
@@ -139,7 +155,7 @@ class Schedule:
     @cached_property
     def rows(self) -> list[tuple[Member, int]]:
         """Members to keep, between the passes over a row, in an array on the stack, with its length."""
-        if self.strategy != "along" or len(self.inner) != 1:
+        if self.strategy is not Strategy.ALONG or len(self.inner) != 1:
             return []
         length = iterations_of(self.inner[0])
         kept = []
@@ -158,14 +174,16 @@ class Schedule:
         roots = [r.expr for r in reduces] + [s.expr for s in stores] + [m.expr for m in kept if m.phase == phase]
 
         def is_known(e: Expr) -> bool:
-            return e.op == "acc" or e.op == "inner" and e.attr.phase < phase and e.attr in kept
+            if isinstance(e, MemberValue):
+                return e.member.phase < phase and e.member in kept
+            return isinstance(e, ReducedValue)
 
         met = reachable(roots, lambda e: () if is_known(e) else children(e))
         return lanes_for(self.kernel, met, [s.value.element for s in stores], self.vector_size)
 
     def is_fused_product(self, r: Reduce) -> bool:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
-        multiplies = isinstance(r.expr.attr, Applied) and r.expr.attr.primitive.name == "mul"
+        multiplies = isinstance(r.expr, Applied) and r.expr.primitive.name == "mul"
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
 
@@ -180,7 +198,7 @@ def verify(s: Schedule) -> None:
 
 def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     """The rules of a schedule, and whether they hold; later ones rely on those before."""
-    source, along = s.source, s.strategy in ("along", "rows")
+    source, along = s.source, s.strategy in (Strategy.ALONG, Strategy.ROWS)
     chunks = [] if source.chunks is None else [source.chunks]
     wanted = {v for v in source.variables if v.size != 1} | set(chunks)
     yield Counter(chain(*s.loops)) == Counter(wanted), "each variable of the kernel is in one loop"
@@ -188,10 +206,10 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     yield Counter([*s.outer, *s.written, *others, *s.inner]) == Counter(s.loops), "each loop appears once"
     yield set(chain(*s.inner)) <= set(source.reduced), "inner loops are reduced loops"
     yield set(chain(*s.outer, *s.written, *others)) <= {*source.kept, *chunks}, "all other loops are kept loops"
-    yield s.strategy in STRATEGIES, f"{s.strategy} is not a strategy"
-    yield bool(s.inner) or not along and s.strategy != "tiled", f"`{s.strategy}` has a reduced loop"
-    yield s.strategy != "rows" or s.vector_loop is not None, "`rows` has a loop over rows"
-    yield (s.strategy == "blocked") == (s.tile_loop is not None), "`blocked`, and no other strategy, has a tile loop"
+    reduces, blocked = along or s.strategy is Strategy.TILED, s.strategy is Strategy.BLOCKED
+    yield bool(s.inner) or not reduces, f"`{s.strategy}` has a reduced loop"
+    yield s.strategy is not Strategy.ROWS or s.vector_loop is not None, "`rows` has a loop over rows"
+    yield blocked == (s.tile_loop is not None), "`blocked`, and no other strategy, has a tile loop"
     yield set(s.staged) <= set(s.kernel.expressions), "the kernel reads each staged array"
     vectorized = s.inner[-1] if along else s.vector_loop
     yield s.vector is (vectorized[-1] if vectorized else None), "lanes are along the innermost variable of their loop"
@@ -201,7 +219,7 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     yield s.lanes == 1 or s.vector is not None, "several lanes need a vectorized loop"
     steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
     in_order = s.lanes == 1 or steps == [1] * len(source.inner)
-    keeps_order = not source.ordered or (s.strategy == "across" and in_order)
+    keeps_order = not source.ordered or (s.strategy is Strategy.ACROSS and in_order)
     yield keeps_order, "ordered kernels use lanes along consecutive elements, or one lane"
     yield (s.chunked is not None) == bool(chunks), "a kernel with chunks, and no other, has a divided loop"
     if s.chunked is not None:
@@ -233,7 +251,7 @@ def compute_bytes(dtype: np.dtype) -> int:
 
 def native_lanes(kernel: Kernel) -> int:
     """Elements of one vector register."""
-    dtypes = [e.dtype for e in kernel.expressions if e.op in ("load", "acc")]
+    dtypes = [e.dtype for e in kernel.expressions if isinstance(e, (Load, ReducedValue))]
     dtypes += [s.value.element for s in kernel.stores]
     return VECTOR_BYTES // max([4, *map(compute_bytes, dtypes)])
 
@@ -242,17 +260,19 @@ def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype
     """Elements per iteration: one vector register for heavy bodies, several for light ones."""
     widest = max([4, *map(compute_bytes, stored)])
     cost = 0
-    hashes = False
+    chained = False
     for e in expressions:
-        if e.op == "load" or e.op == "acc":
+        if isinstance(e, (Load, ReducedValue)):
             widest = max(widest, compute_bytes(e.dtype))
-        if e.op not in ("const", "load", "acc", "inner", "choose"):
-            cost += max(e.attr.primitive.lower.cost, 1) if isinstance(e.attr, Applied) else 1
-        hashes = hashes or e.op == "threefry2x32"
+        elif isinstance(e, Applied):
+            cost += max(e.primitive.lower.cost, 1)
+            chained = chained or e.meaning is Meaning.CHAIN
+        elif isinstance(e, IndexValue):
+            cost += 1
     native = VECTOR_BYTES // widest
     moderate = MODERATE if iterations_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
     # One long chain of dependent integer operations leaves room for a second one beside it.
-    lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or hashes else 1)
+    lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or chained else 1)
     while lanes > 1 and lanes > size:
         lanes //= 2
     return lanes if lanes >= min(native, 4) else 1

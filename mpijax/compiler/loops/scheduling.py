@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from mpijax.compiler.fusion.expr import dynamic_parts, loop_vars, mentions_inner, position_of, reachable
+from mpijax.compiler.fusion.expr import Load, dynamic_parts, loop_vars, mentions_inner, reachable
 from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
 from mpijax.compiler.loops.crossing import TILE, crossing_loads, stages_all
@@ -17,6 +17,7 @@ from mpijax.compiler.loops.schedule import (
     VECTOR_BYTES,
     Loop,
     Schedule,
+    Strategy,
     compute_bytes,
     is_product,
     iterations_of,
@@ -117,7 +118,7 @@ def _scores(kernel: Kernel, candidates: list[LoopVar]) -> dict[LoopVar, float]:
 
 def _index_variables(position: Lin) -> set[LoopVar]:
     """The loops of the indices that a position needs at run time."""
-    found = [position_of(e) for e in reachable(dynamic_parts(position))]
+    found = [e.position for e in reachable(dynamic_parts(position))]
     return set().union(*(loop_vars(p) for p in found if p is not None))
 
 
@@ -145,7 +146,7 @@ def _turned_up_to(kernel: Kernel, apart: Set[LoopVar]) -> int:
     """Up to which length rows are turned. Several passes share what is read; large bodies take long to compile."""
     if apart or len(kernel.axes) != 1 or max(e.cost for e in kernel.roots) > LIGHT:
         return 0
-    if any(e.dtype.kind == "c" for e in kernel.expressions if e.op == "load"):
+    if any(e.dtype.kind == "c" for e in kernel.expressions if isinstance(e, Load)):
         return 0
     if any(map(dynamic_parts, kernel.positions)):
         return 0  # rows that begin where an index says are not turned
@@ -160,15 +161,15 @@ def _in_order(source: Kernel, measured: Kernel, best: LoopVar | None, apart: fro
     kept, reduced = source.kept, source.reduced
     if best in reduced and iterations_of(reduced) > 1:
         reduced = [*(v for v in reduced if v is not best), best]
-        strategy = "along"
+        strategy = Strategy.ALONG
     else:
         if best in kept:
             kept = [*(v for v in kept if v is not best), best]
         long = iterations_of(reduced) >= SERIAL_BELOW and not is_product(measured)
         tiles = source.reduces and long and best in kept and not _fits_registers(measured, best.size)
-        strategy = "tiled" if tiles else "across"
+        strategy = Strategy.TILED if tiles else Strategy.ACROSS
     kept_loops, inner = (tuple(map(tuple, collapsed(source, order, apart))) for order in (kept, reduced))
-    if strategy == "along":
+    if strategy is Strategy.ALONG:
         outer, vector_loop, vectorized = kept_loops, None, inner[-1]
     else:
         outer, vector_loop = kept_loops[:-1], kept_loops[-1] if kept_loops else None
@@ -207,7 +208,7 @@ def _writes_rows(s: Schedule) -> bool:
 
 def _in_tiles(s: Schedule) -> Schedule:
     """Take the `blocked` strategy where an operand lies across the vectorized loop."""
-    if s.strategy != "across" or s.source.reduces or s.lanes == 1 or s.split or s.vector_size < TILE:
+    if s.strategy is not Strategy.ACROSS or s.source.reduces or s.lanes == 1 or s.split or s.vector_size < TILE:
         return s
     assert s.vector is not None  # there are several lanes
     var, loads = crossing_loads(s.kernel, s.vector)
@@ -215,15 +216,15 @@ def _in_tiles(s: Schedule) -> Schedule:
     if loop is None:
         return s
     outer = tuple(x for x in s.outer if x is not loop)
-    return replace(s, strategy="blocked", tile_loop=loop, staged=tuple(loads), outer=outer)
+    return replace(s, strategy=Strategy.BLOCKED, tile_loop=loop, staged=tuple(loads), outer=outer)
 
 
 def _reading_columns(s: Schedule) -> Schedule:
     """Read whole rows where the vectorized loop is across short ones."""
-    if s.strategy != "across" or s.split or s.kernel.ordered or len(s.inner) != 1 or s.lanes == 1:
+    if s.strategy is not Strategy.ACROSS or s.split or s.kernel.ordered or len(s.inner) != 1 or s.lanes == 1:
         return s
     along = s.inner[0][-1]
-    loads = [dict(e.attr[1].terms) for e in s.kernel.expressions if e.op == "load"]
+    loads = [dict(e.position.terms) for e in s.kernel.expressions if isinstance(e, Load)]
     if not any(steps.get(along) == 1 and abs(steps.get(s.vector, 0)) > NEAR for steps in loads):
         return s
     return replace(s, columns=True, lanes=min(s.lanes, 2 * native_lanes(s.kernel)))
@@ -235,7 +236,7 @@ def _writing_out(s: Schedule) -> Schedule:
     Written out in each of its iterations they share what is read, and all of a point is written at once.
     """
     kernel = s.kernel
-    if s.strategy != "across" or s.lanes == 1 or kernel.ordered or (kernel.reduces and kernel.inner):
+    if s.strategy is not Strategy.ACROSS or s.lanes == 1 or kernel.ordered or (kernel.reduces and kernel.inner):
         return s
     if any(len(s.inner) > 1 or not s.unrolled(depth) for depth in range(len(s.inner))):
         return s
@@ -259,20 +260,20 @@ def _in_blocks(s: Schedule) -> Schedule:
     One register holds the results of a block.
     """
     kernel = s.kernel
-    if s.strategy != "along" or s.split or kernel.phases != 1 or kernel.inner or len(kernel.reduces) > 2:
+    if s.strategy is not Strategy.ALONG or s.split or kernel.phases != 1 or kernel.inner or len(kernel.reduces) > 2:
         return s
     if len(s.inner) != 1 or not s.outer or iterations_of(s.outer[-1]) < 8:
         return s
     if not is_product(kernel) and iterations_of(s.inner[0]) > SHORT_ROW:
         return s
     lanes = VECTOR_BYTES // max(compute_bytes(r.dtype) for r in kernel.reduces)
-    return replace(s, strategy="rows", vector_loop=s.outer[-1], outer=s.outer[:-1], lanes=lanes)
+    return replace(s, strategy=Strategy.ROWS, vector_loop=s.outer[-1], outer=s.outer[:-1], lanes=lanes)
 
 
 def _side_by_side(s: Schedule) -> Schedule:
     """Running sums are chains of dependent operations: enough of them side by side keep the units busy."""
     kernel = s.kernel
-    alone = s.lanes == 1 or s.strategy != "across" or not s.inner
+    alone = s.lanes == 1 or s.strategy is not Strategy.ACROSS or not s.inner
     if alone or kernel.phases != 1 or not kernel.reduces or kernel.inner:
         return replace(s, step=s.lanes)
     lanes = s.pass_lanes(0)
@@ -290,7 +291,7 @@ def _in_chunks(s: Schedule) -> Schedule:
     chunks, chunked, length = (s.source.chunks,), divided_loop(s.inner), s.source.chunk_length
     if not length:
         loop = s.inner[chunked]
-        unit = CHUNK_UNIT if chunked == len(s.inner) - 1 and s.strategy in ("along", "rows") else 1
+        unit = CHUNK_UNIT if chunked == len(s.inner) - 1 and s.strategy in (Strategy.ALONG, Strategy.ROWS) else 1
         length = -(-iterations_of(loop) // (s.source.chunks.size * unit)) * unit
     return replace(s, chunked=chunked, chunk_length=length, outer=(chunks, *s.outer), loops=(chunks, *s.loops))
 

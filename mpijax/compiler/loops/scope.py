@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler.fusion.expr import Expr, ordered
+from mpijax.compiler.fusion.expr import Choice, Expr, IndexValue, Load, ReducedValue, ordered
 from mpijax.compiler.fusion.kernel import Member
 from mpijax.compiler.loops.schedule import Loop, Schedule
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
@@ -105,12 +105,12 @@ class Dependencies:
 
     def _own(self, e: Expr) -> Needs:
         """The dependencies of an expression whose operands' dependencies are known."""
-        if e.op in ("load", "index"):
-            return self.of_position(e.attr[1] if e.op == "load" else e.attr)
-        if e.op == "acc":
-            return self._of_results | {e.attr}
+        if isinstance(e, (Load, IndexValue)):
+            return self.of_position(e.position)
+        if isinstance(e, ReducedValue):
+            return self._of_results | {e.member}
         found = frozenset().union(*[self._known[a] for a in e.args])
-        return found | self.of_position(e.attr[0]) if e.op == "choose" else found
+        return found | self.of_position(e.position) if isinstance(e, Choice) else found
 
     def of_position(self, position: Lin) -> Needs:
         """The dependencies of a position."""

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler.fusion.expr import Expr, ordered
+from mpijax.compiler.fusion.expr import (
+    Applied,
+    Choice,
+    Expr,
+    IndexValue,
+    KnownNumber,
+    Load,
+    MemberValue,
+    ReducedValue,
+    ordered,
+)
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore
-from mpijax.compiler.graph.nodes import Value, operation_of
+from mpijax.compiler.graph.nodes import Value, ValueKind, operation_of
 from mpijax.compiler.loops.scheduling import scheduled
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar, Quotient
 
@@ -69,26 +79,25 @@ class _KernelText:
         return text if e not in self.shown else self.shown[e]
 
     def _named(self, e: Expr) -> str:
-        if e.op == "const":
-            return f"{e.attr}:{e.dtype}"
-        if e.op == "acc":
-            return self.shown.get(e.attr, "acc")
+        if isinstance(e, KnownNumber):
+            return f"{e.scalar}:{e.dtype}"
+        if isinstance(e, ReducedValue):
+            return self.shown.get(e.member, "acc")
         if e in self.shown:
             return self.shown[e]
-        if e.op == "inner":
+        if isinstance(e, MemberValue):
             return self._named(e.args[0])
-        if e.op == "load":
-            value, position = e.attr
-            text = f"{_name(value)}[{self._lin(position)}]"
-        elif e.op == "choose":
-            form, cuts = e.attr
-            at = self._lin(form)
+        if isinstance(e, Load):
+            text = f"{_name(e.value)}[{self._lin(e.position)}]"
+        elif isinstance(e, Choice):
+            at, cuts = self._lin(e.position), e.cuts
             parts = [self._named(a) for a in e.args]
             text = ", ".join([*(f"{p} if {at} < {c}" for p, c in zip(parts, cuts, strict=False)), f"else {parts[-1]}"])
-        elif e.op == "index":
-            text = self._lin(e.attr)
+        elif isinstance(e, IndexValue):
+            text = self._lin(e.position)
         else:
-            text = f"{e.op}({', '.join(map(self._named, e.args))})"
+            assert isinstance(e, Applied)
+            text = f"{e.primitive.name}({', '.join(map(self._named, e.args))})"
         name = self.shown[e] = f"t{len(self.shown)}"
         self._line(f"{name} = {text}")
         return name
@@ -106,6 +115,6 @@ class _KernelText:
 
 
 def _name(value: Value) -> str:
-    if value.kind == "node":
+    if value.kind is ValueKind.NODE:
         return f"{operation_of(value).primitive.name}:{value.aval.str_short(True)}"
     return f"{value.kind}{value.position}:{value.aval.str_short(True)}"

@@ -13,7 +13,7 @@ from functools import cache
 
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.loops.caches import cache_size
-from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, iterations_of
+from mpijax.compiler.loops.schedule import VECTOR_BYTES, Schedule, Strategy, iterations_of
 from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
@@ -36,16 +36,16 @@ def streams(store: KernelStore, kernel: Kernel, schedule: Schedule) -> bool:
     if id(store.value) not in kernel.streamed or kernel.ordered or store.combine is not None or schedule.split:
         return False
     loop = None
-    if schedule.strategy in ("across", "blocked"):
+    if schedule.strategy in (Strategy.ACROSS, Strategy.BLOCKED):
         loop = schedule.vector_loop
-    elif schedule.strategy == "along":
+    elif schedule.strategy is Strategy.ALONG:
         loop = schedule.inner[-1]
     element = info(store.value.element)
     if loop is None or element.kind in "bc":
         return False
     unit = VECTOR_BYTES // element.itemsize
     others = [c for atom, c in store.position.terms if atom not in loop]
-    if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy == "along":
+    if kernel.cumulate is not None and kernel.cumulate.reverse and schedule.strategy is Strategy.ALONG:
         # It runs backwards in whole vectors from the end of the row or chunk.
         if iterations_of(loop) % unit:
             return False

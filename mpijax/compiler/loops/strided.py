@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from mpijax.compiler.fusion.expr import Choice, KnownNumber, Load
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore
 from mpijax.compiler.fusion.pieces import breaks, choices, split
 from mpijax.compiler.graph.nodes import Value
@@ -90,9 +91,9 @@ def arguments(moves: list[Move]) -> tuple[list[Value], list[int], int, int]:
 
 def _moves(store: KernelStore) -> bool:
     """Whether a store may be a copy, judged without its alternatives: most kernels are not."""
-    alternatives = store.expr.args if store.expr.op == "choose" else (store.expr,)
+    alternatives = store.expr.args if isinstance(store.expr, Choice) else (store.expr,)
     plain = store.combine is None and store.guard is None and store.value.element.itemsize in _WIDTHS
-    return plain and all(e.op in ("const", "load", "choose") for e in alternatives)
+    return plain and all(isinstance(e, (KnownNumber, Load, Choice)) for e in alternatives)
 
 
 def _boxes(kernel: Kernel, box: _Box) -> Iterator[tuple[Kernel, _Box]]:
@@ -108,9 +109,9 @@ def _boxes(kernel: Kernel, box: _Box) -> Iterator[tuple[Kernel, _Box]]:
 
 def _move(kernel: Kernel, store: KernelStore, box: _Box) -> Move | None:
     e, target, width = store.expr, store.position, store.value.element.itemsize
-    if e.op not in ("const", "load") or e.dtype != store.value.element:
+    if not isinstance(e, (KnownNumber, Load)) or e.dtype != store.value.element:
         return None
-    origin = e.attr[1] if e.op == "load" else Lin(0)
+    origin = e.position if isinstance(e, Load) else Lin(0)
     if not all(type(atom) is LoopVar for p in (origin, target) for atom, _ in p.terms):
         return None
     axes = []
@@ -123,9 +124,9 @@ def _move(kernel: Kernel, store: KernelStore, box: _Box) -> Move | None:
     first, result = (
         width * (p.offset + sum(_step(p, v) * begin for v, (begin, _) in box.items())) for p in (origin, target)
     )
-    if e.op == "const":
-        return Move(None, (store.value, result), e.attr.tobytes(), width, axes)
-    return Move((e.attr[0], first), (store.value, result), b"", width, axes)
+    if isinstance(e, KnownNumber):
+        return Move(None, (store.value, result), e.scalar.tobytes(), width, axes)
+    return Move((e.value, first), (store.value, result), b"", width, axes)
 
 
 def _ordered(axes: list[_Axis], width: int) -> list[_Axis]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mpijax.compiler.fusion.expr import Expr, children, reachable
+from mpijax.compiler.fusion.expr import Expr, ReducedValue, children, reachable
 from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
@@ -195,7 +195,7 @@ class _Tile:
         def is_column(e: Expr) -> bool:
             needs = self.nest.needs.of(e)
             reductions = {d for d in needs if type(d) is Member}
-            return bool(e.op != "acc" and reductions and reductions <= known and not needs & inner)
+            return bool(not isinstance(e, ReducedValue) and reductions and reductions <= known and not needs & inner)
 
         found = reachable(later, lambda e: () if e in self.kept or is_column(e) else children(e))
         return [e for e in found if e not in self.kept and is_column(e)]

@@ -16,12 +16,12 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Jaxpr, Literal
-from mpijax.core.rules.lowering import ControlFlow, Flow, Reshard
+from mpijax.core.rules.lowering import ControlFlow, Flow, Reshard, ReshardKind
 from mpijax.core.rules.sharding_rules import Operation, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Asked:
     """The cuts requested for the operands of a Jaxpr's operations.
 
@@ -49,7 +49,7 @@ def constraints_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """The shardings of the constraints in a Jaxpr without calls."""
     for eqn in jaxpr.eqns:
         lower = eqn.primitive.lower
-        if isinstance(lower, Reshard) and lower.kind == "constraint":
+        if isinstance(lower, Reshard) and lower.kind is ReshardKind.CONSTRAINT:
             yield eqn.params[lower.param]
 
 
@@ -78,7 +78,7 @@ class _Walk:
             ask(v, None, True)
         for eqn in reversed(jaxpr.eqns):
             outs, lower = [wanted(v) for v in eqn.outvars], eqn.primitive.lower
-            if isinstance(lower, Reshard) and lower.kind == "inspect":
+            if isinstance(lower, Reshard) and lower.kind is ReshardKind.INSPECT:
                 continue
             operands = self._operands(eqn, outs)
             if any(operands) and not isinstance(lower, Reshard):
@@ -91,7 +91,7 @@ class _Walk:
         lower = eqn.primitive.lower
         nothing: list[Cuts | None] = [None] * len(eqn.invars)
         if isinstance(lower, Reshard):
-            return [self._of_constraint(eqn)] if lower.kind == "constraint" else nothing
+            return [self._of_constraint(eqn)] if lower.kind is ReshardKind.CONSTRAINT else nothing
         if isinstance(lower, ControlFlow):
             return _of_carries(eqn, outs)
         rule, wish = rule_of(eqn.primitive), outs[0] if outs else None

@@ -206,9 +206,7 @@ def build_shards(closed: ClosedJaxpr, in_shardings: tuple[Any, ...] = (), defaul
     others = others_sharding(shardings) or default
     if builder.partitioner is not None:
         return _finished(builder, builder.partitioner, outs, others)
-    graph = builder.finish(outs)
-    graph.shardings = [_for_axes(others, v.aval.ndim) for v in outs]
-    return graph
+    return replace(builder.finish(outs), shardings=tuple([_for_axes(others, v.aval.ndim) for v in outs]))
 
 
 def _argument(builder: ShardBuilder, jaxpr: Jaxpr, i: int, sharding: Any) -> Value:
@@ -241,10 +239,13 @@ def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: 
     constraints.show(p, others)
     if config.values.jax_enable_checks:
         verify(p)
-    graph = builder.finish(results)
-    graph.shardings, graph.elsewhere = shardings, elsewhere
-    graph.gathers, graph.placements = list(p.known.gathers), list(p.known.placements)
-    return graph
+    return replace(
+        builder.finish(results),
+        shardings=tuple(shardings),
+        elsewhere=elsewhere,
+        gathers=tuple(p.known.gathers),
+        placements=tuple(p.known.placements),
+    )
 
 
 def _for_axes(sharding: Any, ndim: int) -> Any:

@@ -9,6 +9,7 @@ from mpijax.compiler.sharding.blocks import sharding_over, split_of
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import gathered, redistributed
 from mpijax.core.base import provided
+from mpijax.core.rules.lowering import ReshardKind
 from mpijax.core.sharding.memory_space import DEVICE, Space
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 
@@ -18,7 +19,7 @@ def with_requested_sharding(p: Partitioner, eqn, v, source) -> list:
     kind, sharding = eqn.primitive.lower.kind, eqn.params[eqn.primitive.lower.param]
     if hasattr(sharding, "mesh") and sharding.mesh.stands_in:
         sharding = sharding.update(mesh=p.on_devices_of_values(sharding.mesh))
-    if kind == "inspect":
+    if kind is ReshardKind.INSPECT:
         p.known.inspected.append((sharding, p.sharding_in_use(v)))
         return []
     return [_with_sharding(p, eqn, v, kind, sharding, source)]
@@ -30,18 +31,18 @@ def show(p: Partitioner, other) -> None:
         callback(sharding or other or SingleDeviceSharding(provided.local_devices()[0]))
 
 
-def _with_sharding(p: Partitioner, eqn, v, kind: str, sharding, source):
-    if kind == "reshard":
+def _with_sharding(p: Partitioner, eqn, v, kind: ReshardKind, sharding, source):
+    if kind is ReshardKind.RESHARD:
         return explicit.resharded(p, v, sharding, eqn.params["concrete_mesh"], source)
-    if kind == "move":
+    if kind is ReshardKind.MOVE:
         p.go_over(sharding)
-    if kind in ("constraint", "move"):
+    if kind in (ReshardKind.CONSTRAINT, ReshardKind.MOVE):
         return _constrained(p, v, sharding, source)
     if p.in_body:
         raise NotImplementedError(
             "The body of a shard_map cannot use pmap or host-local arrays. Use them outside of the shard_map."
         )
-    if kind == "from_local":
+    if kind is ReshardKind.FROM_LOCAL:
         whole_here = gathered(p, v, source)
         return p.marked(whole_here, sharding, False, source)
     shard, here = redistributed(p, v, sharding, source), SingleDeviceSharding.by_default(provided.local_devices()[0])

@@ -13,7 +13,7 @@ from typing import Any
 from mpijax.compiler.sharding.pairs import Pairs
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
-from mpijax.core.rules.lowering import Library
+from mpijax.core.rules.lowering import Library, OverRanks
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
@@ -22,7 +22,7 @@ from mpijax.ops.reductions import standard as reductions
 from mpijax.ops.shapes.reshape import reshape, transpose, transpose_p
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Exchanged:
     """A total over columns as w . o.
 
@@ -56,7 +56,7 @@ def found(pairs: Pairs, total: Eqn) -> Exchanged | None:
     plan = pairs.plans[id(total)]
     [array], [x] = total.outvars, total.invars if len(total.invars) == 1 else [None]
     axis = pairs.column_of(pairs.made[x]) if x in pairs.made else None
-    if axis is None or plan.op != "sum" or [int(d) for d in total.params.get("axes", ())] != [axis]:
+    if axis is None or plan.op is not OverRanks.SUM or [int(d) for d in total.params.get("axes", ())] != [axis]:
         return None
     leaves = list(_factors(pairs, x, pairs.made[x]))
     arrays = [v for v, _ in leaves if v in pairs.made]

@@ -13,9 +13,10 @@ import numpy as np
 from mpijax.compiler.graph.build import GraphBuilder
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.source import UNKNOWN, sources_from
-from mpijax.core.rules.lowering import Communication, Exchange, Reshard, Structural
+from mpijax.core.rules.lowering import Communication, Exchange, OverRanks, Reshard, Structural
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.shapes.index import Lin
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import named_axes
@@ -40,12 +41,12 @@ rank_index_p = Primitive(
     register=False,
 )
 
-_made: dict[str, Primitive] = {}
+_made: dict[OverRanks, Primitive] = {}
 
 
-def reduction_p(op: str) -> Primitive:
+def reduction_p(op: OverRanks) -> Primitive:
     """The primitive for MPI's allreduce with `op`; made here if users have no such primitive."""
-    if op == "sum":
+    if op is OverRanks.SUM:
         return registry["psum"]
     if op not in _made:
         reason = Unsupported("only the compiler makes this primitive")
@@ -68,7 +69,7 @@ def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
     return out
 
 
-def combined(p: Partitioner, v, over: tuple, op: str, mesh, source):
+def combined(p: Partitioner, v, over: tuple, op: OverRanks, mesh, source):
     """The reduction of the ranks' partial results. Communicates one allreduce."""
     params = {"axes": over, "axis_index_groups": None}
     return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
@@ -150,8 +151,9 @@ def _mesh_with(p: Partitioner, names, primitive, source):
 
 def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
     """A collective over batch axes, which is a local reduction."""
+    assert lower.operation is not None  # over axes, not on a communicator
     params = {"axes": tuple(axes), "out_sharding": None}
-    return p.graph.node(registry[f"reduce_{lower.operation}"], params, inputs, avals, source, fx.no_effects)
+    return p.graph.node(registry[ON_ONE_RANK[lower.operation]], params, inputs, avals, source, fx.no_effects)
 
 
 class _Message:

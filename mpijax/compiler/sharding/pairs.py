@@ -24,7 +24,7 @@ import numpy as np
 from mpijax.compiler.sharding.blocks import Blocks, place_in
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.rules.lowering import Elementwise, Library
+from mpijax.core.rules.lowering import Elementwise, Library, OverRanks
 from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
@@ -43,7 +43,7 @@ TIMES = 16
 MOST = 64
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Uses:
     """Where a Jaxpr makes and reads its variables.
 
@@ -132,7 +132,7 @@ class Pairs:
     def sums(self, total: Eqn) -> bool:
         """Whether rounds can compute a total: of those that travel, only sums."""
         plan = self.plans[id(total)]
-        return plan.over == (ROUND,) or plan.op == "sum"
+        return plan.over == (ROUND,) or plan.op is OverRanks.SUM
 
     def begins(self, eqn: Eqn, cuts: Sequence[Cuts]) -> bool:
         """Whether all that follows from an operation, its operands cut so, is on arrays of pairs or a total."""
@@ -220,7 +220,7 @@ class Pairs:
         columns = [self.column_of(c) is not None for c in plan.results]
         if over:
             of_columns, of_rows = over == {ROUND} and not any(columns), over == rows and all(columns)
-            if not (of_columns or of_rows) or plan.op not in ("sum", "max"):
+            if not (of_columns or of_rows) or plan.op not in (OverRanks.SUM, OverRanks.MAX):
                 return False
             self.totals[id(eqn)] = eqn
         elif all(columns):
@@ -295,7 +295,7 @@ def _columns(eqn: Eqn, cuts: Sequence[Cuts], k: int) -> tuple[int, int] | None:
 def _free(eqn: Eqn) -> tuple[list[int], list[int]]:
     """The axes of each operand that the result has and the other operand has not."""
     lower, (one, other) = eqn.primitive.lower, (v.aval.shape for v in eqn.invars)
-    if isinstance(lower, Library) and lower.kind == "dot_general":
+    if isinstance(lower, Library):
         contract, batch = eqn.params["dimension_numbers"]
         one_free, other_free = (
             [d for d in range(len(x)) if d not in (*contract[i], *batch[i])] for i, x in enumerate((one, other))

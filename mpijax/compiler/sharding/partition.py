@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import ValueKind
 from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
@@ -30,7 +31,7 @@ from mpijax.compiler.sharding.redistribute import (
     rotation,
 )
 from mpijax.core.base.source import UNKNOWN, sources_from
-from mpijax.core.rules.lowering import Communication, Structural, Writes
+from mpijax.core.rules.lowering import Communication, OverRanks, Structural, Writes
 from mpijax.core.rules.sharding_rules import Operation, Plan, Rule, rule_of
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.shardings import NamedSharding
@@ -144,7 +145,7 @@ def _remember_gather(p: Partitioner, eqn, k: int, inputs, source) -> None:
     """Record that an operation gathers its operand `k`, a split array."""
     v = inputs[k]
     if p.blocks_of(v) is not None:
-        aval, argument = p.global_aval(v), v.position if v.kind == "input" and v.outside is None else -1
+        aval, argument = p.global_aval(v), v.position if v.kind is ValueKind.INPUT and v.outside is None else -1
         instead = _split_elsewhere(p, eqn, k, inputs)
         p.known.gathers[aval.nbytes, aval.str_short(True), eqn.primitive.name, source, k, argument, instead] = None
 
@@ -202,7 +203,7 @@ def spread(p: Partitioner, eqn, inputs, avals, source):
     # Merges whole operations, as every rank does. Work on shards is not merged: it may be equal on this rank only.
     do = partial(_done_on_parts, p, eqn, plan, inputs, avals, held, seen, source)
     outs = p.graph.once((eqn.primitive, mesh), eqn.params, inputs, avals, do)
-    if plan.over and plan.op == "sum":
+    if plan.over and plan.op is OverRanks.SUM:
         waiting = unreduced.wait(p, outs[0], mesh, plan.over)
         return outs if unreduced.may_wait(p, eqn, mesh) else [unreduced.finished(p, outs[0], waiting, None, source)]
     return outs
@@ -221,8 +222,8 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
     for aval, blocks in zip(avals, results, strict=True):
         p.known.placements[aval, eqn.primitive.name, source, tuple(mesh.processes_along.items()), blocks.cuts] = None
     outs = done_here(p, eqn, plan, operands, avals, results, source)
-    if plan.over and plan.op != "sum":
-        compared = plan.op in ("max", "min") and avals[0].dtype.kind == "c"
+    if plan.over and plan.op is not OverRanks.SUM:
+        compared = plan.op in (OverRanks.MAX, OverRanks.MIN) and avals[0].dtype.kind == "c"
         combine = extreme_of_all if compared else messages.combined
         outs = [combine(p, outs[0], plan.over, plan.op, mesh, source)]
     made = p.made_since(first)

@@ -18,7 +18,9 @@ from mpijax.compiler.sharding.messages import communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import dtypes
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
 from mpijax.ops.elementwise.convert import convert_element_type_p
 
@@ -403,7 +405,7 @@ class Redistribution:
         return communicate_here(self.p, self.mesh, registry[name], params, v, shape, self.source)
 
 
-def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, source: Any) -> Any:
+def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: OverRanks, mesh: Any, source: Any) -> Any:
     """The max or min of the ranks' partial results for complex numbers, which MPI does not compare.
 
     Communicates one allgather.
@@ -411,7 +413,7 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: str, mesh: Any, sour
     move, shape = Redistribution(p, mesh, source), v.aval.shape
     row = move._pure("reshape", {"new_sizes": (1, *shape), "dimensions": None, "sharding": None}, [v], (1, *shape))
     together = move._gathered(row, 0, over)
-    return move._pure(f"reduce_{op}", {"axes": (0,), "out_sharding": None}, [together], shape)
+    return move._pure(ON_ONE_RANK[op], {"axes": (0,), "out_sharding": None}, [together], shape)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
@@ -24,6 +26,7 @@ from mpijax.core import dtypes
 from mpijax.core.base.any_depth import any_depth
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
+from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.sharding_rules import Plan
 from mpijax.core.sharding.cuts import Cuts, part_number
 from mpijax.ops.collectives.permutations import ppermute
@@ -35,9 +38,6 @@ from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.creation import iota_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim
-
-if TYPE_CHECKING:
-    from mpijax.compiler.graph.nodes import Value
 
 
 def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list[Value] | None:
@@ -57,7 +57,7 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
         found = {eqn.outvars[0]: exchanged.found(pairs, eqn) for eqn in pairs.totals.values()}
         pairs.exchanged.update((v, how) for v, how in found.items() if how is not None)
     if id(eqn) not in pairs.totals:
-        return [type(inputs[0])(v.aval, "pairs") for v in eqn.outvars]
+        return [Value(v.aval, ValueKind.PAIRS) for v in eqn.outvars]
     if eqn.outvars[0] not in pairs.results:
         for total in [x for x in pairs.totals.values() if x.outvars[0] in pairs.exchanged]:
             _RoundTotals(p, pairs, frame.values).exchanges(total, source)
@@ -74,11 +74,22 @@ def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list
 DEEPEST = 16
 
 
+class _Read(Enum):
+    """How a round gets a value.
+
+    WHOLE: each round reads the same. TRAVELS: it goes round the ranks in blocks. SLICE: the round takes its part of it.
+    """
+
+    WHOLE = auto()
+    TRAVELS = auto()
+    SLICE = auto()
+
+
 class _NotComputedYet(Exception):
     """A total needs a value that the program computes later."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Work:
     """What a rank computes in a round, in order.
 
@@ -117,7 +128,7 @@ class _RoundTotals:
             return
         del self.pairs.exchanged[v]
         reads = list(self.work.reads)
-        operands = [self._operand(u, want, "fixed", source) for u, want in reads]
+        operands = [self._operand(u, want, _Read.WHOLE, source) for u, want in reads]
 
         def program(*args: Any) -> Any:
             return how.value(_RoundValues(self, np.int32(0), dict(zip(reads, args, strict=True))), v.aval.dtype)
@@ -151,7 +162,7 @@ class _RoundTotals:
 
     def sent(self) -> int:
         """Bytes that go round: blocks of what travels, and totals that travel with them."""
-        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) == "travels"]
+        read = [v for v, cuts in self.work.reads if self._kind(v, cuts) is _Read.TRAVELS]
         made = [eqn.outvars[0] for eqn in self.totals if self.pairs.plans[id(eqn)].over != (ROUND,)]
         return sum(v.aval.nbytes for v in (*read, *made))
 
@@ -234,21 +245,21 @@ class _RoundTotals:
             blocks = Blocks(pairs.mesh, v.aval.shape, pairs.held(tuple(cuts), v.aval.shape))
             pairs.results[v] = self.p.held_as(out, blocks, blocks.sharding, True, source)
 
-    def _kind(self, v: Any, cuts: Cuts) -> str:
-        """How a round gets a value: it is "fixed", it "travels" in blocks, or the round takes a "slice" of it."""
+    def _kind(self, v: Any, cuts: Cuts) -> _Read:
+        """How a round gets a value."""
         axis = self.pairs.column_of(cuts)
         if axis is None:
-            return "fixed"
+            return _Read.WHOLE
         held = self.p.blocks_of(self.values[v])
-        return "travels" if held is not None and held.cuts[axis] == self.pairs.columns else "slice"
+        return _Read.TRAVELS if held is not None and held.cuts[axis] == self.pairs.columns else _Read.SLICE
 
-    def _operand(self, v: Any, cuts: Cuts, kind: str, source: Any) -> Value:
+    def _operand(self, v: Any, cuts: Cuts, kind: _Read, source: Any) -> Value:
         """This rank's part of a value, as the rounds start with it."""
         value = self.values[v]
         waiting = self.p.known.unreduced.get(value)
         if waiting is not None:
             value = unreduced.finished(self.p, value, waiting, None, source)
-        if kind == "slice":
+        if kind is _Read.SLICE:
             axis = self.pairs.column_of(cuts)
             cuts = tuple(None if d == axis else c for d, c in enumerate(cuts))
         held = self.pairs.held(cuts, v.aval.shape)
@@ -306,17 +317,17 @@ class _RoundValues:
 def wide_of(eqn: Eqn, plan: Plan) -> np.dtype:
     """The dtype of a total during the rounds: sums of narrow floats are rounded once."""
     dtype = np.dtype(eqn.outvars[0].aval.dtype)
-    narrow = plan.op == "sum" and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
+    narrow = plan.op is OverRanks.SUM and dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < 4
     return np.dtype(np.float32) if narrow else dtype
 
 
-def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Callable[..., list[Any]]:
+def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, _Read]]) -> Callable[..., list[Any]]:
     """The rounds, as a function of this rank's parts of what they read."""
     pairs, running = group.pairs, group.running
     n, axes = pairs.rounds, pairs.columns.axes
     me = part_number(axes, pairs.sizes, pairs.operation(group.totals[0], []).place)
     neighbours = tuple(((r + 1) % n, r) for r in range(n))
-    travels = [k for k, (_, _, kind) in enumerate(reads) if kind == "travels"]
+    travels = [k for k, (_, _, kind) in enumerate(reads) if kind is _Read.TRAVELS]
     plans = [pairs.plans[id(eqn)] for eqn in group.totals]
     sent = [k for k, plan in enumerate(plans) if plan.over != (ROUND,)]
 
@@ -329,12 +340,12 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
             at = dict(zip(travels, blocks, strict=True))
             for k, (v, cuts, kind) in enumerate(reads):
                 x = at.get(k, args[k])
-                known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind == "slice" else x
+                known[v, cuts] = _sliced(x, pairs, cuts, owner) if kind is _Read.SLICE else x
             here = _RoundValues(group, owner, known)
             if running is not None:
                 return running.step(here, group.totals, totals, state)
             parts = [here.total(eqn) for eqn in group.totals]
-            joins = [binary.max if plan.op == "max" else binary.add for plan in plans]
+            joins = [binary.max if plan.op is OverRanks.MAX else binary.add for plan in plans]
             return [join(x, y) for join, x, y in zip(joins, totals, parts, strict=True)], state
 
         def step(k: Any, carry: Any) -> Any:
@@ -361,7 +372,7 @@ def _program(group: _RoundTotals, reads: Sequence[tuple[Any, Cuts, str]]) -> Cal
 def _start(pairs: Pairs, eqn: Eqn, plan: Plan) -> Any:
     """A total of nothing."""
     dtype, shape = wide_of(eqn, plan), pairs.operation(eqn, []).local(eqn.outvars[0].aval.shape, tuple(plan.results[0]))
-    least = lowest(dtype) if plan.op == "max" else 0
+    least = lowest(dtype) if plan.op is OverRanks.MAX else 0
     return broadcast_in_dim(np.asarray(least, dtype), shape, ())
 
 

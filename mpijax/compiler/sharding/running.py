@@ -17,6 +17,7 @@ import numpy as np
 from mpijax.compiler.sharding.pairs import Pairs
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
+from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
@@ -51,7 +52,7 @@ class RunningSoftmax:
     def found(cls, pairs: Pairs, first: Eqn) -> RunningSoftmax | None:
         """The softmax whose maximum is the total `first`; None if that is another total."""
         plan = pairs.plans[id(first)]
-        if plan.op != "max" or not plan.over:
+        if plan.op is not OverRanks.MAX or not plan.over:
             return None
         running, shifted = cls(pairs, first), set[Any]()
         of_peak, of_sums = {first.outvars[0]}, set[Any]()
@@ -111,7 +112,7 @@ class RunningSoftmax:
     def _adds(self, eqn: Eqn, reads: Sequence[Any]) -> None:
         """Notes a total over the columns of a scaled array. The sum of each row may be a divisor."""
         of = [v for v in reads if v in self.scaled]
-        if len(of) != 1 or self.pairs.plans[id(eqn)].op != "sum" or not self._only_columns(eqn, of[0]):
+        if len(of) != 1 or self.pairs.plans[id(eqn)].op is not OverRanks.SUM or not self._only_columns(eqn, of[0]):
             return
         self.totals[id(eqn)] = of[0]
         if self.scaled[of[0]] is None and "axes" in eqn.params:

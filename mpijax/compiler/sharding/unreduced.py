@@ -20,7 +20,7 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
-from mpijax.core.rules.lowering import Elementwise, Reduction, Reshard, Structural
+from mpijax.core.rules.lowering import Combiner, Elementwise, OverRanks, Reduction, Reshard, ReshardKind, Structural
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
 
@@ -68,11 +68,11 @@ def may_wait(p: Partitioner, eqn: Eqn, mesh) -> bool:
     lower = reader.primitive.lower
     if isinstance(lower, Elementwise):
         return sum(v.aval.shape == reader.outvars[0].aval.shape for v in reader.invars) > 1
-    return _is_sum(reader) or (isinstance(lower, Reshard) and lower.kind == "constraint")
+    return _is_sum(reader) or (isinstance(lower, Reshard) and lower.kind is ReshardKind.CONSTRAINT)
 
 
 def _is_sum(eqn) -> bool:
-    return isinstance(eqn.primitive.lower, Reduction) and eqn.primitive.lower.op == "add"
+    return isinstance(eqn.primitive.lower, Reduction) and eqn.primitive.lower.op is Combiner.ADD
 
 
 def _moves(eqn) -> bool:
@@ -152,7 +152,7 @@ def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
     blocks = p.blocks_of(v) or Blocks(w.mesh, v.aval.shape, uncut(v.aval.shape))
     parts = count(w.over, w.mesh.processes_along)
     if dim is None or blocks.cuts[dim] is not None or blocks.shape[dim] % parts:
-        out = combined(p, v, w.over, "sum", w.mesh, source)
+        out = combined(p, v, w.over, OverRanks.SUM, w.mesh, source)
         sharding = p.sharding_held(v) or blocks.sharding
         return p.held_as(out, blocks, sharding, True, source)
     cut = even_cut(blocks.shape[dim], w.over, parts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijax.compiler.graph.nodes import Node, Value
+from mpijax.compiler.graph.nodes import Node, Value, ValueKind
 from mpijax.compiler.steps.step import CombinedStep, NodeStep, Step
 from mpijax.core.rules.lowering import Exchange
 from mpijax.core.types.avals import ShapedArray
@@ -70,4 +70,4 @@ def combine(steps: list[Step]) -> list[Step]:
 def _combined(nodes: list[Node]) -> CombinedStep:
     total = sum(n.inputs[0].size for n in nodes)
     aval = ShapedArray((total,), nodes[0].inputs[0].element)
-    return CombinedStep(nodes, Value(aval, "packed"))
+    return CombinedStep(nodes, Value(aval, ValueKind.PACKED))

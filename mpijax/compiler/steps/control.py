@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.graph.nodes import Node, Value
+from mpijax.compiler.graph.nodes import Node, Value, ValueKind
 from mpijax.compiler.graph.regions import Region
 from mpijax.compiler.steps.arena import aligned, first_fit
 from mpijax.compiler.steps.instructions import Advance, Copy, Loop, Place, Point, Pointer, Swap, Switch, Temp, While
@@ -29,7 +30,7 @@ from mpijax.core.rules.lowering import Flow
 from mpijax.core.types.avals import ShapedArray
 
 if TYPE_CHECKING:
-    from mpijax.compiler.steps.plan import ProgramPlan
+    from mpijax.compiler.steps.plan import PlanBuilder
 
 # Carries of more bytes than this change places with the new ones instead of being copied.
 COPY_UP_TO = 1 << 12
@@ -43,11 +44,23 @@ class Bound:
     value: Value
 
 
+class ResultMemory(Enum):
+    """Where a result of a body lies.
+
+    SAME: it is an unchanged carry. IN_PLACE: in the memory of the carry that it replaces. OWN: in memory of its own
+    until the iteration ends. BOUND: where the loop or branch says.
+    """
+
+    SAME = auto()
+    IN_PLACE = auto()
+    OWN = auto()
+    BOUND = auto()
+
+
 class ControlBody:
     """One body of a loop or branch. `carries` results are the next iteration's first `carries` arguments.
 
-    keeps: results stay in memory of the body's own. how: for each result `same` (an unchanged carry), `in place`,
-    `own` (in memory of its own until the iteration ends), or `bound` (where the loop or branch says).
+    keeps: results stay in memory of the body's own. how: where each result lies.
     """
 
     def __init__(self, region: Region, carries: int, *, keeps: bool):
@@ -55,7 +68,7 @@ class ControlBody:
         self.graph = region.graph
         self.carries = carries
         self.keeps = keeps
-        self.how: list[str] = []
+        self.how: list[ResultMemory] = []
         lower = lowered(region.graph, (True,) * carries, control_step)
         self.memory = BufferAssignment(lower, (False,) * len(region.graph.inputs), self._enter_ends)
 
@@ -69,14 +82,15 @@ class ControlBody:
             memory.enter(v, Bound(v.nbytes, v))
         for k, v in enumerate(self.graph.outputs):
             made = memory.roots.aliases.get(id(v), v)  # where the result is a mere reshape of it
-            how = self._carried(k, made, memory) if k < self.carries else "own" if self.keeps else "bound"
+            others = ResultMemory.OWN if self.keeps else ResultMemory.BOUND
+            how = self._carried(k, made, memory) if k < self.carries else others
             self.how.append(how)
-            if how == "same":
+            if how is ResultMemory.SAME:
                 continue
-            if how == "in place":
+            if how is ResultMemory.IN_PLACE:
                 memory.buffer_of[id(v)] = memory.buffer_of[id(self.graph.inputs[k])]
                 memory.occupied.add(id(made))
-            elif how == "own":
+            elif how is ResultMemory.OWN:
                 offset = first_fit(memory.lasting(), v.nbytes)
                 memory.enter(v, Temp(offset, v.nbytes, v))
                 memory.arena = aligned(offset + v.nbytes)
@@ -84,14 +98,14 @@ class ControlBody:
                 memory.enter(v, Bound(v.nbytes, v))
             memory.buffer_of[id(made)] = memory.buffer_of[id(v)]
 
-    def _carried(self, k: int, new: Value, memory: BufferAssignment) -> str:
+    def _carried(self, k: int, new: Value, memory: BufferAssignment) -> ResultMemory:
         old = self.graph.inputs[k]
         if new is old:
-            return "same"
+            return ResultMemory.SAME
         t, last = memory.first_def[id(new)], memory.last_use.get(id(old), -1)
         if last < t or (last == t and old in memory.steps[t].replaceable(new)):
-            return "in place"
-        return "own"
+            return ResultMemory.IN_PLACE
+        return ResultMemory.OWN
 
 
 class PlacedBody:
@@ -149,7 +163,7 @@ def control_step(node: Node) -> ControlStep:
         tests = kind is Flow.WHILE and i == 0
         bodies.append(ControlBody(region, 0 if tests else carries, keeps=tests))
     size = sum(aligned(b.memory.arena) for b in bodies)
-    return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), "scratch"), carries)
+    return ControlStep(node, bodies, Value(ShapedArray((size,), np.dtype(np.uint8)), ValueKind.SCRATCH), carries)
 
 
 def write_control(writer: InstructionWriter, step: ControlStep) -> list[Any]:
@@ -190,7 +204,7 @@ class _Carries:
         for k in range(step.carries):
             state = writer.ref(node.outputs[k])
             start, now = state, state
-            if body.how[k] == "own":
+            if body.how[k] is ResultMemory.OWN:
                 new = body.own(k)
                 if node.outputs[k].nbytes <= COPY_UP_TO:
                     self.after_iteration.append(Copy(state, new, node.outputs[k].nbytes))
@@ -233,7 +247,7 @@ def _write_scan(writer: InstructionWriter, step: ControlStep, bodies: list[Place
     before, after_iteration = carries.before, carries.after_iteration
     xs = zip(body.graph.inputs[n : body.region.arguments], node.inputs[n:], strict=False)
     ys = zip(body.graph.outputs[n:], node.outputs[n:], strict=True)
-    for inner, whole in [*((x, whole) for x, whole in xs if x.users), *ys]:
+    for inner, whole in [*((x, whole) for x, whole in xs if x in body.graph.users), *ys]:
         if not inner.nbytes:
             body.bind([inner], [writer.ref_or_const(whole)])
             continue
@@ -253,7 +267,7 @@ def _write_scan(writer: InstructionWriter, step: ControlStep, bodies: list[Place
 _WRITERS = {Flow.COND: _write_cond, Flow.WHILE: _write_while, Flow.SCAN: _write_scan}
 
 
-def new_pointer(plan: ProgramPlan) -> int:
+def new_pointer(plan: PlanBuilder) -> int:
     """A new entry of the buffer table that the program sets while it runs."""
     plan.buffers.append(Pointer())
     return len(plan.buffers) - 1

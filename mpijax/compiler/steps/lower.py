@@ -8,7 +8,7 @@ from mpijax.compiler.fusion import updates
 from mpijax.compiler.fusion.gemm import product_operand
 from mpijax.compiler.fusion.groups import Unit, grouped, kernel_of
 from mpijax.compiler.fusion.kernel import Begin
-from mpijax.compiler.fusion.roots import Roots
+from mpijax.compiler.fusion.roots import NodeKind, Roots
 from mpijax.compiler.graph.nodes import Graph, Node
 from mpijax.compiler.graph.products import BlasOperand
 from mpijax.compiler.loops.chunks import in_chunks, running_in_chunks
@@ -56,7 +56,7 @@ def _steps_of(unit: Unit, roots: Roots, control: Callable[[Node], ControlStep]) 
     assert node is not None  # a unit without a group is an operation
     if node.regions:
         return [control(node)]
-    if node.kind == "update":
+    if roots.kinds[node] is NodeKind.UPDATE:
         steps: list[Step] = []
         for piece in updates.lower(node, roots):
             steps += [BeginStep(piece)] if isinstance(piece, Begin) else map(KernelStep, running_in_chunks(piece))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.arena import Room, Span, aligned
 from mpijax.compiler.steps.instructions import Output, Temp
 from mpijax.compiler.steps.lower import LoweredGraph
@@ -55,7 +55,7 @@ class BufferAssignment:
     def donates(self, base: Value, target: Value) -> bool:
         """Whether `target` lies in the memory of the argument `base`."""
         buffer = self.table[self.buffer_of[id(target)]]
-        return isinstance(buffer, Output) and base.kind == "input" and buffer.donor == base.position
+        return isinstance(buffer, Output) and base.kind is ValueKind.INPUT and buffer.donor == base.position
 
     def _find_lives(self) -> None:
         for t, step in enumerate(self.steps):
@@ -105,7 +105,8 @@ class BufferAssignment:
 
     def _dies(self, u: Value, t: int, outputs: set[int]) -> bool:
         """Whether a value is needed for the last time at step `t`."""
-        return self.last_use.get(id(u), -1) == t and id(u) not in outputs and u.kind not in ("const", "literal")
+        lasts = u.kind in (ValueKind.CONST, ValueKind.LITERAL) or id(u) in outputs
+        return self.last_use.get(id(u), -1) == t and not lasts
 
     def _gives(self, u: Value, v: Value, step: Step, outputs: set[int]) -> set[int]:
         """Let `v` lie in the memory of `u`, which dies; the values whose memory is decided then: none, if it cannot."""

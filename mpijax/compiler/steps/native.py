@@ -34,7 +34,7 @@ from mpijax.compiler.steps.instructions import (
     bytes_touched,
     walk,
 )
-from mpijax.compiler.steps.plan import KernelCode, ProgramPlan
+from mpijax.compiler.steps.plan import KernelCode, PlanBuilder
 
 _STEPS = (KernelCall, Copy, Loop, While, Switch, Point, Advance, Swap)
 # Values of at most this many bytes are kept on the stack.
@@ -43,7 +43,7 @@ STACK_UP_TO = 64
 INLINE_LINES = 600
 
 
-def native(steps: list[Any], plan: ProgramPlan, first_private: int) -> list[Any]:
+def native(steps: list[Any], plan: PlanBuilder, first_private: int) -> list[Any]:
     """The steps as a call of one compiled function, where that is possible; else the steps themselves.
 
     first_private: buffers from this number on are used by these steps only.
@@ -64,7 +64,7 @@ def _suits(step: Any) -> bool:
 class _NativeFunction:
     """The text of the function around the kernels."""
 
-    def __init__(self, steps: list[Any], plan: ProgramPlan, first_private: int):
+    def __init__(self, steps: list[Any], plan: PlanBuilder, first_private: int):
         self.steps = steps
         self.plan = plan
         self.first_private = first_private

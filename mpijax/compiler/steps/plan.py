@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
+from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.steps.instructions import (
     STRIDED,
@@ -58,14 +59,26 @@ def module_text(codes: list[KernelCode]) -> str:
     return "\n".join([*declares, *helpers.values(), *(c.define for c in codes)])
 
 
+class ResultKind(StrEnum):
+    """Where a result is.
+
+    BUFFER: in memory of its own, an `Output` of the table of buffers. INPUT: it is an argument. CONST: it is a constant
+    of the program, a `Const` of the table.
+    """
+
+    BUFFER = "buffer"
+    INPUT = "input"
+    CONST = "const"
+
+
 @dataclass(frozen=True)
 class Result:
-    """A result of the program: number `index` of its buffers ("buffer" or "const") or of its arguments ("input").
+    """A result of the program: number `index` of its buffers, or of its arguments (`ResultKind.INPUT`).
 
     local is its type on this rank, aval the global one; they differ where `sharding` is given.
     """
 
-    kind: Literal["buffer", "input", "const"]
+    kind: ResultKind
     index: int
     aval: ShapedArray
     local: ShapedArray
@@ -129,19 +142,35 @@ class ResultPlacement:
 
 
 @dataclass
-class ProgramPlan:
-    """Buffers, instructions and results."""
+class PlanBuilder:
+    """What the instructions of a program need, while they are written: it grows with them.
 
-    in_avals: list[ShapedArray]
-    buffers: list[Buffer] = field(default_factory=list)
-    instructions: tuple[Any, ...] = ()
-    results: list[Result] = field(default_factory=list)
-    arena: int = 0
+    buffers: the table that instructions refer to. arena: bytes of temporaries. nests: the kernels, as people read them.
+    """
+
+    buffers: list[Buffer]
+    arena: int
     kernels: dict[str, KernelCode] = field(default_factory=dict)
-    nests: list[Any] = field(default_factory=list)
-    largest: list[tuple[int, Value]] = field(default_factory=list)
-    gathered: list[Gathered] = field(default_factory=list)
-    placed: list[ResultPlacement] = field(default_factory=list)
+    nests: list[Kernel] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramPlan:
+    """Buffers, instructions and results.
+
+    nests: the kernels, as people read them. largest: the largest buffers and their sizes in bytes.
+    """
+
+    in_avals: tuple[ShapedArray, ...]
+    buffers: tuple[Buffer, ...]
+    instructions: tuple[Any, ...] = ()
+    results: tuple[Result, ...] = ()
+    arena: int = 0
+    kernels: Mapping[str, KernelCode] = field(default_factory=dict)
+    nests: tuple[Kernel, ...] = ()
+    largest: tuple[tuple[int, Value], ...] = ()
+    gathered: tuple[Gathered, ...] = ()
+    placed: tuple[ResultPlacement, ...] = ()
 
     def worded(self, in_shardings: Sequence[Any], asked: Sequence[Any]) -> ProgramPlan:
         """This plan with the shardings of results as JAX writes them (see `Result.worded`).
@@ -154,9 +183,8 @@ class ProgramPlan:
         held = zip(in_shardings, self.in_avals, strict=False)
         first = next(((sharding, aval.ndim) for sharding, aval in held if sharding is not None), (None, 0))
         given = asked or (None,) * len(self.results)
-        made = copy(self)
-        made.results = [r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)]
-        return made
+        results = tuple([r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)])
+        return replace(self, results=results)
 
     def memory(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and constants."""
@@ -172,7 +200,7 @@ class ProgramPlan:
     def text(self) -> str:
         """The instructions, one a line."""
         lines = [f"program: {len(self.in_avals)} arguments, {len(self.results)} results, arena {self.arena} bytes"]
-        results = {r.index: k for k, r in reversed([*enumerate(self.results)]) if r.kind == "buffer"}
+        results = {r.index: k for k, r in reversed([*enumerate(self.results)]) if r.kind is ResultKind.BUFFER}
         consts = [i for i, b in enumerate(self.buffers) if isinstance(b, Const)]
         numbers = {**results, **{i: k for k, i in enumerate(consts)}}
         lines += [f"  buffer {i}: {_buffer(b, numbers.get(i, 0))}" for i, b in enumerate(self.buffers)]
@@ -202,11 +230,14 @@ def _buffer_rules(plan: ProgramPlan) -> Iterator[tuple[bool, str]]:
             inside = 0 <= b.offset and b.offset + b.nbytes <= plan.arena
             yield inside, f"temporaries lie in the arena, but b{i} does not"
             yield b.offset % ALIGN == 0, f"temporaries begin at multiples of {ALIGN} bytes, but b{i} does not"
-    kinds = {"buffer": Output, "const": Const}
+    entries = {ResultKind.BUFFER: Output, ResultKind.CONST: Const}
     for r in plan.results:
-        fits = r.index < len(plan.in_avals) if r.kind == "input" else type(plan.buffers[r.index]) is kinds[r.kind]
+        if r.kind is ResultKind.INPUT:
+            fits = r.index < len(plan.in_avals)
+        else:
+            fits = type(plan.buffers[r.index]) is entries[r.kind]
         yield fits, f"a result is an argument, a result buffer or a constant, but {r.kind} {r.index} is not"
-    returned = {r.index for r in plan.results if r.kind == "buffer"}
+    returned = {r.index for r in plan.results if r.kind is ResultKind.BUFFER}
     outputs = {i for i, b in enumerate(plan.buffers) if isinstance(b, Output)}
     yield returned == outputs, f"each result buffer is returned, but {outputs - returned} are not"
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.by_parts import in_parts
-from mpijax.compiler.graph.nodes import Graph, Value
+from mpijax.compiler.graph.nodes import Graph, Value, ValueKind
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.sharding.build_shards import build_shards
 from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import control_step, write_control
-from mpijax.compiler.steps.instructions import Const, Copy, Input, KernelCall, Output, Place, Temp, walk
+from mpijax.compiler.steps.instructions import Buffer, Const, Copy, Input, KernelCall, Output, Place, Temp, walk
 from mpijax.compiler.steps.lower import lowered
 from mpijax.compiler.steps.memory import BufferAssignment
-from mpijax.compiler.steps.plan import Gathered, ProgramPlan, Result, ResultPlacement
+from mpijax.compiler.steps.plan import Gathered, PlanBuilder, ProgramPlan, Result, ResultKind, ResultPlacement
 from mpijax.compiler.steps.write import InstructionWriter
 from mpijax.core import dtypes
 from mpijax.core.base import config
@@ -72,35 +72,41 @@ class ProgramMemory:
     def plan(self, out_avals: Sequence[ShapedArray], fresh: bool) -> ProgramPlan:
         """The plan, its instructions written; fresh: see `plan_program`."""
         graph = self.graph
-        made = ProgramPlan([v.aval for v in graph.inputs], self.table, arena=self.memory.arena)
-        made.gathered = [Gathered(*g) for g in graph.gathers]
-        made.placed = [ResultPlacement(*p) for p in graph.placements]
-        instructions = InstructionWriter(self.memory, self, made, write_control, alone=True).written()
-        made.results, copies = self._results(out_avals, fresh)
-        made.instructions = (*instructions, *copies)
-        called = {s.code for s in walk(made.instructions) if isinstance(s, KernelCall)}
-        made.kernels = {name: code for name, code in made.kernels.items() if name in called}
-        made.largest = sorted(((b.nbytes, b.value) for b in made.buffers), key=lambda x: -x[0])[:8]
-        return made
+        builder = PlanBuilder(self.table, self.memory.arena)
+        instructions = InstructionWriter(self.memory, self, builder, write_control, alone=True).written()
+        results, copies = self._results(out_avals, fresh)
+        instructions += copies
+        called = {s.code for s in walk(tuple(instructions)) if isinstance(s, KernelCall)}
+        return ProgramPlan(
+            tuple([v.aval for v in graph.inputs]),
+            tuple(builder.buffers),
+            tuple(instructions),
+            tuple(results),
+            builder.arena,
+            {name: code for name, code in builder.kernels.items() if name in called},
+            tuple(builder.nests),
+            tuple(sorted(((b.nbytes, b.value) for b in builder.buffers), key=lambda x: -x[0])[:8]),
+            tuple([Gathered(*g) for g in graph.gathers]),
+            tuple([ResultPlacement(*p) for p in graph.placements]),
+        )
 
     def _results(self, out_avals: Sequence[ShapedArray], fresh: bool) -> tuple[list[Result], list[Copy]]:
         """The results, and the copies that give some of them memory of their own."""
         results: list[Result] = []
         copies: list[Copy] = []
         taken: set[int] = set()
-        kind: Literal["buffer", "input", "const"]
         for v, aval, sharding in zip(self.graph.outputs, out_avals, self.graph.shardings, strict=True):
             if v.scalar is not None:
-                kind, index = "const", self.literal(v).buffer
-            elif v.kind == "const":
-                kind, index = "const", self.place(v).buffer
-            elif v.kind == "input":
-                kind, index = "input", v.position
+                kind, index = ResultKind.CONST, self.literal(v).buffer
+            elif v.kind is ValueKind.CONST:
+                kind, index = ResultKind.CONST, self.place(v).buffer
+            elif v.kind is ValueKind.INPUT:
+                kind, index = ResultKind.INPUT, v.position
             else:
-                kind, index = "buffer", self.place(v).buffer
-            if fresh and (kind != "buffer" or index in taken) and v.aval.dtype != dtypes.float0:
-                kind, index = "buffer", self._copied(v, copies)
-            if kind == "buffer":
+                kind, index = ResultKind.BUFFER, self.place(v).buffer
+            if fresh and (kind is not ResultKind.BUFFER or index in taken) and v.aval.dtype != dtypes.float0:
+                kind, index = ResultKind.BUFFER, self._copied(v, copies)
+            if kind is ResultKind.BUFFER:
                 taken.add(index)
             results.append(Result(kind, index, aval, v.aval, sharding))
         return results, copies
@@ -108,7 +114,7 @@ class ProgramMemory:
     def _copied(self, v: Value, copies: list[Copy]) -> int:
         """Memory of its own for a result: that of the argument it is, if that is donated, or else a copy."""
         givers = {b.donor for b in self.table if isinstance(b, Output)}
-        donated = v.kind == "input" and self.memory.donated[v.position] and v.position not in givers
+        donated = v.kind is ValueKind.INPUT and self.memory.donated[v.position] and v.position not in givers
         if not donated and v.nbytes:
             copies.append(Copy(Place(len(self.table)), self.place(v), v.nbytes))
         self.table.append(Output(v.nbytes, v.position if donated else -1, v))
@@ -160,12 +166,13 @@ def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, .
     """The plan of a rank on which the program does not run: its results have no elements there."""
     types = [v.aval for v in graph.inputs]
     nbytes = [v.nbytes if v.aval.dtype != dtypes.float0 else -1 for v in graph.inputs]
-    made = ProgramPlan(types, [Input(v.position, n, v) for v, n in zip(graph.inputs, nbytes, strict=True)])
+    buffers: list[Buffer] = [Input(v.position, n, v) for v, n in zip(graph.inputs, nbytes, strict=True)]
+    results: list[Result] = []
     givers = [i for i, given in enumerate(donated) if given]
     for aval, sharding in zip(out_avals, graph.shardings, strict=True):
         local = aval.update(shape=sharding.process_shape(aval.shape))
         donor = next((i for i in givers if types[i] == aval), -1)
         givers = [i for i in givers if i != donor]
-        made.results.append(Result("buffer", len(made.buffers), aval, local, sharding))
-        made.buffers.append(Output(Value(local, "node").nbytes, donor))
-    return made
+        results.append(Result(ResultKind.BUFFER, len(buffers), aval, local, sharding))
+        buffers.append(Output(Value(local, ValueKind.NODE).nbytes, donor))
+    return ProgramPlan(tuple(types), tuple(buffers), results=tuple(results))

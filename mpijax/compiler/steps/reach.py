@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpijax.compiler.fusion.expr import loop_vars, reachable
+from mpijax.compiler.fusion.expr import Load, loop_vars, reachable
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.pieces import split
 from mpijax.compiler.graph.nodes import Value
@@ -101,8 +101,9 @@ def _accesses(kernel: Kernel, loop: Loop) -> Iterator[_Access | None]:
     first, inner = loop[0], iterations_of(loop[1:])
     for part in split(kernel, first):
         begin, end = part.begin * inner, part.end * inner
-        loads = [e.attr for e in reachable(part.kernel.roots) if e.op == "load"]
-        accesses = [(v, p, False) for v, p in loads] + [(s.value, s.position, True) for s in part.kernel.stores]
+        loads = [e for e in reachable(part.kernel.roots) if isinstance(e, Load)]
+        accesses = [(e.value, e.position, False) for e in loads]
+        accesses += [(s.value, s.position, True) for s in part.kernel.stores]
         for v, position, writes in accesses:
             step = _step(position, loop)
             if step is None:

@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mpijax.compiler.fusion.expr import Load
 from mpijax.compiler.fusion.kernel import Begin, Kernel
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -50,7 +51,7 @@ class Step:
         return []
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelStep(Step):
     """A loop nest."""
 
@@ -88,8 +89,8 @@ class KernelStep(Step):
         good: dict[int, Value] = {}
         bad: set[int] = set()
         for e in kernel.expressions:
-            if e.op == "load":
-                u, position = e.attr
+            if isinstance(e, Load):
+                u, position = e.value, e.position
                 if position.key == key and u.element.itemsize == v.element.itemsize:
                     good[id(u)] = u
                 else:
@@ -97,7 +98,7 @@ class KernelStep(Step):
         return [u for k, u in good.items() if k not in bad and k in read]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class BeginStep(Step):
     """An array starts as a copy of another one, or as nothing, before parts of it are written."""
 
@@ -119,7 +120,7 @@ class BeginStep(Step):
         return self.reads
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class NodeStep(Step):
     """An operation that is one instruction. operands: those in memory. posted: of a send, it does not wait."""
 
@@ -182,7 +183,7 @@ class NodeStep(Step):
         return []
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class CombinedStep(Step):
     """Reductions over ranks done as one: operands are packed one behind the other, reduced there, and unpacked."""
 
@@ -214,7 +215,7 @@ class CombinedStep(Step):
         return [n.outputs[0] for n in self.nodes]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class StartStep(Step):
     """The first half of an exchange: it starts, and later steps run beside it."""
 
@@ -233,7 +234,7 @@ class StartStep(Step):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class FinishStep(Step):
     """The second half of an exchange: it is waited for."""
 
@@ -252,7 +253,7 @@ class FinishStep(Step):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class ControlStep(Step):
     """A loop or branch in a list of steps. scratch: what its bodies' temporaries lie in."""
 

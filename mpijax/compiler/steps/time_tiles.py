@@ -43,7 +43,7 @@ from mpijax.compiler.steps.instructions import (
     TimeTiles,
     accesses,
 )
-from mpijax.compiler.steps.plan import ProgramPlan
+from mpijax.compiler.steps.plan import PlanBuilder
 from mpijax.compiler.steps.reach import Reach, RowWindow, reach_of
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -79,7 +79,7 @@ def in_time_tiles(
     loop: Loop,
     kernels: dict[int, Kernel],
     place: Callable[[Value], Place],
-    plan: ProgramPlan,
+    plan: PlanBuilder,
     before: Sequence[Any],
 ) -> list[Any]:
     """The instructions `before` a loop and the loop, in tiles where that is faster.
@@ -112,7 +112,7 @@ class _TiledBody:
         loop: Loop,
         kernels: dict[int, Kernel],
         place: Callable[[Value], Place],
-        plan: ProgramPlan,
+        plan: PlanBuilder,
         before: Sequence[Any],
     ):
         self.loop, self.kernels, self.place = loop, kernels, place

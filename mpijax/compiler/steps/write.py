@@ -29,7 +29,7 @@ from mpijax.compiler.steps.instructions import (
 )
 from mpijax.compiler.steps.lower import matrix_of
 from mpijax.compiler.steps.memory import BufferAssignment
-from mpijax.compiler.steps.plan import KernelCode, ProgramPlan
+from mpijax.compiler.steps.plan import KernelCode, PlanBuilder
 from mpijax.compiler.steps.step import (
     BeginStep,
     CombinedStep,
@@ -69,7 +69,7 @@ class InstructionWriter:
         self,
         memory: BufferAssignment,
         places: Places,
-        plan: ProgramPlan,
+        plan: PlanBuilder,
         control: Callable[[InstructionWriter, ControlStep], list[Any]],
         alone: bool,
     ):
@@ -80,10 +80,11 @@ class InstructionWriter:
         self.kernels: dict[int, Kernel] = {}
         self._control = control
         self._alone = alone
-        kernels = [step for step in memory.steps if isinstance(step, KernelStep)]
-        for nest in kernels:
-            nest.kernel = nest.kernel.streaming(places.streamed(nest.kernel))
-        self._alike = Alike([nest.kernel for nest in kernels])
+        self._nests = {
+            step: step.kernel.streaming(places.streamed(step.kernel))
+            for step in memory.steps if isinstance(step, KernelStep)
+        }  # fmt: skip
+        self._alike = Alike([*self._nests.values()])
 
     def written(self) -> list[Any]:
         """The instructions."""
@@ -98,7 +99,7 @@ class InstructionWriter:
 
     def _write(self, step: Step) -> None:
         if isinstance(step, KernelStep):
-            self._call_kernel(step.kernel)
+            self._call_kernel(self._nests[step])
         elif isinstance(step, BeginStep):
             base, target = step.begin.base, step.begin.target
             self.instructions += [] if base is None else self.started(base, target, self.ref(target))

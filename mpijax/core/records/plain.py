@@ -256,7 +256,7 @@ def _resolve(name: str, packages: tuple[str, ...]) -> Callable:
     if hasattr(found, "_from_plain_"):
         return found._from_plain_
     if issubclass(found, enum.Enum):
-        return found.__getitem__
+        return found.__members__.__getitem__  # not the class's own: words of a StrEnum can be indexed, too
     if dataclasses.is_dataclass(found) or (issubclass(found, tuple) and hasattr(found, "_fields")):
         return found
     raise ValueError(f"{name!r} is not a record of mpijax")

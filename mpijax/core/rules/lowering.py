@@ -4,7 +4,7 @@
 - `Structural(read)`: moves elements without rounding: views, pads, gathers, iota.
 - `Reduction(op)`: elements combined along axes.
 - `Cumulative(op)`: each element combined with all elements before it along an axis.
-- `Library(kind)`: a matrix product.
+- `Library()`: a matrix product.
 - `InlineJaxpr(param)`: the Jaxpr in a parameter, inlined at the call.
 - `HostCall(fun)`: a NumPy function called by the executor.
 - `Communication(exchange)`: an exchange with other ranks.
@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any, Protocol
 
 from mpijax.core.base.lazy_dataclass import dataclass
@@ -38,6 +38,21 @@ class Zeros(Enum):
     POSITIVE = auto()
 
 
+class Meaning(Enum):
+    """What an elementwise operation computes, where the compiler treats it in a way of its own.
+
+    SUM: the sum of two operands. COTANGENT_SUM: also; an operand that is known to be zero may be left out. SELECTION:
+    one of the operands after the first, which says which one. CHAIN: something of many integer instructions, each of
+    which waits for the one before. OTHER: anything else.
+    """
+
+    SUM = auto()
+    COTANGENT_SUM = auto()
+    SELECTION = auto()
+    CHAIN = auto()
+    OTHER = auto()
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """`rule(builder, *scalars, **params) -> scalar` of the scalar layer.
@@ -45,6 +60,7 @@ class Elementwise:
     Each operand has the shape of the result, or is a scalar, or has axes of size 1 that are broadcast.
     additive: whether the result for sums of operands is the sum of the results.
     zeros: how the result depends on the sign of a zero.
+    meaning: what the operation computes, if the compiler knows more of it.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -57,27 +73,58 @@ class Elementwise:
     cost: int = 1
     additive: bool = False
     zeros: Zeros = Zeros.SHOWN
+    meaning: Meaning = Meaning.OTHER
+
+
+class OverRanks(StrEnum):
+    """An operation that combines the elements of several ranks, with MPI's name.
+
+    SUM, PROD, MAX, MIN: of numbers. BAND, BOR, BXOR: of bits, or of booleans.
+    """
+
+    SUM = "sum"
+    PROD = "prod"
+    MAX = "max"
+    MIN = "min"
+    BAND = "band"
+    BOR = "bor"
+    BXOR = "bxor"
+
+
+class Combiner(StrEnum):
+    """An operation that combines elements along axes, with the name of its primitive.
+
+    ADD, MUL, MAX, MIN: of numbers. AND, OR, XOR: of bits, or of booleans. LOGADDEXP: log(exp(x) + exp(y)), which has no
+    primitive and is only cumulative.
+    """
+
+    ADD = "add"
+    MUL = "mul"
+    MAX = "max"
+    MIN = "min"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    LOGADDEXP = "logaddexp"
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction along `axes` (a parameter) with `op`: add, mul, max, min, and, or, xor."""
+    """A reduction along `axes` (a parameter)."""
 
-    op: str
+    op: Combiner
 
 
 @dataclass(frozen=True)
 class Cumulative:
-    """A cumulative operation along `axis`, from its end if `reverse` (parameters): add, mul, max, min or logaddexp."""
+    """A cumulative operation along `axis`, from its end if `reverse` (parameters)."""
 
-    op: str
+    op: Combiner
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library routine: `dot_general`."""
-
-    kind: str
+    """A matrix product with the parameters of `dot_general`, which a library computes if it is large."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +180,13 @@ class Exchange(Enum):
 class Communication:
     """Communication with other ranks: over mesh axes, or on a communicator.
 
-    operation: the operation of a reduction over mesh axes, "sum", "max", "min" ...; on a communicator, a parameter.
+    operation: of a reduction over mesh axes; on a communicator, a parameter is the operation.
     counted: operands hold the number of rows each rank sends or receives; they are read when the exchange runs.
     on_communicator: parameter `comm` gives the ranks; otherwise parameters name mesh axes.
     """
 
     exchange: Exchange
-    operation: str | None = None
+    operation: OverRanks | None = None
     counted: bool = False
     on_communicator: bool = False
 
@@ -255,17 +302,28 @@ class Partitioned:
     param: str
 
 
-@dataclass(frozen=True)
-class Reshard:
-    """The operand, resharded to the sharding in parameter `param`.
+class ReshardKind(Enum):
+    """What an operation does with the sharding in its parameter.
 
-    kind: "constraint": the same array; "move": the same array, possibly on other devices; "from_local": each rank's
-    array is its shard of the result; "to_local": the result is this rank's shard; "inspect": no result, the parameter
-    is a function that is called with the sharding.
+    CONSTRAINT: the result is the same array, with this sharding. MOVE: also, possibly on other devices. RESHARD: also,
+    over Explicit mesh axes. FROM_LOCAL: each rank's array is its shard of the result. TO_LOCAL: the result is this
+    rank's shard. INSPECT: no result; the parameter is a function that is called with the operand's sharding.
     """
 
+    CONSTRAINT = auto()
+    MOVE = auto()
+    RESHARD = auto()
+    FROM_LOCAL = auto()
+    TO_LOCAL = auto()
+    INSPECT = auto()
+
+
+@dataclass(frozen=True)
+class Reshard:
+    """The operand, resharded to the sharding in parameter `param`."""
+
     param: str
-    kind: str = "constraint"
+    kind: ReshardKind = ReshardKind.CONSTRAINT
 
 
 class Flow(Enum):

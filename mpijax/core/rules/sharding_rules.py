@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.lowering import Cumulative, Elementwise, Library, Reduction
+from mpijax.core.rules.lowering import Combiner, Cumulative, Elementwise, Library, OverRanks, Reduction
 from mpijax.core.sharding.cuts import (
     Cut,
     Cuts,
@@ -29,8 +29,18 @@ from mpijax.core.sharding.cuts import (
     without,
 )
 
-# Reductions that an MPI reduction can finish, with MPI's names.
-OVER_RANKS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "and": "band", "or": "bor", "xor": "bxor"}
+# Reductions that an MPI reduction can finish.
+OVER_RANKS = {
+    Combiner.ADD: OverRanks.SUM,
+    Combiner.MUL: OverRanks.PROD,
+    Combiner.MAX: OverRanks.MAX,
+    Combiner.MIN: OverRanks.MIN,
+    Combiner.AND: OverRanks.BAND,
+    Combiner.OR: OverRanks.BOR,
+    Combiner.XOR: OverRanks.BXOR,
+}
+# The primitives that combine elements of one rank in the same way.
+ON_ONE_RANK = {OverRanks.SUM: "reduce_sum", OverRanks.MAX: "reduce_max", OverRanks.MIN: "reduce_min"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,8 @@ class Plan:
     """The result of a rule.
 
     operands: the cuts that operands must have; their spans may overlap. results: the cuts of the results.
-    params: the parameters of this rank's operation. over: mesh axes over which `op` then reduces its result.
+    params: the parameters of this rank's operation. over: mesh axes over which `op` then reduces its result: a
+    member of `OverRanks`, or its name in MPI.
     program: replaces the operation by a function of this rank's parts, which may communicate.
     whole: replaces all of the above by a function of whole arrays; each of its operations gets its own plan.
     plain: the plan that `program` replaces: it gathers an operand that the program never has as a whole.
@@ -80,10 +91,14 @@ class Plan:
     results: Sequence[Cuts]
     params: Mapping[str, Any]
     over: tuple[Any, ...] = ()
-    op: str = "sum"
+    op: OverRanks = OverRanks.SUM
     program: Callable[..., Any] | None = field(default=None, compare=False)
     whole: Callable[..., Any] | None = field(default=None, compare=False)
     plain: Plan | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.op) is not OverRanks:
+            object.__setattr__(self, "op", OverRanks(self.op))
 
 
 Rule = Callable[[Operation], Plan | None]
@@ -100,7 +115,7 @@ def rule_of(primitive: Any) -> Rule | None:
         return finished_over_ranks(OVER_RANKS[lower.op])
     if isinstance(lower, Cumulative):
         return cumulative
-    if isinstance(lower, Library) and lower.kind == "dot_general":
+    if isinstance(lower, Library):
         return dot_general
     return None
 
@@ -192,12 +207,16 @@ def elementwise(s: Operation) -> Plan | None:
 
 
 def finished_over_ranks(op: str) -> Rule:
-    """Each rank reduces its part; an MPI reduction combines the partial results over the mesh axes that split them."""
+    """Each rank reduces its part; an MPI reduction combines the partial results over the mesh axes that split them.
+
+    op: a member of `OverRanks`, or its name in MPI.
+    """
+    operation = OverRanks(op)
 
     def rule(s: Operation) -> Plan:
         [cuts], gone = s.cuts, set(s.params["axes"])
         over = tuple(a for d in sorted(gone) if cuts[d] is not None for a in cuts[d].axes)
-        return Plan([cuts], [dropped(cuts, gone)], s.params, over, op)
+        return Plan([cuts], [dropped(cuts, gone)], s.params, over, operation)
 
     return rule
 

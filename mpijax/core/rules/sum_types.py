@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mpijax.core.base.errors import ShardingTypeError
-from mpijax.core.rules.lowering import Communication, Elementwise, Reduction, Structural
+from mpijax.core.rules.lowering import Combiner, Communication, Elementwise, Reduction, Structural
 from mpijax.core.sharding.context import get_abstract_mesh
 from mpijax.core.sharding.split import Split
 from mpijax.core.types.avals import NO_AXES, ShapedArray
@@ -49,7 +49,7 @@ def check_asked_sums(s: Any) -> None:
 def _by_lowering(lower: Any) -> Callable | None:
     if isinstance(lower, Communication):
         return over_other_axes
-    if isinstance(lower, Structural) or (isinstance(lower, Reduction) and lower.op == "add"):
+    if isinstance(lower, Structural) or (isinstance(lower, Reduction) and lower.op is Combiner.ADD):
         return linear
     return added if isinstance(lower, Elementwise) and lower.additive else None
 

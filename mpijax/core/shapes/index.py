@@ -76,7 +76,7 @@ class Lin:
             merged[k] = (atom, c if old is None else old[1] + c)
         self.offset = offset
         self.terms = tuple(t for t in merged.values() if t[1] != 0)
-        self._key = None
+        self._key: Any = None
 
     @property
     def key(self):

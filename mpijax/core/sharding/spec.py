@@ -140,8 +140,8 @@ class PartitionSpec:
         if not isinstance(other, PartitionSpec):
             self._check_joins(other, "__add__")
             return PartitionSpec(*self, *other)
-        sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
-        return PartitionSpec(*self, *other, **sums)
+        unreduced, reduced = self.unreduced | other.unreduced, self.reduced | other.reduced
+        return PartitionSpec(*self, *other, unreduced=unreduced, reduced=reduced)
 
     def __radd__(self, other):
         if not isinstance(other, tuple):

@@ -179,6 +179,7 @@ def flatten_with_path(
     leaves: list[tuple[KeyPath, Any]] = []
 
     def asks_for_leaf(path, x):
+        assert is_leaf is not None
         answer = is_leaf(path, x) if is_leaf_takes_path else is_leaf(x)
         if answer is not None and not isinstance(answer, bool):
             raise ValueError(f"is_leaf predicate returned a non-boolean value {answer!r}; expected a boolean")

@@ -264,7 +264,7 @@ class Partial(functools.partial):
     def __new__(cls, func, /, *args, **kwargs):
         if not isinstance(func, functools.partial):
             return super().__new__(cls, func, *args, **kwargs)
-        opaque = _HiddenPartial(func)
+        opaque: Any = _HiddenPartial(func)
         self = super().__new__(cls, opaque, *args, **kwargs)
         # Once constructed, `opaque` shows the attributes of a partial.
         opaque.func, opaque.args, opaque.keywords = func.func, func.args, func.keywords

@@ -17,7 +17,7 @@ import numpy as np
 from mpijax.core.base import config, provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules import sharding_types as types
-from mpijax.core.rules.lowering import HostCall, Reshard
+from mpijax.core.rules.lowering import HostCall, Reshard, ReshardKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import Operation, Plan
@@ -249,7 +249,7 @@ inspect_sharding_p = Primitive(
     "inspect_sharding",
     type_rule=lambda x, **_: [],
     reference=lambda x, **_: [],
-    lower=Reshard("callback", "inspect"),
+    lower=Reshard("callback", ReshardKind.INSPECT),
     jvp=_jvp("inspect_sharding"),
     transpose=lambda cts, *args, **params: [None] * len(args),
     batch=_batch_inspection,

@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijax.core.base.state import state
 from mpijax.core.rules import sharding_types as types
-from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.lowering import Communication, Exchange, OverRanks
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sum_types import kind_over, reduced_axes, unreduced_axes, with_sums
@@ -311,7 +311,7 @@ reduce_scatter_p = Primitive(
     "reduce_scatter",
     type_rule=_reduce_scatter_type,
     reference=lambda x, *, scatter_dimension, tiled, **_: x if tiled else x.squeeze(scatter_dimension),
-    lower=Communication(Exchange.REDUCE_SCATTER, "sum"),
+    lower=Communication(Exchange.REDUCE_SCATTER, OverRanks.SUM),
     jvp=linear_jvp("reduce_scatter"),
     transpose=_reduce_scatter_transpose,
     batch=_reduce_scatter_batch,
@@ -364,7 +364,7 @@ unreduced_reduce_scatter_p = Primitive(
     "unreduced_reduce_scatter",
     type_rule=_unreduced_scatter_type,
     reference=lambda x, *, scatter_dimension, tiled, **_: x if tiled else x.squeeze(scatter_dimension),
-    lower=Communication(Exchange.REDUCE_SCATTER, "sum"),
+    lower=Communication(Exchange.REDUCE_SCATTER, OverRanks.SUM),
     sharding_type=types.by_type_rule,
     jvp=linear_jvp("unreduced_reduce_scatter"),
     transpose=_unreduced_scatter_transpose,

@@ -15,7 +15,7 @@ from typing import Any
 from mpijax.core.rules import shape_rules
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.index_maps import identity
-from mpijax.core.rules.lowering import Communication, Exchange, Structural, ViewKind
+from mpijax.core.rules.lowering import Communication, Exchange, OverRanks, Structural, ViewKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.ops.collectives.reductions import invariant_batch, of_same_bits
@@ -69,7 +69,7 @@ unreduced_psum_p = Primitive(
     "unreduced_psum",
     type_rule=lambda x, *, axes: converted(x, axes, "unreduced", "invarying", "unreduced_psum"),
     reference=lambda x, *, axes: x,
-    lower=Communication(Exchange.ALLREDUCE, "sum"),
+    lower=Communication(Exchange.ALLREDUCE, OverRanks.SUM),
     sharding_type=types.by_type_rule,
     jvp=linear_jvp("unreduced_psum"),
     transpose=transposed_by("preduced"),

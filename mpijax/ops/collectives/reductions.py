@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mpijax.core.base.state import state
-from mpijax.core.rules.lowering import Communication, Exchange
+from mpijax.core.rules.lowering import Communication, Exchange, OverRanks
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sum_types import kind_over, unreduced_axes
@@ -181,7 +181,7 @@ psum_p = Primitive(
     "psum",
     type_rule=_reduced_type,
     reference=lambda x, *, axes, **_: x.sum(axis=tuple(a for a in axes if isinstance(a, int))),
-    lower=Communication(Exchange.ALLREDUCE, "sum"),
+    lower=Communication(Exchange.ALLREDUCE, OverRanks.SUM),
     jvp=linear_jvp("psum"),
     transpose=_psum_transpose,
     batch=_batch("psum"),
@@ -212,7 +212,7 @@ psum_invariant_p = Primitive(
     "psum_invariant",
     type_rule=same_type,
     reference=lambda x, *, axes: x,
-    lower=Communication(Exchange.ALLREDUCE, "sum"),
+    lower=Communication(Exchange.ALLREDUCE, OverRanks.SUM),
     jvp=linear_jvp("psum_invariant"),
     transpose=_psum_invariant_transpose,
     batch=invariant_batch("psum_invariant"),
@@ -272,12 +272,12 @@ def _spread(out, shape, axes):
     return registry["broadcast_in_dim"].bind(out, shape=shape, broadcast_dimensions=kept, sharding=None)
 
 
-def _extremum_primitive(name: str, ufunc) -> Primitive:
+def _extremum_primitive(name: str, operation: OverRanks, ufunc) -> Primitive:
     return Primitive(
         name,
         type_rule=_reduced_type,
         reference=lambda x, *, axes, **_: ufunc.reduce(x, axis=tuple(a for a in axes if isinstance(a, int))),
-        lower=Communication(Exchange.ALLREDUCE, name[1:]),
+        lower=Communication(Exchange.ALLREDUCE, operation),
         jvp=_extremum_jvp(name),
         transpose=Unsupported(f"{name} is not linear, so it has no transpose. Its jvp rule differentiates it"),
         batch=_batch(name),
@@ -286,5 +286,5 @@ def _extremum_primitive(name: str, ufunc) -> Primitive:
     )
 
 
-pmax_p = _extremum_primitive("pmax", np.maximum)
-pmin_p = _extremum_primitive("pmin", np.minimum)
+pmax_p = _extremum_primitive("pmax", OverRanks.MAX, np.maximum)
+pmin_p = _extremum_primitive("pmin", OverRanks.MIN, np.minimum)

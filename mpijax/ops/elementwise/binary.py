@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.rules import sum_types
-from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.lowering import Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
 from mpijax.core.types.typeof import typeof
@@ -77,7 +77,7 @@ add_p = elementwise(
     NUMERIC,
     reference=np.add,
     jvp=_add_jvp(add, negate=False),
-    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED),
+    lower=Elementwise(scalar_rule("add"), additive=True, zeros=Zeros.PASSED, meaning=Meaning.SUM),
     transpose=lambda ct, x, y: [_operand_ct(x, ct), _operand_ct(y, ct)],
 )
 

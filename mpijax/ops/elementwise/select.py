@@ -11,7 +11,7 @@ from mpijax.core import dtypes
 from mpijax.core.base.errors import ShardingTypeError
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules import sum_types
-from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.lowering import Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.types.avals import ShapedArray
@@ -139,7 +139,7 @@ select_n_p = Primitive(
     "select_n",
     type_rule=_select_type,
     reference=_numpy_select,
-    lower=Elementwise(scalar_rule("select_n"), zeros=Zeros.PASSED),
+    lower=Elementwise(scalar_rule("select_n"), zeros=Zeros.PASSED, meaning=Meaning.SELECTION),
     jvp=_select_jvp,
     transpose=_select_transpose,
     batch=_select_batch,

@@ -415,7 +415,7 @@ dot_general_p = Primitive(
     "dot_general",
     type_rule=_dot_type,
     reference=_dot_reference,
-    lower=Library("dot_general"),
+    lower=Library(),
     jvp=_dot_jvp,
     transpose=_dot_transpose,
     batch=_dot_batch,

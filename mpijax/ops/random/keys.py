@@ -21,7 +21,7 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.option import values as options
 from mpijax.core.rules import shape_rules
 from mpijax.core.rules.index_maps import identity
-from mpijax.core.rules.lowering import Decompose, Elementwise, Structural, ViewKind
+from mpijax.core.rules.lowering import Decompose, Elementwise, Meaning, Structural, ViewKind
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
@@ -196,7 +196,7 @@ threefry2x32_p: Primitive = Primitive(
     "threefry2x32",
     type_rule=_threefry_type,
     reference=hash_numpy,
-    lower=Elementwise(scalar_rule("threefry2x32"), 60),
+    lower=Elementwise(scalar_rule("threefry2x32"), 60, meaning=Meaning.CHAIN),
     jvp=_threefry_jvp,
     transpose=Unsupported("random bits are integers and have no cotangents"),
     batch=_two(broadcast_batch(lambda: threefry2x32_p)),

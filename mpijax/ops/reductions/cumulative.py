@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules.lowering import Cumulative
+from mpijax.core.rules.lowering import Combiner, Cumulative
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import part_number
@@ -212,7 +212,11 @@ def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callabl
 
 
 def _define(
-    name: str, op: str, accumulate: Callable, combine: Callable | None, over_ranks: tuple[Callable | None, Callable]
+    name: str,
+    op: Combiner,
+    accumulate: Callable,
+    combine: Callable | None,
+    over_ranks: tuple[Callable | None, Callable],
 ) -> Primitive:
     reference = _reference(accumulate)
 
@@ -230,7 +234,7 @@ def _define(
         batch=_batch(lambda: primitive),
         sharding=_over_ranks(lambda: primitive, *over_ranks),
     )
-    if combine is not None and op not in ("max", "min"):
+    if combine is not None and op not in (Combiner.MAX, Combiner.MIN):
         primitive.same_bits = _same_bits(combine)
     return primitive
 
@@ -248,17 +252,23 @@ def _apply(name: str) -> Callable:
     return lambda x, y: registry[name].bind(x, y)
 
 
-cumsum_p = _define("cumsum", "add", lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype), None, (reduce_sum, add))
+cumsum_p = _define(
+    "cumsum",
+    Combiner.ADD,
+    lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype),
+    None,
+    (reduce_sum, add),
+)
 cumsum_p.jvp = LINEAR.attach(cumsum_p)
 cumsum_p.same_bits = same_bits.cumsum
 cumsum_p.transpose = lambda ct, _operand, *, axis, reverse: [cumsum(ct, axis, not reverse)]
 cumprod_p = _define(
     "cumprod",
-    "mul",
+    Combiner.MUL,
     lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype),
     _apply("mul"),
     (reduce_prod, mul),
 )
-cummax_p = _define("cummax", "max", np.maximum.accumulate, _apply("max"), (reduce_max, max))
-cummin_p = _define("cummin", "min", np.minimum.accumulate, _apply("min"), (reduce_min, min))
-cumlogsumexp_p = _define("cumlogsumexp", "logaddexp", _running_logsumexp, logaddexp, (None, logaddexp))
+cummax_p = _define("cummax", Combiner.MAX, np.maximum.accumulate, _apply("max"), (reduce_max, max))
+cummin_p = _define("cummin", Combiner.MIN, np.minimum.accumulate, _apply("min"), (reduce_min, min))
+cumlogsumexp_p = _define("cumlogsumexp", Combiner.LOGADDEXP, _running_logsumexp, logaddexp, (None, logaddexp))

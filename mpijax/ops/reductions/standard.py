@@ -12,7 +12,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.base import config
 from mpijax.core.rules import sum_types
-from mpijax.core.rules.lowering import Reduction
+from mpijax.core.rules.lowering import Combiner, Reduction
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
@@ -103,7 +103,7 @@ def extreme(dtype: np.dtype, largest: bool) -> Any:
 
 
 def _reduction(
-    name: str, op: str, ufunc: np.ufunc, type_rule: Callable, transpose: Callable = NOT_LINEAR
+    name: str, op: Combiner, ufunc: np.ufunc, type_rule: Callable, transpose: Callable = NOT_LINEAR
 ) -> Primitive:
     primitive = Primitive(
         name,
@@ -168,7 +168,7 @@ def _sum_type(x: ShapedArray, *, axes, out_sharding=None) -> ShapedArray:
     return out
 
 
-reduce_sum_p = _reduction("reduce_sum", "add", np.add, _sum_type, transpose=_sum_transpose)
+reduce_sum_p = _reduction("reduce_sum", Combiner.ADD, np.add, _sum_type, transpose=_sum_transpose)
 reduce_sum_p.jvp = _sum_jvp
 reduce_sum_p.sums = sum_types.summed
 reduce_sum_p.same_bits = same_bits.reduce_sum
@@ -262,7 +262,7 @@ def _prod_by_halves(x, *, axes):
     return by_halves(lambda xs, ys: [mul(xs[0], ys[0])], [x], [const_like(x, 1)], tuple(axes))[0]
 
 
-reduce_prod_p = _reduction("reduce_prod", "mul", np.multiply, _reduction_type("reduce_prod", (np.number,)))
+reduce_prod_p = _reduction("reduce_prod", Combiner.MUL, np.multiply, _reduction_type("reduce_prod", (np.number,)))
 reduce_prod_p.jvp = _prod_jvp
 reduce_prod_p.same_bits = _prod_by_halves
 
@@ -312,8 +312,8 @@ def _extremum_jvp(primitive: Primitive) -> Callable:
     return jvp
 
 
-reduce_max_p = _reduction("reduce_max", "max", np.maximum, _reduction_type("reduce_max", None))
-reduce_min_p = _reduction("reduce_min", "min", np.minimum, _reduction_type("reduce_min", None))
+reduce_max_p = _reduction("reduce_max", Combiner.MAX, np.maximum, _reduction_type("reduce_max", None))
+reduce_min_p = _reduction("reduce_min", Combiner.MIN, np.minimum, _reduction_type("reduce_min", None))
 for _primitive in (reduce_max_p, reduce_min_p):
     _primitive.jvp = _extremum_jvp(_primitive)
 
@@ -356,6 +356,6 @@ def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
     return reduce_xor_p.bind(operand, axes=_axes(operand, axes))
 
 
-reduce_and_p = _reduction("reduce_and", "and", np.bitwise_and, _logical_type)
-reduce_or_p = _reduction("reduce_or", "or", np.bitwise_or, _logical_type)
-reduce_xor_p = _reduction("reduce_xor", "xor", np.bitwise_xor, _logical_type)
+reduce_and_p = _reduction("reduce_and", Combiner.AND, np.bitwise_and, _logical_type)
+reduce_or_p = _reduction("reduce_or", Combiner.OR, np.bitwise_or, _logical_type)
+reduce_xor_p = _reduction("reduce_xor", Combiner.XOR, np.bitwise_xor, _logical_type)

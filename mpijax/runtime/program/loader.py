@@ -51,7 +51,7 @@ def load_plan(plan: ProgramPlan, name: str, runs: int | None = None) -> Program:
         instructions = mapped(instructions, step_notes.noted)
     loaded = load(
         ProgramSpec(
-            len(plan.in_avals), tuple(plan.buffers), instructions, tuple(plan.results), plan.arena,
+            len(plan.in_avals), plan.buffers, instructions, plan.results, plan.arena,
             talks or _takes_long(plan), name, config.values.mpijax_keep_denormals, addresses,
             talks and uses_lanes(instructions), runs or 0, tiers.patience(runs), tiers.tier_up if warms_up else None,
         )  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Any
 import mpijax
 from mpijax.compiler.backend.disk_cache import DiskCache, host_id
 from mpijax.compiler.backend.once_on_node import once_on_node
-from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.plan import ProgramPlan
 from mpijax.core.base import config, option
 from mpijax.core.base.source import Source
@@ -34,7 +34,7 @@ from mpijax.core.rules.registry import registry
 from mpijax.runtime.arrays.devices import local_device_count, process_index
 from mpijax.runtime.program import code, tiers
 
-_MAGIC = b"mpijax-plan-1\n"
+_MAGIC = b"mpijax-plan-2\n"
 # Seconds of planning below which a file is not worth writing.
 WORTH = 2e-3
 # Maximum bytes of constants made by the compiler in a stored plan.
@@ -68,12 +68,8 @@ class CachedPlan:
             files, values = content
             with config.enable_x64(True):  # the plan's types may have 64 bits, whatever the option is now
                 read = _PlanReader(tables, blobs, self.constants).values(values)
-            plan = ProgramPlan(**dict(zip(_FIELDS, read, strict=True)))
-            loaded = code.load_objects(files)
-            if loaded is None:
-                return None
-            plan.kernels = loaded  # type: ignore[assignment]
-            return plan
+            loaded: Any = code.load_objects(files)
+            return None if loaded is None else ProgramPlan(**dict(zip(_FIELDS, read, strict=True)), kernels=loaded)
         except Exception:  # any defect in a file counts as a missing file
             return None
 
@@ -150,13 +146,13 @@ class _Origin:
 
 def _write_value(w: plain.Writer, v: Value) -> list[Any]:
     source = None if v.producer is None else w.value(v.producer.source)
-    return ["w", w.aval(v.aval), v.kind, v.position, source]
+    return ["w", w.aval(v.aval), v.kind.value, v.position, source]
 
 
 def _read_value(r: plain.Reader, x: list[Any]) -> Value:
     _, aval, kind, position, source = x
     origin: Any = None if source is None else _Origin(r.value(source))
-    return Value(r.avals[aval], kind, origin, position)
+    return Value(r.avals[aval], ValueKind(kind), origin, position)
 
 
 plain.register_writer(Value, _write_value)

@@ -8,6 +8,7 @@ import linecache
 import math
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def _buffers(plan: ProgramPlan) -> str:
 # ---------------------------------------------------------------- array shardings
 
 
-def _placement(placed: list[ResultPlacement], volume: dict[str, float]) -> str:
+def _placement(placed: Sequence[ResultPlacement], volume: dict[str, float]) -> str:
     """A row for each line, with a grid for each array that shows which rank has which block."""
     if not placed:
         return ""
