@@ -234,6 +234,14 @@ CALLS = {
         lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),
         "No such compile option: 'fast'",
     ),
+    "misspelt compiler option": (
+        lambda J: J.jit(lambda x: x, compiler_options={"xla_cpu_fast_math": True})(1.0),
+        "No such compile option: 'xla_cpu_fast_math'",
+    ),
+    "compiler option of another type": (
+        lambda J: J.jit(lambda x: x).lower(1.0).compile({"xla_dump_max_hlo_modules": "1", "xla_dump_hlo_as_text": "on"}),
+        "While setting option xla_dump_hlo_as_text, 'on' is not a valid bool value",
+    ),
     "operand that is no array": (
         lambda J: J.jit(lambda x: J.lax.add(x, np.array("hello")))(X3),
         "Error interpreting argument to add as a JAX value. The problematic value is of type <class 'numpy.ndarray'> "
