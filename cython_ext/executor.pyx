@@ -780,12 +780,21 @@ cdef int check_donations(Program program, PyObject** args) except -1:
             continue
         for i in range(program.num_inputs):
             if i != outputs[j].donor and args[i] == args[outputs[j].donor] and is_array(args[i]):
-                raise provided.JaxRuntimeError(
-                    "INVALID_ARGUMENT: Attempt to use a buffer that was donated in the same call: "
-                    f"arguments {i} and {outputs[j].donor} of {program.spec.name} are the same array, and "
-                    "one of them is donated, as in `f(donate(a), a)`. Pass a copy."
-                )
+                raise provided.JaxRuntimeError(twice_donated(program, i, outputs[j].donor))
     return 0
+
+
+cdef str twice_donated(Program program, Py_ssize_t i, Py_ssize_t donor):
+    """The message for a donated array that is passed twice, in the words of JAX."""
+    cdef int j
+    what = "use a buffer that was previously donated in the same call" if i > donor else (
+        "donate a buffer which is also used by the same call")
+    example = "f(donate(a), a)" if i > donor else "f(a, donate(a))"
+    for j in range(program.num_outputs):
+        if program.outputs[j].donor == i:
+            what, example = "donate the same buffer twice", "f(donate(a), donate(a))"
+    return (f"INVALID_ARGUMENT: Attempt to {what}: arguments {min(i, donor)} and {max(i, donor)} of "
+            f"{program.spec.name} are the same array, as in `{example}`. Pass a copy.")
 
 
 cdef inline PyObject* make_output(OutputEntry* entry, PyObject** args, void** table) except NULL:

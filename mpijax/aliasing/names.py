@@ -28,6 +28,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.lax.lax", "add", "mpijax._src.lax.lax:add", "JAX's tutorial on primitives"),
     ("jax._src.lib.mlir.dialects", "hlo", "mpijax._src.lib.mlir.dialects:hlo", "JAX's tutorial on primitives"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
+    ("jax._src.numpy.ufuncs", "ufunc", "mpijax.numpy.ufuncs.ufunc_type:ufunc", "Esquilax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.random", "threefry2x32", "mpijax._src.random.threefry2x32", "Quax's examples"),
     ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.core.tracing.out_sharding:explicit_sharding", "JAXNS"),

@@ -31,6 +31,7 @@ from mpijax.export.checks import DisabledSafetyCheck, checked_platforms, default
 from mpijax.export.devices import LATER, devices_of, meshes_of_shardings, over_devices, sharding_on
 from mpijax.export.symbolic import check_one_scope, check_solvable, has_names, solve, specialized
 from mpijax.export.trees import read_structure, write_structure
+from mpijax.ops.elementwise.convert import convert
 from mpijax.spmd.reshard import with_sharding
 from mpijax.transforms.call import call_jaxpr
 from mpijax.transforms.custom_vjp import custom_vjp
@@ -232,7 +233,10 @@ class Exported:
             real = [x for x, a in zip(args, self.in_avals, strict=True) if _is_real(a)]
             with config.enable_x64(wide or config.enable_x64.value):
                 outs = iter(call_jaxpr(program, real, name=self.fun_name))
-            return [next(outs) if _is_real(a) else _nothing(a, sizes) for a in self.out_avals]
+                return [
+                    convert(next(outs), a.dtype, a.weak_type) if _is_real(a) else _nothing(a, sizes)
+                    for a in self.out_avals
+                ]
 
         def backward(args, cotangents):
             derivative = self.vjp()
@@ -506,7 +510,8 @@ def _with_derivative(primal: Exported, derivative: Exported) -> Exported:
 
 
 def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
-    in_avals, out_avals = reader.values(entry["types"])
+    # JAX's files have no weak types.
+    in_avals, out_avals = ([a.strip_weak_type() for a in avals] for avals in reader.values(entry["types"]))
     program = reader.value(entry["program"])
     in_tree, out_tree = (read_structure(entry[side], reader.value) for side in ("in_tree", "out_tree"))
     if [(node.node_data() or (None, None))[0] for node in in_tree.children()] != [tuple, dict]:

@@ -194,6 +194,14 @@ def test_what_is_known_of_a_program_is_as_in_jax():
     assert "reduce_sum" in text and "program: 2 arguments, 2 results" in text
 
 
+def test_a_file_has_no_weak_types_as_in_jax():
+    made = export.export(jax.jit(lambda x: (x * 2, jnp.asarray(x, "float32"))))(1.0)
+    read = export.deserialize(made.serialize(vjp_order=1))
+    for found, weak in ((made, [True, False]), (read, [False, False])):
+        assert [a.weak_type for a in found.out_avals] == [x.weak_type for x in found.call(1.0)] == weak
+    assert not any(a.weak_type for a in read.in_avals)
+
+
 def test_the_names_are_jaxs():
     """And those that JAX has added since."""
     assert set(export.__all__) - {"symbolic_dim_bounds"} == set(their_export.__all__)

@@ -234,6 +234,26 @@ CALLS = {
         lambda J: J.jit(lambda x: x, compiler_options={"xla_embed_ir_in_executable": True, "fast": True})(1.0),
         "No such compile option: 'fast'",
     ),
+    "donated and used": (
+        lambda J: _donating(J, 0)(*[J.numpy.ones(4)] * 2),
+        "Attempt to use a buffer that was previously donated in the same call",
+    ),
+    "used and donated": (
+        lambda J: _donating(J, 1)(*[J.numpy.ones(4)] * 2),
+        "Attempt to donate a buffer which is also used by the same call",
+    ),
+    "donated twice in a call": (
+        lambda J: _donating(J, (0, 1))(*[J.numpy.ones(4)] * 2),
+        "Attempt to donate the same buffer twice",
+    ),
+    "misspelt compiler option": (
+        lambda J: J.jit(lambda x: x, compiler_options={"xla_cpu_fast_math": True})(1.0),
+        "No such compile option: 'xla_cpu_fast_math'",
+    ),
+    "compiler option of another type": (
+        lambda J: J.jit(lambda x: x).lower(1.0).compile({"xla_dump_max_hlo_modules": "1", "xla_dump_hlo_as_text": "on"}),
+        "While setting option xla_dump_hlo_as_text, 'on' is not a valid bool value",
+    ),
     "operand that is no array": (
         lambda J: J.jit(lambda x: J.lax.add(x, np.array("hello")))(X3),
         "Error interpreting argument to add as a JAX value. The problematic value is of type <class 'numpy.ndarray'> "
@@ -484,6 +504,10 @@ def _call_twice(J, make):
 
 def _linear_named(x):
     return x * 2
+
+
+def _donating(J, which):
+    return J.jit(lambda a, b: (a + b, a - b), donate_argnums=which)
 
 
 def _compiled_for_floats(J):
