@@ -130,7 +130,7 @@ class Applied(Expr):
     def __init__(
         self, primitive: Primitive, args: tuple[Expr, ...], dtype: np.dtype, params: dict[str, Any], result: int = 0
     ):
-        super().__init__(args, dtype, primitive.lower.cost, False)
+        Expr.__init__(self, args, dtype, primitive.lower.cost, False)  # most are; faster than `super()`
         self.primitive = primitive
         self.params = params
         self.result = result

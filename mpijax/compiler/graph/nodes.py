@@ -191,9 +191,10 @@ def _needed(nodes: list[Node], outputs: list[Value]) -> tuple[tuple[Node, ...], 
             live.update(id(v.producer) for v in node.inputs if v.producer is not None)
     kept.reverse()
     users: dict[Value, list[Node]] = {}
+    constant = ValueKind.CONST
     for node in kept:
         for v in node.inputs:
-            if v.kind is not ValueKind.CONST:
+            if v.kind is not constant:
                 readers = users.get(v)
                 if readers is None:
                     users[v] = [node]
