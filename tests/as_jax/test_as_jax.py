@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import jax.experimental.pallas as pl
 from jax import lax, tree_util
 from jax._src import core
+from jax._src.numpy.ufuncs import ufunc
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 from jaxlib.xla_extension import PjitFunction
