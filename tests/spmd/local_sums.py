@@ -95,6 +95,7 @@ def text(x) -> str:
     return re.sub(r"\{'x', 'y'\}|\{'y', 'x'\}", "{'x', 'y'}", without)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 def test_types_texts_and_values(program, jitted):
