@@ -10,7 +10,7 @@ import os
 import pytest
 
 # Of one test without its fixtures, of all tests alone, and of a rank's tests under mpirun.
-LONG, ALONE, OF_A_RANK = 4.0, 900.0, 90.0
+LONG, ALONE, OF_A_RANK = 4.0, 900.0, 110.0
 _took: dict[str, float] = {}
 _calls: dict[str, float] = {}
 

@@ -228,7 +228,7 @@ def job(ranks, *arguments):
 @marked
 @pytest.mark.parametrize("ends", [{2: 5, 1: 12}, pytest.param({4: 5, 2: 8, 1: 12}, marks=pytest.mark.slow)], ids=str)
 def test_stopped_by_a_signal_and_started_on_another_number_of_ranks(folder, ends):
-    """ends: the last step of each job, by its number of ranks. The first job is told to stop."""
+    """ends: the last step of each job, by its number of ranks. The first job gets a signal."""
     assert not UNDER_LAUNCHER
     begin = 0
     for ranks, end in ends.items():

@@ -142,7 +142,8 @@ def test_calls_a_thousand_deep(cached, monkeypatch):
         for _ in range(1000):
             f = mpijax.jit(lambda x, g=f: g(x) + 1)
             f.trace(x)
-    np.testing.assert_array_equal(f(x), np.full(3, 1002))
+        result = f(x)
+    np.testing.assert_array_equal(result, np.full(3, 1002))
 
 
 def test_deep_stacks_of_the_caller_do_not_matter():

@@ -406,7 +406,7 @@ def gradients_of_examples(jax, f, x, weights) -> list:
     ]
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("check", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradients_of_examples_split_over_a_mesh_axis(check):
     def of(s):
         total = (lambda x: s.lax.psum(x.sum(), "i")) if check else lambda x: x.sum()
