@@ -1,7 +1,8 @@
 # make demo    the digits example on 2 ranks          make lint    ruff, cython-lint, mypy, structure, prose
-# make test    all tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
+# make test    the tests: alone, on 2 and on 4 ranks  make ext     rebuild the extensions that changed
 # make bench   the benchmark table                    make clean   remove .venv and what was built
 # make docs    the documentation site, in build/site
+# make test-slow       the tests marked slow, which `make test` leaves out
 # make sanitize        tests of the C code with the address, the undefined-behaviour and the thread sanitizer
 # make test-libraries  programs that use libraries of JAX, on JAX and on mpijax
 # make test-many       communication on 16 and on 64 ranks, which may share cores
@@ -53,9 +54,10 @@ test-many: ready-test
 	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
-# On all cores, too. A test that starts ranks shares the cores with other tests.
+# On all cores, too. A test that starts ranks shares the cores with other tests. tests/mpi/test_matrix.py starts its own ranks.
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
+	$(call MPI_TESTS,2) --slow --ignore=tests/mpi/test_matrix.py -k "not test_many_over_ranks"
 
 # Builds in build/sanitize-memory and build/sanitize-thread. The extensions in the source tree do not change.
 sanitize: ready-test

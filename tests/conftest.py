@@ -12,6 +12,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import budget
 import mpi4py
 import pytest
 import quickly
@@ -54,6 +55,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
+    config.pluginmanager.register(budget, "budget")
     if SIZE > 1:
         # A folder of its own for each rank: two ranks clearing the same numbered folders would race.
         from mpijax.cli.scratch import scratch
@@ -84,8 +86,9 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    if SIZE > 2:
+    if SIZE > 1:
         quickly.sweep_products(items)
+    if SIZE > 2:
         for item in items:
             if item.get_closest_marker("two_ranks"):
                 item.add_marker(pytest.mark.slow)

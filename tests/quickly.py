@@ -10,8 +10,12 @@ import hashlib
 import os
 import sys
 import threading
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 _NONE = SimpleNamespace(params={})
 # The options of JAX that are set here, with the values that JAX gave them.
@@ -68,8 +72,37 @@ def _quicken_jax(folder: Path) -> None:
     compilation_cache.reset_cache()  # if it has compiled, it has looked for its options
 
 
+def all_slow_but(often: Collection[str], cases: Iterable, name: Callable[[Any], str] = str) -> list:
+    """Cases as parameters with their names; all but `often` are marked slow."""
+    named = [(name(case), case) for case in cases]
+    assert set(often) <= {n for n, _ in named}, set(often) - {n for n, _ in named}
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else [case]), id=n, marks=() if n in often else pytest.mark.slow)
+        for n, case in named
+    ]
+
+
+def slow(*cases) -> list:
+    """Cases as parameters that are marked slow."""
+    return [pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow) for case in cases]
+
+
+def one_in(count: int, cases: Iterable, rows: bool = False) -> list:
+    """Cases as parameters: the first of each `count` in the default run, the others marked slow.
+
+    rows: a case is a tuple of several parameters.
+    """
+    params = [
+        case if isinstance(case, _PARAM) else pytest.param(*case) if rows else pytest.param(case) for case in cases
+    ]
+    return [p if i % count == 0 else p._replace(marks=(*p.marks, pytest.mark.slow)) for i, p in enumerate(params)]
+
+
+_PARAM = type(pytest.param())
+
+
 def sweep_products(items: list) -> None:
-    """Mark tests of products of parameters `sweep`: all cases run on two ranks, each value of a parameter on more."""
+    """Mark tests of products of parameters `sweep`: all cases run on one rank, each value of a parameter on several."""
     for item in items:
         if item.get_closest_marker("mpi") and len(getattr(item, "callspec", _NONE).params) > 1:
             item.add_marker("sweep")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, jaxpr_text, run, sample
+from quickly import one_in
 
 X, XS = sample(3), sample(2, 3)
 TWO = np.float32(2)
@@ -28,7 +29,7 @@ def two_results(J):
 
 @pytest.mark.parametrize(
     "make, args",
-    [
+    one_in(3, [
         (lambda J: lambda x: pure(J, np.negative, (3,))(x) * 2, (X,)),
         (two_results, (X,)),
         (lambda J: pure(J, lambda v: 1.5), (X,)),
@@ -41,7 +42,7 @@ def two_results(J):
         (lambda J: J.vmap(pure(J, np.add, vmap_method="expand_dims"), in_axes=(0, None)), (X, TWO)),
         (lambda J: J.vmap(pure(J, np.add, vmap_method="legacy_vectorized"), in_axes=(0, None)), (X, TWO)),
         (lambda J: J.vmap(pure(J, np.add, vmap_method="sequential_unrolled"), in_axes=(0, None)), (X, TWO)),
-    ],
+    ], rows=True),
 )
 def test_values_are_jaxs(make, args):
     check(make, *args, jaxpr=False)
@@ -158,14 +159,14 @@ def test_a_callback_may_use_the_library():
 
 @pytest.mark.parametrize(
     "make",
-    [
+    one_in(2, [
         lambda J: lambda x: J.lax.scan(lambda c, v: (c + pure(J, np.negative)(v), v), np.float32(0), x),
         lambda J: lambda x: J.lax.fori_loop(0, 3, lambda i, c: c + pure(J, np.negative, (3,))(x) * i, x),
         lambda J: lambda x: J.lax.while_loop(lambda c: pure(J, lambda v: v < 3, dtype=bool)(c), lambda c: c + 1, x[0]),
         lambda J: lambda x: J.lax.cond(x[0] > 0, pure(J, np.negative, (3,)), pure(J, np.abs, (3,)), x),
         lambda J: J.vmap(lambda v: J.lax.fori_loop(0, 3, lambda i, c: io(J, np.negative)(c) + i, v)),
         lambda J: J.checkpoint(pure(J, np.negative, (3,))),
-    ],
+    ]),
 )
 def test_in_loops_and_branches(make):
     check(make, X, jaxpr=False, eager=False)

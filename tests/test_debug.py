@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, jaxpr_text, run, sample
+from quickly import one_in
 
 from mpijax.core.base.config import debug_print_rank
 
@@ -103,6 +104,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_checkpoint_prints_again_what_it_does_not_keep(policy, ordered, capfd):
@@ -113,7 +115,7 @@ def test_checkpoint_prints_again_what_it_does_not_keep(policy, ordered, capfd):
     assert ours == theirs and theirs.count("y=3.0 z=6.0") in (1, 2)
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+@pytest.mark.parametrize("number", one_in(2, range(len(PROGRAMS))))
 def test_programs_print_what_jax_prints(number, capfd):
     theirs, ours = (said(J, PROGRAMS[number], capfd).splitlines() for J in (THEIRS, OURS))
     # What is not ordered comes in the order of XLA's schedule.

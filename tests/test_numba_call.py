@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 from oracle import OURS, sample
+from quickly import one_in
 
 X, XS = sample(3), sample(2, 3)
 S = OURS.ShapeDtypeStruct
@@ -119,7 +120,13 @@ def assert_close(got, want):
         np.testing.assert_allclose(g, w, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kernel, types, args, expected", CASES)
+# By default: a function that writes, one that returns, two results, threads, a ufunc, a generalized ufunc, a C function.
+OFTEN = (0, 2, 5, 8, 10, 11)
+
+
+@pytest.mark.parametrize(
+    "kernel, types, args, expected", [pytest.param(*c, marks=() if i in OFTEN else pytest.mark.slow) for i, c in enumerate(CASES)]
+)
 def test_values(kernel, types, args, expected):
     f = OURS.numba_call(kernel, types)
     assert_close(f(*args), expected)
@@ -174,7 +181,7 @@ def test_vmap_one_by_one(method):
     np.testing.assert_array_equal(OURS.vmap(f, in_axes=(1, None))(XS.T, np.float32(2)), XS * 2)
 
 
-@pytest.mark.parametrize("method", ["broadcast_all", "expand_dims"])
+@pytest.mark.parametrize("method", [pytest.param("broadcast_all", marks=pytest.mark.slow), "expand_dims"])
 def test_vmap_of_kernels_that_broadcast(method):
     f = OURS.vmap(OURS.numba_call(add_whatever, F3, vmap_method=method), in_axes=(0, None))
     np.testing.assert_array_equal(OURS.jit(f)(XS, X), XS + X)
@@ -182,12 +189,12 @@ def test_vmap_of_kernels_that_broadcast(method):
 
 @pytest.mark.parametrize(
     "f, expected",
-    [
+    one_in(2, [
         (lambda x: OURS.lax.fori_loop(0, 5, lambda i, c: OURS.numba_call(scale, F3)(c, 2.0), x), X * 32),
         (lambda x: OURS.lax.scan(lambda c, v: (c + OURS.numba_call(largest, SCALAR)(v), c), np.float32(0), XS)[0] + x, XS.max(1).sum() + X),
         (lambda x: OURS.lax.cond(OURS.numba_call(largest, SCALAR)(x) > 99, lambda v: v, lambda v: OURS.numba_call(negate_c, F3)(v), x), -X),
         (lambda x: OURS.lax.while_loop(lambda c: OURS.numba_call(largest, SCALAR)(abs(c)) < 20, lambda c: OURS.numba_call(scale, F3)(c, 2.0), x), X * 16),
-    ],
+    ], rows=True),
 )
 def test_in_loops_and_branches(f, expected):
     np.testing.assert_array_equal(OURS.jit(f)(X), expected)
@@ -272,6 +279,7 @@ def test_kernels_that_do_not_fit_are_explained_while_tracing(kernel, types, args
         OURS.make_jaxpr(OURS.numba_call(kernel, types))(*args)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "call, error, message",
     [

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from launching import UNDER_LAUNCHER
+from quickly import one_in
 
 import mpijax
 from mpijax import numpy as jnp
@@ -27,7 +28,7 @@ def lines(monkeypatch, capsys):
 # ---- values ----
 
 
-@pytest.mark.parametrize("bounds", [(0, 0), (0, 1), (5, 3), (2, 99), (0, 100), (3, 104), (0, 250), (-7, 990), (0, 1009)])
+@pytest.mark.parametrize("bounds", one_in(3, [(0, 0), (0, 1), (5, 3), (2, 99), (0, 100), (3, 104), (0, 250), (-7, 990), (0, 1009)]))
 def test_fori_loop_is_laxs(bounds):
     def body(i, x):
         return jnp.sin(x) + 0.01 * i
@@ -44,6 +45,7 @@ def test_bounds_that_are_known_when_it_runs(upper):
     assert int(f(upper)) == sum(range(2, upper))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 7, 100, 101, 131, 250])
 def test_scan_is_laxs(n, reverse):

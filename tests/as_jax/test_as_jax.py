@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from quickly import one_in
 
 import mpijax
 
@@ -170,7 +171,7 @@ def test_what_is_missing_says_so_when_it_is_used(folder):
     assert "numba" in lines[0]
 
 
-@pytest.mark.parametrize("start", ["import mpijax", "import mpijax.as_jax, jax"])
+@pytest.mark.parametrize("start", ["import mpijax.as_jax, jax", pytest.param("import mpijax", marks=pytest.mark.slow)])
 def test_asking_for_a_name_is_no_error(folder, start):
     python(
         folder, "-c",
@@ -195,12 +196,12 @@ SHOW = "import jax, sys; print(jax.__version__, jax.vmap.__module__.split('.')[0
 
 @pytest.mark.parametrize(
     ("words", "argv"),
-    [
+    one_in(2, [
         (["shown.py", "a", "-b"], "['shown.py', 'a', '-b']"),
         (["-c", SHOW, "a"], "['-c', 'a']"),
         (["-m", "shown", "-x"], "-x']"),
         (["directory", "a"], "['directory', 'a']"),
-    ],
+    ], rows=True),
 )
 def test_programs_start_as_python_starts_them(folder, words, argv):
     (folder / "shown.py").write_text(SHOW)

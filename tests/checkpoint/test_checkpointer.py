@@ -226,12 +226,16 @@ def job(ranks, *arguments):
 
 
 @marked
-def test_stopped_by_a_signal_and_started_on_another_number_of_ranks(folder):
+@pytest.mark.parametrize("ends", [{2: 5, 1: 12}, pytest.param({4: 5, 2: 8, 1: 12}, marks=pytest.mark.slow)], ids=str)
+def test_stopped_by_a_signal_and_started_on_another_number_of_ranks(folder, ends):
+    """ends: the last step of each job, by its number of ranks. The first job gets a signal."""
     assert not UNDER_LAUNCHER
-    assert job(4, folder, 12, "5:3") == ["0", "5"]
-    assert job(2, folder, 8, "") == ["5", "8"]
-    assert job(1, folder, 12, "") == ["8", "12"]
-    assert job(4, folder.parent / "whole", 12, "") == ["0", "12"]
+    begin = 0
+    for ranks, end in ends.items():
+        signal = f"5:{ranks - 1}" if begin == 0 else ""
+        assert job(ranks, folder, 12 if signal else end, signal) == [str(begin), str(end)]
+        begin = end
+    assert job(next(iter(ends)), folder.parent / "whole", 12, "") == ["0", "12"]
     found, whole = Checkpointer(folder), Checkpointer(folder.parent / "whole")
     assert found.steps()[-1] == whole.steps()[-1] == 12
     np.testing.assert_array_equal(found.restore()["x"], whole.restore()["x"])

@@ -461,7 +461,7 @@ def test_an_error_of_all_ranks_is_shown_once():
 
 
 @starts_jobs
-@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 11)", "os._exit(3)"])
+@pytest.mark.parametrize("end", [pytest.param("os.kill(os.getpid(), 11)", marks=pytest.mark.slow), "os._exit(3)"])
 def test_a_job_ends_soon_after_a_rank_and_says_who_waits(end, tmp_path):
     """mpirun ends such jobs at once; here the others have a moment to say where they wait."""
     program = tmp_path / "program.py"
@@ -578,22 +578,22 @@ def test_trace_says_how_to_record_kernels(tmp_path, capsys):
 
 
 @starts_jobs
-def test_records_of_ranks_have_their_kernels(tmp_path):
+@pytest.mark.parametrize("wanted", [{"sin", "gemm 80x80x80"}, pytest.param(set(), marks=pytest.mark.slow)], ids=["profiled", "not"])
+def test_records_of_ranks_have_their_kernels(tmp_path, wanted):
     program = tmp_path / "program.py"
     program.write_text(
         "import mpijax as jax\nimport mpijax.numpy as jnp\nfrom mpijax import mpi\nfrom mpi4py import MPI\nfrom mpijax.runtime.reports import record_file\n"
         "step = jax.jit(lambda x: mpi.allreduce(jnp.sin(x), op=MPI.SUM) @ x)\n"
         "x = jnp.ones((80, 80))\nfor _ in range(3):\n    step(x).block_until_ready()\nrecord_file.write()\n"
     )
-    for wanted, settings in (({"sin", "gemm 80x80x80"}, {"MPIJAX_PROFILE_KERNELS": "1"}), (set(), {})):
-        ran = mpijax("run", "-n", 2, program, MPIJAX_TRACE_DIR=str(tmp_path / str(len(wanted))), **settings)
-        assert ran.returncode == 0, ran.stderr
-        records = [json.loads(file.read_text()) for file in (tmp_path / str(len(wanted))).glob("*.json")]
-        assert len(records) == 2
-        for record in records:
-            assert {k[0] for k in record["kernels"]} == wanted
-            assert all(k[1] == f"{program}:6 (<lambda>)" and k[2] <= k[3] for k in record["kernels"])
-            assert len(record["kernels"]) in ((5, 6) if wanted else (0,))  # the first `sin` is before the first operation
+    ran = mpijax("run", "-n", 2, program, MPIJAX_TRACE_DIR=str(tmp_path / "records"), **({"MPIJAX_PROFILE_KERNELS": "1"} if wanted else {}))
+    assert ran.returncode == 0, ran.stderr
+    records = [json.loads(file.read_text()) for file in (tmp_path / "records").glob("*.json")]
+    assert len(records) == 2
+    for record in records:
+        assert {k[0] for k in record["kernels"]} == wanted
+        assert all(k[1] == f"{program}:6 (<lambda>)" and k[2] <= k[3] for k in record["kernels"])
+        assert len(record["kernels"]) in ((5, 6) if wanted else (0,))  # the first `sin` is before the first operation
 
 
 def test_trace_escapes_names(tmp_path, capsys):
@@ -662,20 +662,30 @@ def test_completion_knows_each_command_and_option(shell, capsys):
 # ---- mpijax init ----
 
 
-@starts_jobs
-def test_a_new_project_runs(tmp_path):
+@pytest.fixture
+def project(tmp_path):
     folder = tmp_path / "heat"
     ran = mpijax("init", folder, "--scheduler", "lsf")
     assert ran.returncode == 0 and "mpijax run -n 2 program.py" in ran.stdout
-    assert "bsub < job.sh" in (folder / "README.md").read_text()
-    check_script(folder / "job.sh", "SC2086")
-    ran = mpijax("run", "-n", 2, folder / "program.py")
+    return folder
+
+
+@starts_jobs
+def test_a_new_project(project):
+    assert "bsub < job.sh" in (project / "README.md").read_text()
+    check_script(project / "job.sh", "SC2086")
+    assert mpijax("init", project).returncode == 1  # nothing is written over
+
+
+@starts_jobs
+@pytest.mark.slow
+def test_a_new_project_runs(project):
+    ran = mpijax("run", "-n", 2, project / "program.py")
     assert ran.stdout.startswith("[0] 2 ranks: weights [ 1. -2.], loss "), ran.stderr
     env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
     words = [*mpirun(2), sys.executable, "-m", "pytest", "-q", "--with-mpi", "-m", "mpi", "-p", "no:cacheprovider"]
-    ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    ran = subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0 and ran.stdout.count("1 passed") == 2, ran.stdout
-    assert mpijax("init", folder).returncode == 1  # nothing is written over
 
 
 # ---- mpijax bench ----
@@ -703,6 +713,7 @@ def test_bench_measures_and_draws(tmp_path):
 
 
 @starts_jobs
+@pytest.mark.slow  # by default the tests below have each check, and the one of bench has the job
 def test_doctor_finds_a_working_machine():
     ran = mpijax("doctor", "--json")
     found = json.loads(ran.stdout)

@@ -108,6 +108,7 @@ def test_two_ranks(program, tmp_path):
 
 
 @marked
+@pytest.mark.slow
 def test_two_ranks_as_data(program):
     done = run("-n", 2, "--json", program)
     [step] = [p for p in json.loads(done.stdout) if p["name"] == "step"]

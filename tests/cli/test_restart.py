@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -137,21 +138,20 @@ def again(run: Run) -> int:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The losses of runs that nobody disturbs, by their number of steps."""
-    known: dict[int, list[str]] = {}
 
-    def of(steps: int) -> list[str]:
-        if steps not in known:
-            run = Run(tmp_path_factory.mktemp("undisturbed") / "run", steps)
-            run.enough()
-            status, output = run.wait()
-            assert status == 0, output
-            known[steps] = run.losses()
-        return known[steps]
+    @functools.cache
+    def of(steps: int, ranks: int = RANKS) -> list[str]:
+        run = Run(tmp_path_factory.mktemp("undisturbed") / "run", steps, ranks=ranks)
+        run.enough()
+        status, output = run.wait()
+        assert status == 0, output
+        return run.losses()
 
     return of
 
 
 @marked
+@pytest.mark.slow
 def test_deaths_change_nothing(tmp_path, undisturbed):
     want = undisturbed(STEPS)
     assert len(set(want)) == STEPS
@@ -173,16 +173,17 @@ def test_fifty_deaths_change_nothing(tmp_path, undisturbed, seed):
 
 
 @marked
-def test_the_remaining_ranks_go_on(tmp_path, undisturbed):
-    """`--restart-with fewer`: after two deaths two of four ranks are left, and the losses are the same numbers."""
-    run = Run(tmp_path / "run", 20, "--restart", "2", "--restart-with", "fewer", ranks=4)
-    for killed, left in ((3, 3), (1, 2)):
+@pytest.mark.parametrize("ranks", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_remaining_ranks_go_on(tmp_path, undisturbed, ranks):
+    """`--restart-with fewer`: after each death a rank less goes on, and the losses are the same numbers."""
+    run = Run(tmp_path / "run", 20, "--restart", "2", "--restart-with", "fewer", ranks=ranks)
+    for killed, left in ((3, 3), (1, 2))[4 - ranks :]:
         until(lambda rank=killed: run.steps() and run.steps()[-1][1] > 8 and run.kill(rank))
         until(lambda n=left: f", on {n} ranks" in (tmp_path / "run" / "output").read_text())
     run.enough()
     status, output = run.wait()
     assert status == 0, output
-    got, want = ([float.fromhex(x) for x in losses] for losses in (run.losses(), undisturbed(STEPS)[:20]))
+    got, want = ([float.fromhex(x) for x in losses] for losses in (run.losses(), undisturbed(20, 2)))
     np.testing.assert_allclose(got, want, rtol=1e-4)
 
 

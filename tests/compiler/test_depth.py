@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from quickly import one_in
 
 import mpijax
 import mpijax.numpy as jnp
@@ -63,7 +64,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("name", one_in(3, USES))
 def test_frames_do_not_grow_with_the_program(name):
     USES[name]()  # imports have frames of their own
     mpijax.clear_caches()

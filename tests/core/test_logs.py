@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from quickly import slow
 
 import mpijax
 
@@ -26,11 +27,13 @@ def written(*lines, **variables):
 @pytest.mark.parametrize(
     "lines",
     [
-        [SET.format(LEVEL, "DEBUG")],
         [SET.format(MODULES, "mpijax.jit")],
-        [SET.format(MODULES, "other, jax._src.dispatch")],
         [SET.format(LEVEL, "DEBUG"), SET.format(MODULES, "mpijax.jit")],
-        [SET.format(LEVEL, "ERROR"), SET.format(MODULES, "mpijax")],
+        *slow(
+            [SET.format(LEVEL, "DEBUG")],
+            [SET.format(MODULES, "other, jax._src.dispatch")],
+            [SET.format(LEVEL, "ERROR"), SET.format(MODULES, "mpijax")],
+        ),
     ],
 )
 def test_messages_are_written_once(lines):
@@ -43,11 +46,13 @@ def test_messages_are_written_once(lines):
     "lines",
     [
         [],
-        [SET.format(LEVEL, "WARNING")],
-        [SET.format(LEVEL, "NOTSET")],
-        [SET.format(MODULES, "other")],
         [SET.format(LEVEL, "DEBUG"), SET.format(LEVEL, None)],
-        [SET.format(MODULES, "jax"), SET.format(MODULES, "")],
+        *slow(
+            [SET.format(LEVEL, "WARNING")],
+            [SET.format(LEVEL, "NOTSET")],
+            [SET.format(MODULES, "other")],
+            [SET.format(MODULES, "jax"), SET.format(MODULES, "")],
+        ),
     ],
 )
 def test_nothing_is_written(lines):

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
+from quickly import one_in
 
 import mpijax
 import mpijax.numpy as jnp
@@ -69,7 +70,7 @@ COMPUTED = {
 }
 
 
-@pytest.mark.parametrize("index", COMPUTED.values(), ids=COMPUTED)
+@pytest.mark.parametrize("index", one_in(2, COMPUTED.values()), ids=COMPUTED)
 def test_parts_at_computed_positions(index):
     def make(J):
         ds = importlib.import_module(f"{J.name}.experimental.pallas").ds
@@ -359,7 +360,7 @@ STASHED = {
 }
 
 
-@pytest.mark.parametrize("transform", STASHED.values(), ids=STASHED)
+@pytest.mark.parametrize("transform", one_in(2, STASHED.values()), ids=STASHED)
 def test_backward_rules_write_in_programs_as_in_jax(transform):
     both(stashed_under(transform))
 
@@ -415,7 +416,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(3, PROGRAMS))
 def test_programs_as_in_jax(program):
     both(program)
 

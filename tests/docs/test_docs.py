@@ -67,7 +67,8 @@ def test_the_first_program_gives_the_same_on_two_ranks(tmp_path):
 
 
 @marked
-@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])  # uneven parts
+@pytest.mark.slow  # by default the page runs on one rank
+@pytest.mark.parametrize("ranks", [2, 3])  # 3: uneven parts
 def test_global_arrays_are_the_same_on_several_ranks(ranks, tmp_path):
     text = (ROOT / "docs" / "global-arrays.md").read_text()
     program, printed = ("".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.M | re.S)) for kind in ("python", "text"))

@@ -22,9 +22,14 @@ PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES += [ROOT / "docs" / name for name in ("from-numpy-mpi4py.md", "from-pytorch.md", "gradients.md", "same-bits.md")]
 NAMES = [page.stem for page in PAGES]
 # Programs that send many messages, or take long: of what they use, other tests run each part on several ranks.
-ON_ONE_RANK = ("data-parallel", "heat", "inverse-problem", "monte-carlo", "ocean")
+ON_ONE_RANK = tuple(name for name in NAMES if name not in ("mpi4py", "from-numpy-mpi4py"))
+# They run programs of examples/, which tests/examples runs with smaller numbers.
+OF_EXAMPLES = ("data-parallel", "ocean")
 CASES = [
-    pytest.param(page, ranks, marks=() if (ranks == 1) == (page.stem in ON_ONE_RANK) else pytest.mark.slow, id=f"{page.stem}-{ranks}")
+    pytest.param(
+        page, ranks, id=f"{page.stem}-{ranks}",
+        marks=() if (ranks == 1) == (page.stem in ON_ONE_RANK) and page.stem not in OF_EXAMPLES else pytest.mark.slow,
+    )
     for page in PAGES
     for ranks in (1, 2)
 ]

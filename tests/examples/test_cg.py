@@ -90,12 +90,13 @@ def test_more_ranks_than_cells_are_refused(cg):
 class TestScript:
     pytestmark = starts_jobs
 
-    def test_four_ranks_have_the_solution_of_a_direct_solver_and_draw_it(self, cg, tmp_path):
+    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), pytest.param(4, "2 x 2", marks=pytest.mark.slow)])
+    def test_ranks_have_the_solution_of_a_direct_solver_and_draw_it(self, cg, tmp_path, ranks, grid):
         pytest.importorskip("matplotlib")
         field, picture = tmp_path / "u.npy", tmp_path / "cg.png"
-        command = [*mpirun(4), sys.executable, path_of("cg"), "--cells", *map(str, SHAPE), "--save", field]
+        command = [*mpirun(ranks), sys.executable, path_of("cg"), "--cells", *map(str, SHAPE), "--save", field]
         done = subprocess.run([*command, "--out", picture], capture_output=True, text=True, timeout=250, check=True)
-        assert "17 x 14 cells on 2 x 2 ranks" in done.stdout
+        assert f"17 x 14 cells on {grid} ranks" in done.stdout
         assert done.stderr.count("#") == 60
         np.testing.assert_allclose(np.load(field), direct(cg, SHAPE)[2], rtol=1e-8)
         pairs = re.findall(r"derivative with respect to .*: (.*), by finite differences: (.*)", done.stdout)

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from examples.programs import load_example, path_of
+from quickly import all_slow_but
 
 pytest.importorskip("sklearn")
 
@@ -18,7 +19,8 @@ JAX_CURVES = {
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", JAX_CURVES)
+@pytest.mark.two_ranks  # federated averaging and conjugate gradients have curves on four
+@pytest.mark.parametrize("name", all_slow_but(("attention",), JAX_CURVES))  # by default the script below trains the other
 def test_loss_curve_is_that_of_jax_on_any_number_of_ranks(name):
     digits = load_example("digits")
     mesh = digits.Mesh(np.array(digits.jax.devices()), ("data",))
@@ -26,11 +28,11 @@ def test_loss_curve_is_that_of_jax_on_any_number_of_ranks(name):
     np.testing.assert_allclose(curve, JAX_CURVES[name], atol=1e-4)
 
 
-def test_script_reaches_97_percent_and_draws_the_curves(tmp_path):
+@pytest.mark.parametrize(("models", "epochs", "accuracy"), [(1, 5, 90), pytest.param(2, 30, 97, marks=pytest.mark.slow)])
+def test_script_learns_and_draws_the_curves(models, epochs, accuracy, tmp_path):
     plot = tmp_path / "digits.png"
-    done = subprocess.run(
-        [sys.executable, path_of("digits"), "--out", plot], capture_output=True, text=True, timeout=250, check=True
-    )
+    options = ["--out", plot, "--epochs", str(epochs), "--model", "mlp" if models == 1 else "both"]
+    done = subprocess.run([sys.executable, path_of("digits"), *options], capture_output=True, text=True, timeout=250, check=True)
     accuracies = [float(x) for x in re.findall(r"test accuracy ([0-9.]+) %", done.stdout)]
-    assert len(accuracies) == 2 and min(accuracies) >= 97
+    assert len(accuracies) == models and min(accuracies) >= accuracy
     assert plot.read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,7 @@ import mpijax as jax
 from mpijax.experimental.multihost_utils import broadcast_one_to_all
 
 pytest.importorskip("sklearn")
-ROUNDS = 3
+ROUNDS = 2
 
 
 def curve_of_jax(example, data, test, per_round, epochs, size, rate):
@@ -60,15 +60,16 @@ def test_the_curve_is_that_of_jax_on_any_number_of_ranks():
     example = load_example("federated")
     data, images, labels = example.load_clients(12)
     test = {"images": images, "labels": labels}
-    _, losses = example.train(data, ROUNDS, 5, 2, 16, 0.1, report=lambda text: None, test=test)
+    _, losses = example.train(data, ROUNDS, 3, 2, 16, 0.1, report=lambda text: None, test=test)
     expected = np.zeros(ROUNDS)
     if jax.process_index() == 0:  # for all ranks
-        expected[:] = curve_of_jax(example, data, test, 5, 2, 16, 0.1)
+        expected[:] = curve_of_jax(example, data, test, 3, 2, 16, 0.1)
     np.testing.assert_allclose(losses, broadcast_one_to_all(expected), rtol=1e-4)
 
 
-def test_the_program_learns():
-    command = [sys.executable, str(path_of("federated")), "--rounds", "30"]
+@pytest.mark.parametrize(("rounds", "accuracy"), [(4, 35), pytest.param(30, 85, marks=pytest.mark.slow)])
+def test_the_program_learns(rounds, accuracy):
+    command = [sys.executable, str(path_of("federated")), "--rounds", str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    assert float(re.search(r"test accuracy ([\d.]+)%", done.stdout)[1]) > 85
+    assert float(re.search(r"test accuracy ([\d.]+)%", done.stdout)[1]) > accuracy

@@ -30,7 +30,8 @@ def losses(output):
 
 
 @marked
-def test_the_losses_are_those_of_an_undisturbed_run(tmp_path):
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_losses_are_those_of_an_undisturbed_run(tmp_path, ranks):
     """20 steps on two ranks, then the rest: on two the same bits, on four and on one the same numbers."""
     resume = load_example("resume")
     code, output = run(2, tmp_path / "whole")
@@ -39,15 +40,14 @@ def test_the_losses_are_those_of_an_undisturbed_run(tmp_path):
     assert len(whole) == 10 and whole[-1] < whole[0]
     for step in (20, 30, 40):
         assert (tmp_path / "whole" / f"step-{step:08d}").is_dir()
-    for ranks in (2, 4):
-        folder = tmp_path / f"again-{ranks}"
-        folder.mkdir()
-        shutil.copytree(tmp_path / "whole" / "step-00000020", folder / "step-00000020")
-        code, output = run(ranks, folder)
-        assert code == 0, output
-        if ranks == 2:
-            assert losses(output) == whole
-        np.testing.assert_allclose(losses(output), whole, rtol=1e-4)
+    folder = tmp_path / "again"
+    folder.mkdir()
+    shutil.copytree(tmp_path / "whole" / "step-00000020", folder / "step-00000020")
+    code, output = run(ranks, folder)
+    assert code == 0, output
+    if ranks == 2:
+        assert losses(output) == whole
+    np.testing.assert_allclose(losses(output), whole, rtol=1e-4)
     folder = tmp_path / "here"
     folder.mkdir()
     shutil.copytree(tmp_path / "whole" / "step-00000020", folder / "step-00000020")

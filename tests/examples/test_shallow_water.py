@@ -126,18 +126,20 @@ def test_more_ranks_than_cells_are_refused(model):
 class TestScript:
     pytestmark = starts_jobs
 
-    def test_six_ranks_have_the_fields_of_one_and_draw_them(self, model, tmp_path):
+    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), pytest.param(6, "3 x 2", marks=pytest.mark.slow)])
+    def test_ranks_have_the_fields_of_one_and_draw_them(self, model, tmp_path, ranks, grid):
         pytest.importorskip("matplotlib")
         fields, frames = tmp_path / "fields.npy", tmp_path / "frames"
         options = ["--cells", *map(str, SHAPE), "--days", "0.004", "--pictures", "2", "--save", fields, "--frames", frames]
-        command = [*mpirun(6), sys.executable, path_of("shallow_water"), *options]
+        command = [*mpirun(ranks), sys.executable, path_of("shallow_water"), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-        assert "13 x 17 cells on 3 x 2 ranks" in done.stdout and "18 steps" in done.stdout
+        assert f"13 x 17 cells on {grid} ranks" in done.stdout and "18 steps" in done.stdout
         assert "#" * 30 in done.stderr
         whole = model.make_grid(SHAPE, MPI.COMM_SELF)
         np.testing.assert_array_equal(np.load(fields), stepped(model, whole, 18))
         assert [f.read_bytes()[:4] for f in sorted(frames.iterdir())] == [b"\x89PNG"] * 2
 
+    @pytest.mark.slow
     def test_without_a_launcher_it_checks_its_gradient(self):
         command = [sys.executable, path_of("shallow_water"), "--cells", "8", "9", "--gradient", "--double"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)

@@ -59,6 +59,7 @@ def test_another_process():
     np.testing.assert_allclose(np.frombuffer(ran.stdout, np.float32).reshape(3, 3), np.tanh(X) @ X.T, rtol=1e-6)
 
 
+@pytest.mark.two_ranks
 @pytest.mark.mpi
 def test_arrays_that_are_split_over_ranks():
     mesh = jax.make_mesh((jax.device_count(),), ("i",))

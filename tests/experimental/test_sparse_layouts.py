@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
+from quickly import one_in
 
 from mpijax import numpy as jnp
 from mpijax.experimental import sparse
@@ -91,7 +92,7 @@ def close(got, expected):
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", one_in(3, LAYOUTS))
 def test_operators_are_those_of_dense_arrays(layout):
     x, y = (sparse.BCOO.fromdense(a, n_batch=layout[0], n_dense=layout[1]) for a in (C, D))
     for name, operation in ALIKE.items():
@@ -102,7 +103,7 @@ def test_operators_are_those_of_dense_arrays(layout):
             raise AssertionError(f"{name}: {error}") from error
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", one_in(2, LAYOUTS))
 def test_arrays_of_different_ranks_may_be_forbidden(layout):
     """The option is about the program's own operations, not about those within sparse arrays."""
     with OURS.numpy_rank_promotion("raise"):
@@ -125,7 +126,7 @@ def test_products_with_an_array_that_is_repeated(layout, shape):
     close(y * x, C * other)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", one_in(3, FUNCTIONS))
 def test_functions_are_those_of_dense_arrays(name):
     function, expected = FUNCTIONS[name]
     for n_batch, n_dense in LAYOUTS:
@@ -146,7 +147,7 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("case", STORED)
+@pytest.mark.parametrize("case", one_in(2, STORED))
 def test_layouts_of_results_are_jaxs(case):
     theirs, ours = (
         STORED[case](S, S.BCOO.fromdense(C, n_batch=1))
@@ -156,7 +157,7 @@ def test_layouts_of_results_are_jaxs(case):
     np.testing.assert_array_equal(ours.todense(), theirs.todense())
 
 
-@pytest.mark.parametrize("shapes", [((2, 4), (4,), (3, 4)), ((1, 4), (4,)), ((4,), (1, 4)), ((4,), (2, 4))])
+@pytest.mark.parametrize("shapes", one_in(2, [((2, 4), (4,), (3, 4)), ((1, 4), (4,)), ((4,), (1, 4)), ((4,), (2, 4))]))
 def test_rows_and_matrices_are_stacked(shapes):
     """A row becomes a matrix with a batch axis of size 1, and the matrices have no batch axis."""
     dense = [thinned(*shape, seed=i) for i, shape in enumerate(shapes)]
@@ -228,7 +229,7 @@ TABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", one_in(3, TABLE))
 def test_primitives_are_bound_differentiated_and_mapped(name):
     primitive = getattr(sparse, f"{name}_p")
     f = lambda data: TABLE[name](primitive, data)

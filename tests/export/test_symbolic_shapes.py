@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import export as their_export
 from jax._src.export import shape_poly
+from quickly import one_in
 from scipy.optimize import linprog
 
 import mpijax as jax
@@ -173,7 +174,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_one_program_for_several_sizes(name):
     fun, texts, constraints, calls = PROGRAMS[name]
 

@@ -9,7 +9,7 @@ from faults.run import abandoned_files, faults
 from launching import marked
 from once import computed_once, shared_folder
 
-# Of these a job takes 10 s and more: tests/mpi/test_watchdog.py has such jobs.
+# Of these a job takes 10 s and more: tests/mpi/test_watchdog.py and test_pairing.py have such jobs.
 LONG = {promises.RING, promises.COMMUNICATORS, promises.UNSTARTED, promises.EXITED}
 # In the default run: the first row of each promise.
 OFTEN = sorted({next(row.name for row in ROWS if row.promise is p) for p in promises.PROMISES if p not in LONG})

@@ -56,13 +56,13 @@ class TestJobs:
         assert "WARNING" not in done.stderr
         return sorted(re.findall(r"^rank .*$", done.stdout, re.MULTILINE))
 
-    @pytest.mark.parametrize("name", ["hosts", "pbs"])
+    @pytest.mark.parametrize("name", ["hosts", pytest.param("pbs", marks=pytest.mark.slow)])
     def test_as_they_are(self, name, tmp_path):
         arguments = ["a b"] if name == "hosts" else ["a", "b"]
         expected = [f"rank {rank}: 3 {arguments}" for rank in range(2)]
         assert self.run(ROOT / f"launch/{name}.sh", name, tmp_path) == expected
 
-    @pytest.mark.parametrize("name", ["pbs", "lsf"])
+    @pytest.mark.parametrize("name", ["pbs", pytest.param("lsf", marks=pytest.mark.slow)])
     def test_as_submit_writes_them(self, name, tmp_path):
         script = tmp_path / "script.sh"
         script.write_text(submit.render(name, submit.Request(1, 2, 1, 30, ["program.py", "a b"])))

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import pytest
 from launching import is_open_mpi, mpirun
 from once import computed_once
 
@@ -55,6 +56,13 @@ class Outcome:
     output: str
     seconds: float
     left: list[int] = field(default_factory=list)
+
+
+def of_chosen_tests(jobs: dict[str, Job], request: pytest.FixtureRequest, *always: str) -> dict[str, Job]:
+    """The jobs that are a parameter of a chosen test of the file, and those that are needed always."""
+    items = (item for item in request.session.items if item.path == request.path and hasattr(item, "callspec"))
+    needed = {item.callspec.params.get("name") for item in items}.union(always)
+    return {name: job for name, job in jobs.items() if name in needed}
 
 
 def run_once(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:

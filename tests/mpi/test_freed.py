@@ -33,6 +33,7 @@ def outcomes(tmp_path_factory):
 
 
 @marked
+@pytest.mark.slow
 def test_freed_communicators_leave_no_memory(outcomes):
     found = outcomes["many"]
     assert found.status == 0, found.output

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_once
+from mpi.jobs import START_ALONE, Job, of_chosen_tests, run_once
 from once import shared_folder
+from quickly import all_slow_but
 
 import mpijax as jax
 from mpijax import lax, mpi
@@ -259,17 +260,19 @@ JOBS = {
     "stall": Job(STALL, 2, SOON | POLL, START),
     "stall, messages": Job(STALL, 2, SOON | POLL | ALONE, START),
 }
+# In the default run: each program through shared memory and as messages.
+OFTEN = ("2 ranks", "3 ranks that share cores", "2 ranks, messages", "stall")
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def outcomes(tmp_path_factory, request):
     for job in JOBS.values():
         job.limit = 200  # they run all at once
-    return run_once(JOBS, shared_folder(tmp_path_factory, "overlap"))
+    return run_once(of_chosen_tests(JOBS, request), shared_folder(tmp_path_factory, "overlap"))
 
 
 @marked
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", all_slow_but(OFTEN, JOBS))
 def test_jobs(outcomes, name):
     found = outcomes[name]
     assert found.status == 0, found.output

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from operator import itemgetter
 
 import pytest
 from launching import marked
-from mpi.jobs import START_ALONE, Job, run_once
+from mpi.jobs import START_ALONE, Job, of_chosen_tests, run_once
 from once import shared_folder
+from quickly import all_slow_but
 
 import mpijax as jax
 from mpijax import mpi
@@ -176,13 +178,15 @@ EXPECTED = [
     ("not a derivative", None, [r"rank 0 waits for rank 1 in recv \(cotangent\)|rank 0 for it in recv \(cotangent\)"]),
     ("lost", 0, [r"rank 0\] mpijax: the program ends, but the derivative of a message of rank 1 with tag 0 \(12 bytes\) has not been received"]),
 ]  # fmt: skip
+# In the default run: right programs, and each way in which a mistake is found.
+OFTEN = ("right", "tags", "sender", "receive both", "lost")
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def outcomes(tmp_path_factory, request):
     for job in JOBS.values():
         job.start, job.limit = ("" if job.start == START_ALONE else job.start) + START, 120
-    return run_once(JOBS, shared_folder(tmp_path_factory, "pairing"))
+    return run_once(of_chosen_tests(JOBS, request), shared_folder(tmp_path_factory, "pairing"))
 
 
 def test_a_message_to_oneself_that_is_not_received():
@@ -219,7 +223,7 @@ def test_messages_to_oneself_wait_and_keep_their_order():
 
 
 @marked
-@pytest.mark.parametrize("name, status, patterns", EXPECTED, ids=[e[0] for e in EXPECTED])
+@pytest.mark.parametrize("name, status, patterns", all_slow_but(OFTEN, EXPECTED, itemgetter(0)))
 def test_jobs(outcomes, name, status, patterns):
     found = outcomes[name]
     assert found.status == status if status is not None else found.status != 0, found.output[-3000:]

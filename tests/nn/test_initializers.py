@@ -34,6 +34,7 @@ def test_complex(name):
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg", "fan_geo_avg", "bogus"])
 @pytest.mark.parametrize("distribution", ["truncated_normal", "normal", "uniform", "bogus"])
 def test_variance_scaling(mode, distribution):

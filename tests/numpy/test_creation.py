@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jaxprs import array, check_all
 from oracle import OURS, THEIRS, check
+from quickly import one_in
 
 X, M, I8, C = array("float32", 3), array("float32", 3, 4), array("int8", 3), array("complex64", 3)
 M3 = array("float32", 2, 3, 4)
@@ -195,7 +196,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", range(len(VALUES)))
+@pytest.mark.parametrize("index", one_in(3, range(len(VALUES))))
 def test_values(index):
     check(VALUES[index], M, jaxpr=False, rtol=1e-6)
 

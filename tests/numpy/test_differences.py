@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy_oracle import check_error, check_jax, check_numpy, rows
 from oracle import OURS, check, sample
+from quickly import one_in
 
 X = sample(3, 7)
 
@@ -38,7 +39,7 @@ NUMPYS = rows("""
 """)
 
 
-@pytest.mark.parametrize("source", NUMPYS)
+@pytest.mark.parametrize("source", one_in(3, NUMPYS))
 def test_values(source):
     check_numpy(source, x=X)
 

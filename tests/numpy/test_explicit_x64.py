@@ -44,6 +44,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("jitted", [False, True], ids=["", "jit"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_as_in_jax(program, jitted):

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from oracle import check, sample
+from quickly import one_in
 
 import mpijax as jax
 
@@ -61,7 +62,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", STATIC + ARRAYS + MASKS, ids=repr)
+@pytest.mark.parametrize("index", one_in(3, STATIC + ARRAYS + MASKS), ids=repr)
 def test_get(index):
     check(
         lambda J: lambda x: x[built(index, J)] if hasattr(x, "aval") else J.numpy.asarray(x)[built(index, J)],
@@ -98,6 +99,7 @@ def test_traced_scalar(index, i):
     check(lambda J: lambda x, i: x[index(i)], X, i, eager=False)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("i", [np.array([0, 1], np.int32), np.array([[0, 1], [2, 1]], np.uint8)], ids=["1d", "2d"])
 @pytest.mark.parametrize(
     "index",
@@ -121,6 +123,7 @@ def test_empty_operand(index):
     check(lambda J: lambda x: J.numpy.asarray(x)[built(index, J)], np.zeros((0, 3), np.float32))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "how",
     [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jaxprs import check_all
 from oracle import OURS, THEIRS, run
+from quickly import all_slow_but, one_in
 
 from mpijax.lax import linalg as ops
 from mpijax.test_util import check_grads
@@ -64,7 +65,7 @@ SQUARE = {
 }
 
 
-@pytest.mark.parametrize("name", SQUARE)
+@pytest.mark.parametrize("name", one_in(3, SQUARE))
 def test_values_of_square_matrices(name):
     make, numpys = SQUARE[name]
     for dtype in DTYPES:
@@ -237,7 +238,7 @@ SMOOTH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", all_slow_but(("inv", "slogdet", "solve", "lstsq", "eigvals"), SMOOTH))
 def test_derivatives(name):
     fun = SMOOTH[name]
     x = numbers((4, 4)) + 2 * np.eye(4)
@@ -317,6 +318,7 @@ def test_errors_are_jaxs(call, text):
         call(OURS)()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [47, 48, 65])
 def test_cholesky_by_rows_and_by_columns(n, dtype):

@@ -67,6 +67,7 @@ def test_what_lies_outside_reads_as_the_extreme(dtype):
     assert int(read[0]) == (limits.max if dtype in promotion.NARROW_UNSIGNED else limits.min)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name,bits", [("int4", 4), ("uint4", 4), ("int2", 2), ("uint2", 2), ("float4_e2m1fn", 4)])
 @pytest.mark.parametrize("other", ["uint8", "int16", "uint32", "int2", "uint4"])
 def test_views_of_elements_of_less_than_a_byte(name, bits, other):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy_oracle import check_error, check_jax, check_numpy, rows
 from oracle import OURS, sample
+from quickly import one_in
 
 X = sample(3, 7)
 GAPS = np.array([1, np.nan, 3, 2, np.nan, -1, 0.5], np.float32)
@@ -11,6 +12,7 @@ COUNTS = np.array([3, 1, 0, 3, 5, 1, 1], np.int32)
 METHODS = ("linear", "lower", "higher", "midpoint", "inverted_cdf")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 def test_quantiles(function, method):
@@ -95,7 +97,7 @@ COVARIANCES = rows("""
 """)
 
 
-@pytest.mark.parametrize("source", COVARIANCES)
+@pytest.mark.parametrize("source", one_in(3, COVARIANCES))
 def test_covariances(source):
     check_numpy(source, x=X, atol=1e-5)
 
@@ -125,7 +127,7 @@ HISTOGRAMS = rows("""
 """)
 
 
-@pytest.mark.parametrize("source", HISTOGRAMS)
+@pytest.mark.parametrize("source", one_in(3, HISTOGRAMS))
 def test_histograms(source):
     check_numpy(source, x=COUNTS)
 

@@ -78,6 +78,7 @@ def permuted(pivots, rows):
     return order
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8])
 def test_symmetric_matrices(n, dtype):
@@ -147,6 +148,7 @@ def test_what_a_matrix_gives_does_not_depend_on_its_neighbours(name):
         assert all(np.isnan(np.asarray(a)[[0, 3, 15]]).all() for a in together)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 @pytest.mark.parametrize("n", [1, 3, 4, 8, 9, 40])
 def test_cholesky_alone_and_with_what_is_done_around_it(n, dtype):

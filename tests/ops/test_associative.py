@@ -24,10 +24,11 @@ def operand(name, x):
 
 @pytest.mark.parametrize("reverse", (False, True))
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_scan(name, reverse):
+@pytest.mark.parametrize("sizes", [(0, 5), pytest.param((1, 2, 8), marks=pytest.mark.slow)], ids=str)
+def test_scan(name, reverse, sizes):
     axis = -1 if name == "last axis" else 0
     scan = lambda J: lambda x: J.lax.associative_scan(FUNCTIONS[name](J), x, reverse, axis)
-    for n in (0, 1, 2, 5, 8):
+    for n in sizes:
         check(scan, operand(name, sample(n, 3)), eager=n == 5, **CLOSE)
 
 

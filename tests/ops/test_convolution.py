@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, jaxpr_text, same_text, sample
+from quickly import one_in
 
 import mpijax
 from mpijax import lax
@@ -50,7 +51,7 @@ def random_case(seed: int):
     return x.astype(dtype), w.astype(dtype), params
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", one_in(4, range(4)))
 def test_any_convolution_is_its_sum_of_products(part):
     """Small integers: every sum is exact. Kernels larger than the array raise the same as the reference."""
     compared = 0
@@ -151,7 +152,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(3, CASES))
 def test_values_and_jaxprs_are_jaxs(name):
     check(CASES[name], IMAGES, KERNEL, eager=False, rtol=1e-6, atol=1e-6)
 
@@ -175,7 +176,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", one_in(2, GRADIENTS))
 def test_gradients(name):
     how = GRADIENTS[name]
     kernel = HALF if "feature_group_count" in how else KERNEL

@@ -77,10 +77,11 @@ def by_reference(row: Row, dtype: str, operands):
     return [read(v) for v in closed.jaxpr.outvars]
 
 
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
 @rows()
-def test_values(row: Row):
+def test_values(row: Row, every):
     """Eager and compiled results are the same bits, and those of NumPy."""
-    for dtype in row.dtypes:
+    for dtype in row.dtypes[::every]:
         operands = row.operands(dtype)
         fun = row.make(lax)
         eager = mpijax.tree.leaves(fun(*operands))
@@ -154,10 +155,12 @@ def test_jaxprs(row: Row):
     check_all([(f"{row.name} {label}", make, args) for d in dtypes for label, make, args in forms(row, d)])
 
 
+# By default the text of all derivatives is compared, above.
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("complex64", marks=pytest.mark.slow)])
 @rows(lambda row: row.order)
-def test_derivatives(row: Row):
+def test_derivatives(row: Row, dtype):
     """Forward and reverse mode compute JAX's derivatives."""
-    for dtype in [d for d in row.dtypes if d in ("float32", "complex64")]:
+    if dtype in row.dtypes:
         for label, make, args in forms(row, dtype):
             if label in ("jvp", "vjp"):
                 got, want = mpijax.jit(make(mpijax))(*args), jax.jit(make(jax))(*args)

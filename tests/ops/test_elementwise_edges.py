@@ -30,6 +30,7 @@ def both(make, *args):
         np.testing.assert_array_equal(g, w)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name", "add sub mul div rem max min shift_left shift_right_logical shift_right_arithmetic".split()
 )

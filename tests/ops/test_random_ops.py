@@ -6,6 +6,7 @@ import jax
 import jax.random as jr
 import numpy as np
 import pytest
+from quickly import one_in
 
 from mpijax import lax
 from mpijax.ops.random import keys as ops
@@ -73,7 +74,7 @@ def jax_keys():
     return jr.split(jr.key(SEED), 4)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_programs(name):
     """Eager and compiled results, and the text of the program."""
     ours, theirs = PROGRAMS[name]
@@ -91,6 +92,7 @@ def test_seeds(seed):
     np.testing.assert_array_equal(unwrapped(ops.random_seed(seed)), words(jr.key(seed)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("width", [8, 16, 32])
 @pytest.mark.parametrize("shape", [(), (3,), (5, 2), (0,), (1025,)])
 def test_bits(shape, width):

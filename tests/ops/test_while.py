@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jaxprs import check_all
 from oracle import OURS, THEIRS, assert_same_outcome, assert_same_values, check, leaves_of, run, sample
+from quickly import one_in
 
 from mpijax.core.programs.jaxpr import eval_jaxpr
 
@@ -134,7 +135,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_as_jax(name):
     check(PROGRAMS[name], X, eager=False, **TOLERANCE)
 
@@ -151,7 +152,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", one_in(2, VALUES))
 def test_values_as_jax(name):
     check(VALUES[name], X, jaxpr=False, eager=False, **TOLERANCE)
 

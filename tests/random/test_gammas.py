@@ -25,7 +25,13 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+# The others are made of gamma; their derivatives and docstrings have values, too.
+OFTEN = ("gamma", "dirichlet", "poisson", "binomial", "multivariate_normal", "orthogonal")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c[0], marks=() if c[0] in OFTEN else pytest.mark.slow) for c in CASES]
+)
 def test_values(case):
     name, args = case
     check(
@@ -42,7 +48,7 @@ def test_square_roots_of_covariances(method):
     np.testing.assert_allclose(np.cov(draw, rowvar=False), COV, atol=0.1)
 
 
-@pytest.mark.parametrize("name", ["gamma", "loggamma"])
+@pytest.mark.parametrize("name", ["gamma", pytest.param("loggamma", marks=pytest.mark.slow)])
 def test_derivatives_of_gamma(name):
     a = np.array([0.3, 1.0, 5.0, 40.0], F32)
     slopes = [J.grad(lambda a: getattr(J.random, name)(J.random.key(1), a).sum())(a) for J in (THEIRS, OURS)]

@@ -88,6 +88,7 @@ def process_sees_denormals():
     return (np.full(9, SMALL) * np.float32(0.5)).all() and (np.full(9, WIDE) * 0.5).all()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["eager", "jitted"])
 @pytest.mark.parametrize("name", CASES)
 def test_as_in_jax(name, mode):

@@ -112,7 +112,7 @@ def test_no_mpi_library_is_an_error_that_says_what_to_install():
 
 @pytest.mark.parametrize(
     "wait, ranks, yields",
-    [("block", 2, "False False"), ("yield", 2, "True True"), ("", 2 * (os.cpu_count() or 1), "True True")],
+    [("block", 2, "False False"), pytest.param("yield", 2, "True True", marks=pytest.mark.slow), ("", 2 * (os.cpu_count() or 1), "True True")],
 )
 def test_waiting_is_decided_once(wait, ranks, yields):
     if ranks > 16:

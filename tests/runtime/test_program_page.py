@@ -133,6 +133,7 @@ if jax.process_index() == 0:
 
 
 @marked
+@pytest.mark.slow  # by default tests/cli/test_explain.py has this on one rank
 def test_a_second_process_shows_the_same_page(tmp_path):
     """The program itself then comes from the cache on disk, which keeps no loops and no placements."""
     script, env = tmp_path / "program.py", os.environ | {"MPIJAX_CACHE_DIR": str(tmp_path / "cache")}

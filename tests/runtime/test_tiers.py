@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from quickly import one_in
 
 import mpijax as jax
 import mpijax.numpy as jnp
@@ -65,7 +66,7 @@ def wait_for_threads():
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_both_codes_compute_the_same_bits(name, cold):
     fun, x = PROGRAMS[name]
     with config.enable_x64(x.dtype == np.float64):
@@ -111,7 +112,7 @@ LOOPS = {
 N = 150_000
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", one_in(3, LOOPS))
 def test_a_loop_goes_on_with_other_code(name, cold):
     """Whenever the code changes, whoever else runs the program: the bits are those of optimised code alone."""
     x = np.linspace(0.1, 0.9, 7, dtype=np.float32)

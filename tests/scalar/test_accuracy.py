@@ -57,6 +57,7 @@ TABLE = {
 }
 
 
+@pytest.mark.sweep
 @needs_extended
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -78,6 +79,7 @@ def by_mpmath(function, xs, digits=25):
         return np.array([np.longdouble(mpmath.nstr(function(mpmath.mpf(float(x))), digits)) for x in xs])
 
 
+@pytest.mark.sweep
 @needs_extended
 @pytest.mark.parametrize("name, bound", [("sin", 1.6), ("cos", 1.6), ("tan", 2.2)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -21,6 +21,7 @@ def plane(dtype):
     return np.concatenate([z, z * 1e-3, 1 + z * 1e-3]).astype(dtype)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_accuracy(name, dtype):

@@ -52,6 +52,7 @@ def shifts(dtype):
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_arithmetic(dtype, lanes):

@@ -35,6 +35,7 @@ def test_loads(dtype, lanes):
     np.testing.assert_array_equal(call(*strided, lanes, [x])[:lanes], x[: 3 * lanes : 3])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("step", [-4, -3, -2, -1, 2, 3, 4])
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 def test_loads_of_few_steps(dtype, step):

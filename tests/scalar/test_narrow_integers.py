@@ -30,6 +30,7 @@ def same(got, expected):
     np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_arithmetic_wraps(dtype, lanes):

@@ -79,7 +79,7 @@ TABLE = {
 
 
 @needs_extended
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 @pytest.mark.parametrize("name", TABLE)
 def test_accuracy(name, dtype):
     reference, samplers, *bounds, edges = TABLE[name]

@@ -8,6 +8,7 @@ import scipy.cluster.vq
 import scipy.interpolate
 import scipy.optimize
 from oracle import OURS, THEIRS
+from quickly import one_in
 
 import mpijax
 import mpijax.numpy as jnp
@@ -45,12 +46,12 @@ EVERYWHERE = ("cg", "bicgstab", "gmres")
 
 @pytest.mark.parametrize(
     ("form", "solver", "A"),
-    [
+    one_in(3, [
         pytest.param(form, *row, id=f"{form}-{name}")
         for form in FORMS
         for name, row in zip(IDS, SOLVERS, strict=True)
         if form == "preconditioned" or name in EVERYWHERE
-    ],
+    ], rows=True),
 )
 def test_solutions(form, solver, A):
     A = A.astype(np.complex64 if np.iscomplexobj(A) else np.float32)
@@ -91,7 +92,7 @@ def test_ends_of_iterations():
     np.testing.assert_allclose(x, B, rtol=1e-5)
 
 
-@pytest.mark.parametrize("solver", [cg, bicgstab, gmres])
+@pytest.mark.parametrize("solver", [cg, *(pytest.param(s, marks=pytest.mark.slow) for s in (bicgstab, gmres))])
 def test_types_of_solutions(solver):
     theirs = getattr(THEIRS.scipy.sparse.linalg, solver.__name__)
     assert solver(lambda x: x, 1.0)[0].weak_type == theirs(lambda x: x, 1.0)[0].weak_type
@@ -181,7 +182,7 @@ def test_limited_memory_tries_whole_steps_as_jax_does():
     np.testing.assert_allclose(ours.x, np.zeros(2), atol=1e-9)
 
 
-@pytest.mark.parametrize("promotion", ["standard", "strict"])
+@pytest.mark.parametrize("promotion", ["standard", pytest.param("strict", marks=pytest.mark.slow)])
 def test_minima_of_complex_numbers(promotion):
     goal, weights = np.complex64([1 + 2j, -1j, 3]), np.float32([1, 5, 20])
 
@@ -198,6 +199,7 @@ def test_minima_of_complex_numbers(promotion):
 # ---------------------------------------------------------------- interpolation, clusters, integrals
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("method", ["linear", "nearest"])
 @pytest.mark.parametrize("fill", [np.nan, -1.0, None])
 def test_interpolation(method, fill):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.special as expected
 from oracle import OURS, THEIRS
+from quickly import one_in
 
 import mpijax
 import mpijax.numpy as jnp
@@ -98,7 +99,7 @@ def test_values_are_scipys(name, args, dtype):
 SMOOTH = [case for case in CASES if case[0] not in ("gammasgn", "expn", "polygamma", "betainc")]
 
 
-@pytest.mark.parametrize(("name", "args"), SMOOTH, ids=[name for name, _ in SMOOTH])
+@pytest.mark.parametrize(("name", "args"), one_in(3, SMOOTH, rows=True), ids=[name for name, _ in SMOOTH])
 def test_derivatives_are_those_of_differences(name, args):
     inner = [np.clip(a[:6], 0.15, 0.85) if a is P else abs(a[:6]) + 0.01 for a in args]
     if name == "hyp2f1":
@@ -189,11 +190,16 @@ def test_associated_legendre_functions():
     for n in (0, 1, 5):
         for ours, wanted in zip(special.lpmn(n, n, z), THEIRS.scipy.special.lpmn(n, n, z), strict=True):
             np.testing.assert_allclose(ours, wanted, rtol=2e-5, atol=2e-4)
-    for normalized in (True, False):
-        value = lambda J, z: J.scipy.special.lpmn_values(4, 4, z, normalized)  # noqa: B023
-        np.testing.assert_allclose(value(OURS, z), value(THEIRS, z), rtol=2e-5, atol=1e-5)
-        ours, wanted = (J.grad(lambda z: value(J, z).sum())(z[1:-1]) for J in (OURS, THEIRS))  # noqa: B023
-        np.testing.assert_allclose(ours, wanted, rtol=2e-4)
+
+
+@pytest.mark.filterwarnings("ignore:jax.scipy.special.lpmn")
+@pytest.mark.parametrize("normalized", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_values_of_associated_legendre_functions(normalized):
+    z = np.array([-1.0, -0.8, 0.0, 0.3, 0.99, 1.0], np.float32)
+    value = lambda J, z: J.scipy.special.lpmn_values(4, 4, z, normalized)
+    np.testing.assert_allclose(value(OURS, z), value(THEIRS, z), rtol=2e-5, atol=1e-5)
+    ours, wanted = (J.grad(lambda z: value(J, z).sum())(z[1:-1]) for J in (OURS, THEIRS))  # noqa: B023
+    np.testing.assert_allclose(ours, wanted, rtol=2e-4)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 20])

@@ -7,6 +7,7 @@ from functools import partial
 import jax as real
 import numpy as np
 import pytest
+from quickly import one_in
 
 import mpijax as ours
 
@@ -168,7 +169,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(2, PROGRAMS))
 def test_programs(name):
     got, want = (real.tree.leaves(PROGRAMS[name](s)) for s in (OURS, REAL))
     assert len(got) == len(want)
@@ -405,7 +406,7 @@ def gradients_of_examples(jax, f, x, weights) -> list:
     ]
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("check", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradients_of_examples_split_over_a_mesh_axis(check):
     def of(s):
         total = (lambda x: s.lax.psum(x.sum(), "i")) if check else lambda x: x.sum()

@@ -8,6 +8,7 @@ from importlib import import_module
 import jax as real
 import numpy as np
 import pytest
+from quickly import one_in
 
 import mpijax as ours
 from mpijax.core.base.errors import ShardingTypeError
@@ -262,7 +263,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(2, PROGRAMS))
 def test_types_shardings_and_values(name):
     agree(PROGRAMS[name], compiled=name not in ONE_BY_ONE)
 

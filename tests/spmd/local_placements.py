@@ -9,6 +9,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from quickly import one_in
 from spmd.local_devices import OURS, REAL, V, X
 
 BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
@@ -94,7 +95,7 @@ def ids(sharding, shape):
 
 
 @pytest.mark.filterwarnings("ignore:backend and device")
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", one_in(2, PLACES))
 def test_places_are_those_of_jax(name):
     for (x, mine), (y, theirs) in zip(flat(OURS, PLACES[name](OURS)), flat(REAL, PLACES[name](REAL)), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5)
@@ -160,7 +161,7 @@ DOUBLE = {s: s.jax.jit(lambda x: x * 2) for s in (OURS, REAL)}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", one_in(2, CONTEXTS))
 def test_what_lies_nowhere_goes_where_the_context_says(context):
     def seen(s):
         found = {}

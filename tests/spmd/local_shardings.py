@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quickly import one_in
 from spmd.local_devices import OURS, REAL, V, X
 
 BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
@@ -46,7 +47,7 @@ RESULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(RESULTS))
+@pytest.mark.parametrize("name", one_in(2, RESULTS))
 def test_results_lie_as_asked(name):
     found = []
     for s in (OURS, REAL):

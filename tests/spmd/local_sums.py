@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from quickly import one_in
 from spmd.local_explicit import OURS, REAL, X
 
 from mpijax.core.base.errors import ShardingTypeError
@@ -95,6 +96,7 @@ def text(x) -> str:
     return re.sub(r"\{'x', 'y'\}|\{'y', 'x'\}", "{'x', 'y'}", without)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 def test_types_texts_and_values(program, jitted):
@@ -110,7 +112,7 @@ def test_types_texts_and_values(program, jitted):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(2, PROGRAMS))
 def test_derivatives(program):
     """The cotangents of reduced values are unreduced, and the other way round."""
 

@@ -11,7 +11,7 @@ from mpijax import numpy as jnp
 from mpijax.ad_checkpoint import checkpoint_name
 from mpijax.sharding import PartitionSpec as P
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # what is kept does not depend on their number
 
 WIDTH = 2  # hidden units of a rank
 
@@ -41,6 +41,7 @@ def dots(f):
     return jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("wrap", [jax.checkpoint, dots])
 def test_gradients_are_those_without(wrap, check_vma):

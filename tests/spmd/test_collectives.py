@@ -90,6 +90,7 @@ def test_pmean(grid, axes):
     assert_same(f(x), model.join(parts, out), rtol=1e-6)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("tiled", [True, False])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("axes", AXES)

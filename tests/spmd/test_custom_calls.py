@@ -6,13 +6,14 @@ import numba
 import numpy as np
 import pytest
 from ffi_library import library
+from quickly import one_in
 from spmd.ranks import SIZE, mesh_1d, whole
 
 import mpijax as jax
 from mpijax import lax
 from mpijax.sharding import PartitionSpec as P
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # each rank calls its own
 
 X = np.arange(3.0 * SIZE, dtype=np.float32) + 1
 
@@ -33,12 +34,12 @@ def c_double(x):
 
 @pytest.mark.parametrize(
     "f, expected",
-    [
+    one_in(2, [
         (numba_add, X + np.arange(3 * SIZE)),
         (c_double, 2 * X),
         (lambda x: lax.fori_loop(0, 3, lambda i, c: c_double(c) + 0 * lax.psum(c, "i"), x), 8 * X),
         (lambda x: c_double(lax.psum(numba_add(x), "i")), np.tile(2 * (X + np.arange(3 * SIZE)).reshape(SIZE, 3).sum(0), SIZE)),
-    ],
+    ], rows=True),
 )
 def test_each_rank_calls_its_own(f, expected):
     library()

@@ -9,7 +9,7 @@ from spmd.ranks import SIZE, P, mesh_1d
 import mpijax as jax
 from mpijax import lax
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # found before ranks communicate
 X = np.ones((2 * SIZE, 3), np.float32)
 
 

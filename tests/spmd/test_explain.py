@@ -11,7 +11,7 @@ from mpijax.runtime.machine import limits
 from mpijax.runtime.program.explain import explanation
 from mpijax.sharding import NamedSharding
 
-pytestmark = [pytest.mark.mpi, pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")]
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks, pytest.mark.skipif(SIZE == 1, reason="one rank has all of every array")]
 
 
 def rows(columns: int = 3):

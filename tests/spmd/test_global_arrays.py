@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from quickly import one_in
 from spmd.ranks import GRIDS, SIZE, P, assert_same, mesh_1d, mesh_2d, real
 
 import mpijax as jax
@@ -230,7 +231,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", one_in(3, EXAMPLES))
 def test_examples_split_over_ranks(name):
     f, shapes = EXAMPLES[name]
     check(f, [real(s, k) for k, s in enumerate(shapes)], [P("i")] * len(shapes), expected={}, rtol=1e-3, atol=1e-4)

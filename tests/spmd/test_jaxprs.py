@@ -53,6 +53,7 @@ NOT_IN_JAX = {
 } | {("vmap", "psum_scatter"), ("vmap", "all_gather invarying"), ("vmap", "pcast"), ("vmap", "all_to_all tiled")}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("form", FORMS)

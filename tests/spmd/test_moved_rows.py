@@ -56,6 +56,7 @@ def check(f, *xs, cut_off: int = 0, rtol: float = 1e-6):
 # ---------------------------------------------------------------- copies
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("cut_off", [0, 1])
 @pytest.mark.parametrize("reps", [(2, 1), (3, 2), (SIZE + 2, 1), (1, 4), (0, 1)], ids=str)
 def test_tiled(reps, cut_off):

@@ -225,7 +225,7 @@ def test_over_ranks(name):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(("first", "count"), [(0, 8), pytest.param(8, 32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "count"), [(0, 4), pytest.param(4, 36, marks=pytest.mark.slow)])
 def test_random_programs(first, count):
     found = failures(range(first + 1000 * SIZE, first + count + 1000 * SIZE), bits=True)
     assert not found, "\n".join(found)

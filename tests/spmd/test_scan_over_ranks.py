@@ -53,6 +53,7 @@ def test_unrolled(unroll):
     check(lambda x: recurrence(jnp.asarray(W), x, unroll=unroll), X)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("cut_off", [0, 1])
 def test_gradients(reverse, cut_off):

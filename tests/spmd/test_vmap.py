@@ -29,6 +29,7 @@ BATCHED = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", BATCHED)
 def test_collectives_over_a_batch(name, axis):

@@ -361,6 +361,7 @@ CONTROL = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("policy", ["none", "own"])
 @pytest.mark.parametrize("name", CONTROL)
 def test_control_flow(name, policy):

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check
+from quickly import one_in
 
 import mpijax
 
@@ -581,7 +582,7 @@ WIDE_INSIDE = {
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
-@pytest.mark.parametrize("name", WIDE_INSIDE)
+@pytest.mark.parametrize("name", one_in(3, WIDE_INSIDE))
 def test_programs_of_64_bits_in_part(name):
     check(WIDE_INSIDE[name], X3, jaxpr=False, rtol=1e-6)
 

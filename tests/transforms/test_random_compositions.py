@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS
+from quickly import one_in
 from transforms.compositions import arguments, compose
 
 import mpijax
@@ -27,7 +28,7 @@ def check(seed: int, depth: int) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-4, err_msg=f"{label}: {expression.text}")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_in(3, SEEDS))
 def test_values_are_jaxs(seed):
     check(seed, 3)
 

@@ -35,12 +35,15 @@ def first_of_each(rows: list[Row]) -> list[Row]:
 
 
 FIRST = first_of_each(ROWS)
-ROW = pytest.mark.parametrize(
-    "row", [pytest.param(r, marks=() if r in FIRST else pytest.mark.slow, id=r.name) for r in ROWS]
-)
-SMOOTH = pytest.mark.parametrize(
-    "row", [pytest.param(r, marks=() if r in FIRST else pytest.mark.slow, id=r.name) for r in ROWS if r.order]
-)
+
+def rows(chosen: list[Row], often=lambda row: True):
+    """In the default run: those of `FIRST` for which `often` is true."""
+    return pytest.mark.parametrize(
+        "row", [pytest.param(r, marks=() if r in FIRST and often(r) else pytest.mark.slow, id=r.name) for r in chosen]
+    )
+
+
+SMOOTH = [row for row in ROWS if row.order]
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +135,7 @@ def in_while(fun):
     return loop
 
 
-@ROW
+@rows(ROWS, lambda row: row.thorough or not row.order or FIRST.index(row) % 2 == 0)
 def test_values(row: Row):
     """Compiled, in bodies of loops, in branches, vectorized and under checkpoint: what the plain call returns."""
     examples = rows_of_batch(row)
@@ -220,7 +223,7 @@ def check_forms(derivative, loop, plain, forms, args, columns):
         assert_close(got, together, f"{label} and {derivative}", **CLOSE)
 
 
-@SMOOTH
+@rows(SMOOTH, lambda row: row.thorough or not row.reverse)  # reverse mode is compared with forward mode
 def test_forward_mode(row: Row, request):
     """The difference quotient; compiled, vectorized, in loops and branches the same."""
     if not row.forward:
@@ -249,7 +252,7 @@ def test_forward_mode(row: Row, request):
     check_forms("jvp", loop, tangents, forms, (xs, vs), columns)
 
 
-@SMOOTH
+@rows(SMOOTH)
 def test_reverse_mode(row: Row, request):
     """The transpose of forward mode, or where there is none of the difference quotient; under transformations the same."""
     if not row.reverse:
@@ -280,7 +283,7 @@ def test_reverse_mode(row: Row, request):
     check_forms("vjp", loop, cotangents, forms, (xs, cts), columns)
 
 
-@SMOOTH
+@rows(SMOOTH, lambda row: row.thorough or FIRST.index(row) % 3 == 0)
 def test_second_derivatives(row: Row):
     """<c, D2 f(u, v)> is the same number by all four orders of modes, and by differences of first derivatives."""
     if row.order < 2:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from oracle import OURS, THEIRS, check, sample
+from quickly import one_in
 
 X3, X23, X34, X234 = sample(3), sample(2, 3), sample(3, 4), sample(2, 3, 4)
 I3 = np.array([2, 0, 1], np.int32)
@@ -29,7 +30,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", one_in(3, EXAMPLES))
 def test_vmap_is_the_stacked_loop(name):
     f = EXAMPLES[name](OURS)
     batch = OURS.numpy.asarray(sample(4, 3, seed=1))
@@ -40,6 +41,7 @@ def test_vmap_is_the_stacked_loop(name):
             np.testing.assert_allclose(result[j], example[i], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n != "pytrees"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_vmap_is_jaxs(name, axis):
@@ -119,13 +121,13 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", one_in(3, FORMS))
 def test_forms_are_jaxs(name):
     make, args = FORMS[name]
     check(make, *args, jaxpr=False, rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", one_in(3, NAMED))
 def test_named_axes_are_jaxs(name):
     check(NAMED[name], X23, jaxpr=False, rtol=1e-6)
 
