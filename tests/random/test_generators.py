@@ -47,6 +47,21 @@ def test_bits_are_those_of_jax(impl, partitionable):
     _same(*results)
 
 
+# JAX 0.10.2's: the bits of a key, and the second key of its split. JAX takes ten seconds to compile them.
+WORDS = {
+    "threefry4x32": ([2739996017, 3649338001, 3087855958, 731494402, 64614064], [361144456, 1418825268, 1547191614, 2559243763]),
+    "philox4x32": ([1373712901, 3223971023, 2207559167, 2345961807, 3130401370], [969239790, 3857553174]),
+    "unsafe_rbg": ([2620864722, 2991908441, 282133475, 2589630650, 1779689962], [4105776319, 298289174, 864345282, 274752888]),
+}
+
+
+@pytest.mark.parametrize("impl", WORDS)
+def test_words_of_generators_that_jax_compiles_slowly(impl):
+    key = OURS.random.key(42, impl=impl)
+    bits, second = OURS.random.bits(key, (5,)), OURS.random.key_data(OURS.random.split(key)[1])
+    assert (bits.tolist(), second.tolist()) == WORDS[impl]
+
+
 def test_threefry_of_one_counter():
     results = []
     for J in (THEIRS, OURS):

@@ -1,11 +1,3 @@
 """Tests of programs over ranks: each stage of the compiler checks the rules of the form that it gives."""
 
-import pytest
-
-import mpijax
-
-
-@pytest.fixture(autouse=True)
-def forms_are_checked():
-    with mpijax.enable_checks(True):
-        yield
+from checked_forms import forms_are_checked  # noqa: F401
