@@ -61,7 +61,7 @@ _FROM_ABOVE = (
 _IN_CIRCLES = (
     ("mpijax.core.programs.pretty", "eqn_text jaxpr_text"),  # a Jaxpr prints itself
     ("mpijax.core.shapes.bounds", "bounds_of"),  # comparing sizes needs bounds, which are computed from other bounds
-    ("mpijax.core.tracing.checks", "check_jaxpr"),  # each Jaxpr that is traced is checked, and rules of checks trace
+    ("mpijax.core.tracing.checks", "checked"),  # each Jaxpr that is traced is checked, and rules of checks trace
     ("mpijax.core.types.typeof", "typeof"),  # `ShapeDtypeStruct.like`
     ("mpijax.ops.indexing.scatter", "transposed_gather"),  # gather and scatter are each other's transpose
 )

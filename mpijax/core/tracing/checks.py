@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -31,22 +32,35 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
 
     >>> mpijax.extend.core.check_jaxpr(mpijax.make_jaxpr(jnp.sin)(1.0).jaxpr)
     """
-    todo: list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]] = [(jaxpr, {})]
-    checked = set()  # many calls may share one Jaxpr
-    while todo:
-        given, axes = todo.pop()
-        key = (id(given), tuple(axes.items()))
-        if key not in checked:
-            checked.add(key)
-            with named_axes(axes):
-                todo += [(inner, {**axes, **own}) for inner, own in _check(given)]
+    _check_new(jaxpr, WeakKeyDictionary())
 
 
 def checked(jaxpr: Jaxpr) -> Jaxpr:
     """Returns a Jaxpr that a transformation has built, and checks it if `jax_enable_checks` is on."""
     if config.values.jax_enable_checks:
-        check_jaxpr(jaxpr)
+        _check_new(jaxpr, _of_transformations)
     return jaxpr
+
+
+# For each Jaxpr that was checked, the named axes in whose scope it was: many calls may share one Jaxpr, and each
+# transformation builds a Jaxpr around those that earlier ones have built.
+_Checked = WeakKeyDictionary[Jaxpr | ClosedJaxpr, set[tuple[tuple[Any, int], ...]]]
+_of_transformations: _Checked = WeakKeyDictionary()
+
+
+def _check_new(jaxpr: Jaxpr | ClosedJaxpr, done: _Checked) -> None:
+    """Check a Jaxpr, and the Jaxprs inside it, without those in `done`; then these are done, too."""
+    todo: list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]] = [(jaxpr, {})]
+    new: dict[tuple[Jaxpr | ClosedJaxpr, tuple[tuple[Any, int], ...]], None] = {}
+    while todo:
+        given, axes = todo.pop()
+        scope = tuple(axes.items())
+        if (given, scope) not in new and scope not in done.get(given, ()):
+            new[given, scope] = None
+            with named_axes(axes):
+                todo += [(inner, {**axes, **own}) for inner, own in _check(given)]
+    for given, scope in new:
+        done.setdefault(given, set()).add(scope)
 
 
 def _check(given: Jaxpr | ClosedJaxpr) -> list[tuple[Jaxpr | ClosedJaxpr, dict[Any, int]]]:

@@ -225,7 +225,7 @@ class JaxprTrace(Trace):
         self.finished = True
         self._const_tracers.clear()  # a cycle: they would keep the constants alive until the collector runs
         if config.values.jax_enable_checks:
-            provided.check_jaxpr(jaxpr)
+            provided.checked(jaxpr)
         return jaxpr, constvals
 
 
