@@ -146,7 +146,8 @@ import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import mpijax.sharding
-print(len([m for m in sys.modules if m.startswith("mpijax.")]), len([p for p in opened if "/mpijax/" in p]))
+own = mpijax.__path__[0] + "/"
+print(len([m for m in sys.modules if m.startswith("mpijax.")]), len([p for p in opened if own in p]))
 """
 
 

@@ -54,7 +54,7 @@ def register_pytree_node_serialization(
     'Box'
     >>> blob = mpijax.export.export(mpijax.jit(lambda box: box.content))(Box(1)).serialize()
     >>> mpijax.export.deserialize(blob).call(Box(3))
-    Array(3, dtype=int32, weak_type=True)
+    Array(3, dtype=int32)
     """
     if nodetype in _by_type:
         raise ValueError(
@@ -90,7 +90,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     >>> Pair = mpijax.export.register_namedtuple_serialization(Pair, serialized_name="example.Pair")
     >>> blob = mpijax.export.export(mpijax.jit(lambda pair: pair.left + pair.right))(Pair(1, 2)).serialize()
     >>> mpijax.export.deserialize(blob).call(Pair(3, 4))
-    Array(7, dtype=int32, weak_type=True)
+    Array(7, dtype=int32)
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(

@@ -251,7 +251,8 @@ CALLS = {
         "No such compile option: 'xla_cpu_fast_math'",
     ),
     "compiler option of another type": (
-        lambda J: J.jit(lambda x: x).lower(1.0).compile({"xla_dump_max_hlo_modules": "1", "xla_dump_hlo_as_text": "on"}),
+        # The function is no other test's: JAX would look for it among its stored programs first, and warn.
+        lambda J: J.jit(lambda x: x * 253.0).lower(1.0).compile({"xla_dump_max_hlo_modules": "1", "xla_dump_hlo_as_text": "on"}),
         "While setting option xla_dump_hlo_as_text, 'on' is not a valid bool value",
     ),
     "operand that is no array": (
