@@ -1,8 +1,8 @@
 """Imports mpijax's modules from one file of bytecode, `mpijax/__pycache__/modules.cpython-3xx.bin`.
 
 Python opens, reads and closes one file for each module, and asks the file system about several more. A first program
-needs 400 modules. On a cluster, all ranks do so at the same time on one file system. With the bundle, a rank reads one
-file, and asks for the status of each source file.
+needs 400 modules. On a cluster, all ranks do so at the same time on one file system. With the bundle, a rank maps one
+file into memory (ranks of a node share its pages), and asks for the status of each source file.
 
 The bundle is used for a module as Python uses a `.pyc` file: only if the source's time and size are those of the
 bytecode. Otherwise Python imports the module as usual. So a missing, old or damaged bundle costs time only.
@@ -15,6 +15,7 @@ The finders stand in `sys.path_importer_cache` for mpijax's own folders, so othe
 
 import atexit
 import marshal
+import mmap
 import os
 import sys
 import time
@@ -59,8 +60,11 @@ class Bundle:
             status = os.fstat(file)
             if status.st_uid not in (owner, os.geteuid(), 0) or status.st_mode & 0o022:
                 return  # another user may have written it
-            # Not mmap: it holds a descriptor, which would stand for a standard stream that is closed.
-            content = memoryview(os.read(file, status.st_size))
+            # A map holds a descriptor: if a standard stream is closed, that would stand for the stream.
+            mapped = file > 2
+            content = memoryview(
+                mmap.mmap(file, status.st_size, access=mmap.ACCESS_READ) if mapped else os.read(file, status.st_size)
+            )
         finally:
             os.close(file)
         begin = len(_HEAD) + _LENGTH
