@@ -75,28 +75,29 @@ class Bundle:
         if size == len(content) - end:
             self.content, self.entries = content[end:], entries
 
-    def find(self, module: str) -> tuple[str, memoryview] | None:
-        """The source file and the marshalled code of a module; None if the source has another time or size now."""
+    def source(self, module: str) -> str | None:
+        """The source file of a module in the bundle."""
+        return os.path.join(self.folder, self.entries[module][0]) if module in self.entries else None
+
+    def code(self, module: str, status: os.stat_result) -> memoryview | None:
+        """The marshalled code of a module whose source has this status; None if it has another time or size there."""
         if module not in self.entries:
             return None
-        source, seconds, size, at, length = self.entries[module]
-        source = os.path.join(self.folder, source)
-        status = os.stat(source)
-        if (int(status.st_mtime), status.st_size) != (seconds, size):
-            return None
-        return source, self.content[at : at + length]
+        _, seconds, size, at, length = self.entries[module]
+        return self.content[at : at + length] if (int(status.st_mtime), status.st_size) == (seconds, size) else None
 
     def write(self, modules: dict[str, str]) -> None:
         """Write the bytecode of modules with these source files to the bundle. Does nothing if another process does.
 
         Raises OSError if the folder cannot be written to.
         """
-        entries, parts, at = {}, [], 0
+        entries: dict[str, tuple[str, int, int, int, int]] = {}
+        parts: list[bytes | memoryview] = []
+        at = 0
         for module, source in modules.items():
             try:
                 status = os.stat(source)
-                found = self.find(module)
-                code = _compiled(source, status) if found is None else found[1]
+                code = self.code(module, status) or _compiled(source, status)
             except OSError:
                 continue
             if code is not None:
@@ -170,13 +171,13 @@ class ModuleFinder(machinery.FileFinder):
         return spec
 
     def _in_bundle(self, fullname: str) -> machinery.ModuleSpec | None:
+        source = self.bundle.source(fullname)
         try:
-            found = self.bundle.find(fullname)
+            code = None if source is None else self.bundle.code(fullname, os.stat(source))
         except OSError:
             return None
-        if found is None:
+        if source is None or code is None:
             return None
-        source, code = found
         spec = machinery.ModuleSpec(fullname, BytecodeLoader(fullname, source, code), origin=source)
         if source.endswith("__init__.py"):
             spec.submodule_search_locations = [os.path.dirname(source)]
@@ -200,7 +201,7 @@ def _write_at_end(bundle: Bundle) -> None:
     modules, without = _imported(bundle.package.name)
     if without < MANY or sys.dont_write_bytecode:
         return
-    known = {name: os.path.join(bundle.folder, entry[0]) for name, entry in bundle.entries.items()}
+    known = {module: os.path.join(bundle.folder, source) for module, (source, *_) in bundle.entries.items()}
     try:
         bundle.write(known | modules)
     except OSError:

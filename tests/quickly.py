@@ -76,15 +76,17 @@ def all_slow_but(often: Collection[str], cases: Iterable, name: Callable[[Any], 
     """Cases as parameters with their names; all but `often` are marked slow."""
     named = [(name(case), case) for case in cases]
     assert set(often) <= {n for n, _ in named}, set(often) - {n for n, _ in named}
-    return [
-        pytest.param(*(case if isinstance(case, tuple) else [case]), id=n, marks=() if n in often else pytest.mark.slow)
-        for n, case in named
-    ]
+    return [pytest.param(*_values(c), id=n, marks=() if n in often else pytest.mark.slow) for n, c in named]
 
 
 def slow(*cases) -> list:
     """Cases as parameters that are marked slow."""
-    return [pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow) for case in cases]
+    return [pytest.param(*_values(case), marks=pytest.mark.slow) for case in cases]
+
+
+def _values(case: Any) -> tuple:
+    """The parameters of a case: a tuple is several."""
+    return case if isinstance(case, tuple) else (case,)
 
 
 def one_in(count: int, cases: Iterable, rows: bool = False) -> list:

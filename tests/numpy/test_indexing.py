@@ -204,3 +204,10 @@ def test_positions_of_few_bits_in_a_longer_axis(dtype, n):
     changed[at] = -1
     for got, want in zip(taken, (x[at], x[-2], x[-3:-1], changed), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_positions_of_four_bits():
+    x = np.arange(6, dtype=np.float32)
+    taken = jax.jit(lambda x, i: (x[i], x[i[1]], jax.lax.dynamic_slice(x, (i[1],), (2,))))(x, jax.numpy.asarray([2, -3], "int4"))
+    for got, want in zip(taken, (x[[2, -3]], x[-3], x[3:5]), strict=True):
+        np.testing.assert_array_equal(got, want)

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
+import ml_dtypes
+import numpy as np
+
 from mpijax.core.base import provided
 from mpijax.core.base.errors import InconclusiveDimensionOperation
 
@@ -358,6 +361,12 @@ def steps_between(distance: Any, stride: Any) -> Any:
 def is_longer(x: Any, limit: int) -> bool:
     """Whether a size certainly exceeds a limit. Symbolic dimensions are assumed to be below it."""
     return not isinstance(x, DimExpr) and x > limit
+
+
+def position_dtype(size: Any, least: Any = np.int32) -> np.dtype:
+    """The dtype of positions along `size` elements: the signed dtype `least`, or a wider one that can hold the size."""
+    wider = (np.dtype(d) for d in (least, np.int32) if not is_longer(size, ml_dtypes.iinfo(d).max))
+    return next(wider, np.dtype(np.int64))
 
 
 def slice_bounds(part: slice, size: Any) -> tuple[Any, Any, Any]:

@@ -224,9 +224,7 @@ class JaxprTrace(Trace):
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
         self._const_tracers.clear()  # a cycle: they would keep the constants alive until the collector runs
-        if config.values.jax_enable_checks:
-            provided.checked(jaxpr)
-        return jaxpr, constvals
+        return provided.checked(jaxpr), constvals
 
 
 def _traced_parts(value: Any, aval: Any) -> list[Any] | None:

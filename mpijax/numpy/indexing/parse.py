@@ -16,7 +16,7 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.base import errors
 from mpijax.core.base.state import state
-from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.shapes.dimensions import position_dtype
 from mpijax.core.tracing.trace import EVAL
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.types.array_api import Array
@@ -235,8 +235,8 @@ def wrap_negative(entries: Sequence[IndexEntry], shape: tuple[int, ...]) -> list
 def wrap_negative_array(index: Any, size: int) -> Any:
     """`index` of a signed integer dtype, brought from [-size, size) to [0, size); of a wider dtype if it needs one."""
     is_int = dtypes.issubdtype(index.dtype, np.integer)
-    if is_int and is_longer(size, np.iinfo(index.dtype).max):
-        index = index.astype(np.int64 if is_longer(size, np.iinfo(np.int32).max) else np.int32)
+    if is_int and (wide := position_dtype(size, index.dtype)) != index.dtype:
+        index = index.astype(wide)
     if type(index) is np.ndarray and state.trace is EVAL:
         return np.where(index < 0, index + np.asarray(size, index.dtype), index)
     return lax.select(index < 0, lax.add(index, scalar_like(index, size)), index)

@@ -14,7 +14,7 @@ from mpijax.core.rules.index_maps import Elements, Index, clamped
 from mpijax.core.rules.lowering import Structural, Window, Writes
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.shapes.dimensions import DimExpr, dimension, is_longer
+from mpijax.core.shapes.dimensions import DimExpr, dimension, position_dtype
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.families import check_same_dtypes
@@ -175,9 +175,7 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
         return _scalar(index + size if index < 0 else index, aval.dtype)
     if not allow_negative or not dtypes.issubdtype(aval.dtype, np.integer):
         return index
-    dtype = aval.dtype
-    if is_longer(size, np.iinfo(dtype).max):
-        dtype = np.dtype(np.int64 if is_longer(size, np.iinfo(np.int32).max) else np.int32)
+    dtype = position_dtype(size, aval.dtype)
     negative = registry["lt"].bind(index, const_like(index, 0))
     # As in JAX, the sum is not weakly typed.
     strong = convert_element_type(index, dtype)

@@ -13,7 +13,7 @@ from mpijax.core.rules import window_rules
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.shapes.dimensions import is_longer
+from mpijax.core.shapes.dimensions import position_dtype
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.select import select
@@ -150,8 +150,7 @@ def select_and_scatter_add(source: Any, operand: Any, select_prim: Primitive, pa
 def _positions(shape: tuple[int, ...]) -> Any:
     """The position of each element in row-major order."""
     n = math.prod(shape)
-    dtype = np.dtype(np.int32 if not is_longer(n, 2**31 - 1) else np.int64)
-    return reshape(registry["iota"].bind(dtype=dtype, shape=(n,), dimension=0, sharding=None), shape)
+    return reshape(registry["iota"].bind(dtype=position_dtype(n), shape=(n,), dimension=0, sharding=None), shape)
 
 
 def _scatter_decomposed(source, operand, *, select_prim, padding, **params):
