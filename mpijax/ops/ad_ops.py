@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules import sum_types
+from mpijax.core.rules import factors, sum_types
 from mpijax.core.rules.lowering import Decompose, Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.trees.tree import tree_map
@@ -68,7 +67,7 @@ stop_gradient_p = elementwise(
     jvp=CONSTANT,
 )
 
-stop_gradient_p.sharding = rules.elementwise
+stop_gradient_p.sharding = factors.elementwise
 
 copy_p: Primitive = elementwise(
     "copy",

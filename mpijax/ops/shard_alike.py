@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.factors import elementwise
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.transforms import key_reuse
@@ -30,7 +30,7 @@ shard_alike_p: Primitive = Primitive(
     type_rule=lambda x, y: [x, y],
     reference=lambda x, y: [x, y],
     lower=Decompose(lambda x, y: [x, y]),
-    sharding=rules.elementwise,
+    sharding=elementwise,
     sharding_type=types.by_type_rule,  # the split over Explicit axes is already fixed
     jvp=_jvp,
     transpose=_transpose,

@@ -15,9 +15,11 @@ from quickly import one_in
 import mpijax as jax
 from mpijax.compiler.graph.normalize import static_update_p
 from mpijax.core.base import provided
+from mpijax.core.rules.default_rules import rule_of
+from mpijax.core.rules.factors import elementwise, finished_over_ranks
 from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import Operation, Plan, balanced, elementwise, finished_over_ranks, rule_of
+from mpijax.core.rules.sharding_rules import Operation, Plan, balanced
 from mpijax.core.sharding.cuts import Cut, even_cut, middle
 
 MESHES = [{"i": 2}, {"i": 3}, {"i": 4}, {"i": 2, "j": 2}, {"i": 3, "j": 2}]
@@ -101,10 +103,10 @@ def test_every_rule_has_a_row():
     assert {family(p) for p in registry.values() if p not in own} - {None} <= {family(registry[k]) for k in TABLE}
 
 
-def family(primitive) -> str | None:
-    """The rule that a primitive has by what it is to the compiler."""
+def family(primitive):
+    """The factors that a primitive has by what it is to the compiler."""
     rule = rule_of(primitive)
-    return None if rule is None else rule.__qualname__
+    return None if rule is None else getattr(rule, "factors", rule)
 
 
 def is_of_a_test(primitive) -> bool:

@@ -9,9 +9,10 @@ import pytest
 import mpijax  # noqa: F401  (puts the wiring in place)
 from mpijax.core.base import provided
 from mpijax.core.rules import lowering
+from mpijax.core.rules.default_rules import rule_of
+from mpijax.core.rules.factors import FactorRule
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import rule_of
 
 provided.define_primitives(lambda: False)
 for special in ("bessel", "errors", "gamma", "hypergeometric", "integrals"):  # loaded at their first use
@@ -91,6 +92,16 @@ def test_what_reads_or_writes_a_window_says_its_bounds():
     """Then `checkify` finds positions outside of the array."""
     windows = keys(lambda p: isinstance(p.lower, lowering.Structural) and p.lower.window is not None)
     assert windows and windows <= keys(lambda p: p.bounds is not None)
+
+
+# Each rank prints or runs its part; a loop's body decides; copies are parts that repeat.
+PROCEDURES = {"debug_callback", "debug_print", "scan", "tile"}
+
+
+def test_sharding_rules_say_how_axes_correspond():
+    """Partitioner and types then read one rule. Callbacks and others without a rule get whole operands."""
+    own = keys(lambda p: p.sharding is not None)
+    assert own - keys(lambda p: isinstance(p.sharding, FactorRule)) == PROCEDURES
 
 
 def test_every_slot_is_described():

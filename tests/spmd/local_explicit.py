@@ -543,8 +543,38 @@ def test_types_of_a_primitive_from_outside_follow_from_its_sharding_rule():
         out = ours.jit(lambda x: halved_p.bind(x, axes=(0,)))(OURS.put(X, "x", "y"))
         assert ours.typeof(out).str_short(True) == "f32[2@y]"
         np.testing.assert_allclose(np.asarray(out), X.sum(0), rtol=1e-5)
-        with pytest.raises(ShardingTypeError, match="sorted_rows with inputs: .* needs to move data between devices"):
+        with pytest.raises(ShardingTypeError, match="sorted_rows needs an operand that is not split along the axis.*=0"):
             own_p.bind(x, axis=0)
+
+
+def test_types_of_a_primitive_from_outside_follow_from_its_factors():
+    """An outer product per row: rows and both columns pass through. Axes without a factor are whole."""
+    from mpijax.extend import core, sharding
+
+    jnp = ours.numpy
+    rows = sharding.FactorRule(
+        lambda s: [sharding.free((0, 0), (0,)), sharding.free((1, None), (1,)), sharding.free((None, 1), (2,))]
+    )
+    outer_p = core.Primitive(
+        "outer", type_rule=lambda x, y: x.update(shape=(*x.shape, y.shape[1])), sharding=rows,
+        lower=ours.extend.lowering.Decompose(lambda x, y: x[:, :, None] * y[:, None, :]),
+    )  # fmt: skip
+    middle_p = core.Primitive(
+        "middle", type_rule=lambda x: x.update(shape=x.shape[:1]), sharding=sharding.FactorRule(lambda s: [sharding.free((0,), (0,))]),
+        lower=ours.extend.lowering.Decompose(lambda x: jnp.sort(x, 1)[:, x.shape[1] // 2]),
+    )  # fmt: skip
+    with ours.set_mesh(OURS.mesh):
+        x, y = OURS.put(X, "x", None), OURS.put(X[:, :1], "x", None)
+        out = ours.jit(lambda x, y: outer_p.bind(x, y))(x, y)
+        assert ours.typeof(out).str_short(True) == "f32[8@x,2,1]"
+        np.testing.assert_array_equal(np.asarray(out), X[:, :, None] * X[:, None, :1])
+        out = ours.jit(lambda x: middle_p.bind(x))(x)
+        assert ours.typeof(out).str_short(True) == "f32[8@x]"
+        np.testing.assert_array_equal(np.asarray(out), np.sort(X, 1)[:, X.shape[1] // 2])
+        with pytest.raises(ShardingTypeError, match="outer got incompatible shardings for broadcasting"):
+            outer_p.bind(x, OURS.put(X, "y", None))
+        with pytest.raises(ShardingTypeError, match="middle with inputs: .* needs to move data between devices"):
+            middle_p.bind(OURS.put(X, None, "y"))
 
 
 def test_requested_shardings_may_name_none_for_more_axes():

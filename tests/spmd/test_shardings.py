@@ -11,7 +11,7 @@ from spmd.ranks import GRIDS, SIZE, P, assert_same, draw, mesh_1d, mesh_2d, real
 import mpijax as jax
 from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
-from mpijax.core.rules.shape_rules import factors
+from mpijax.core.rules.shape_rules import reshaped_groups
 from mpijax.experimental.multihost_utils import process_allgather
 from mpijax.sharding import Mesh
 
@@ -333,7 +333,7 @@ def test_an_odd_constraint_leaves_the_axis_whole():
     ],
 )
 def test_factors_of_a_reshape(shape, out, want):
-    pairs = list(factors(shape, out))
+    pairs = list(reshaped_groups(shape, out))
     for ins, outs in pairs:
         assert np.prod([shape[i] for i in ins]) == np.prod([out[j] for j in outs])
     assert [i for ins, _ in pairs for i in ins] == list(range(len(shape)))

@@ -19,8 +19,9 @@ from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.default_rules import operands_for, rule_of
 from mpijax.core.rules.lowering import Library, OverRanks
-from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray

@@ -16,8 +16,9 @@ from typing import Any
 from mpijax.compiler.sharding.blocks import place_in, split_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Jaxpr, Literal
+from mpijax.core.rules.default_rules import operands_for, rule_of
 from mpijax.core.rules.lowering import ControlFlow, Flow, Reshard, ReshardKind
-from mpijax.core.rules.sharding_rules import Operation, operands_for, rule_of
+from mpijax.core.rules.sharding_rules import Operation
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, uncut
 
 

@@ -24,8 +24,9 @@ import numpy as np
 from mpijax.compiler.sharding.blocks import Blocks, place_in
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
+from mpijax.core.rules.default_rules import operands_for, rule_of
 from mpijax.core.rules.lowering import Elementwise, Library, OverRanks
-from mpijax.core.rules.sharding_rules import Operation, Plan, operands_for, rule_of
+from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.ops.products import over_ranks as dot_over_ranks

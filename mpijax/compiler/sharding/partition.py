@@ -31,8 +31,9 @@ from mpijax.compiler.sharding.redistribute import (
     rotation,
 )
 from mpijax.core.base.source import UNKNOWN, sources_from
+from mpijax.core.rules.default_rules import rule_of
 from mpijax.core.rules.lowering import Communication, OverRanks, Structural, Writes
-from mpijax.core.rules.sharding_rules import Operation, Plan, Rule, rule_of
+from mpijax.core.rules.sharding_rules import Operation, Plan, Rule
 from mpijax.core.sharding.cuts import Cuts, count, even_cut, mesh_axes, uncut
 from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr

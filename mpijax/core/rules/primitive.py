@@ -54,10 +54,11 @@ class Primitive:
         order of additions; None if its own bits do not. The option `mpijax_same_bits` replaces the operation by it.
       inner: whether only the compiler inserts it. Serialized programs never contain it.
       pretty: `(eqn, names) -> [(key, value)]`, the parameters to print.
-      sharding: `(core.rules.sharding_rules.Operation) -> Plan or None`, how ranks compute it on shards. The default
-        follows from `lower` for elementwise operations, reductions and products; other operations need whole operands.
+      sharding: a `core.rules.factors.FactorRule`, how ranks compute it on shards; or a function `(Operation) -> Plan or
+        None`. The default follows from `lower` for elementwise operations, reductions and products; other operations
+        need whole operands.
       sharding_type: `(core.rules.sharding_types.TypedOperation) -> mesh axes of each result`, over Explicit mesh axes.
-        The default follows from `sharding` if no operand moves, and otherwise raises ShardingTypeError.
+        The default follows from `sharding`. It raises ShardingTypeError if an operand must move.
       sums: `(TypedOperation) -> (unreduced, reduced)`, the mesh axes over which the results, or their cotangents, are
         partial sums (`core.rules.sum_types`). By default, operations that add or move elements accept partial sums.
       vma: `(avals, params) -> mesh axes` over which results vary inside `shard_map`, or None if the type rule says it.

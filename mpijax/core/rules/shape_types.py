@@ -1,4 +1,4 @@
-"""Explicit sharding rules (`types`) of operations that move elements: shapes, slices, gathers and scatters."""
+"""Types over Explicit mesh axes of reshapes, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -6,31 +6,9 @@ import math
 from collections.abc import Sequence
 
 from mpijax.core.base.errors import ShardingTypeError
-from mpijax.core.rules.sharding_types import TypedOperation, placed
-from mpijax.core.sharding.split import Axes, entries
-
-
-def concatenate(s: TypedOperation) -> Sequence[Axes]:
-    """All operands must be split alike."""
-    if len(set(s.all_axes())) > 1:
-        given = ", ".join(str(entries(a)) for a in s.all_axes())
-        raise ShardingTypeError(
-            f"All operands should have the same sharding. Got shardings {given}. Reshard them with "
-            "jax.sharding.reshard."
-        )
-    return [s.axes()]
-
-
-def dynamic_update_slice(s: TypedOperation) -> Sequence[Axes]:
-    """The operand and the update must be split alike."""
-    if s.axes(0) != s.axes(1):
-        operand, update = (s.types[i].str_short(mesh_axis_types=True) for i in range(2))
-        raise ShardingTypeError(
-            "dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
-            f"{operand} and update sharding {update}."
-        )
-    return [s.axes()]
-
+from mpijax.core.rules import shape_rules
+from mpijax.core.rules.sharding_types import TypedOperation, by_factors
+from mpijax.core.sharding.split import Axes
 
 # ---------------------------------------------------------------- reshape
 
@@ -136,7 +114,7 @@ def gather(s: TypedOperation) -> Sequence[Axes]:
             "could not be resolved unambiguously (or would require collectives on inputs). Got "
             f"operand={s.types[0]!r}, indices={s.types[1]!r}"
         )
-    return placed(s)
+    return by_factors(shape_rules.gather)(s)
 
 
 def scatter(s: TypedOperation) -> Sequence[Axes]:
@@ -162,4 +140,4 @@ def scatter(s: TypedOperation) -> Sequence[Axes]:
             "out sharding could not be resolved unambiguously (or would require collectives on inputs). Got "
             f"operand={s.types[0]!r}, indices={s.types[1]!r}, updates={s.types[2]!r}"
         )
-    return placed(s)
+    return by_factors(shape_rules.scatter)(s)

@@ -1,44 +1,22 @@
 """Sharding rules: how ranks compute an operation on sharded arrays.
 
-A primitive has one rule (its slot `sharding`). The rule receives the global shapes and the cuts of the operands. It
-returns a `Plan`: the cuts the operands must have, the cuts of the results, and the operation each rank runs on its
-parts. The partitioner then moves the operands, halos included. An operation without a rule needs whole operands.
+A primitive has one rule (its slot `sharding`), mostly a `core.rules.factors.FactorRule`. The rule receives the global
+shapes and the cuts of the operands. It returns a `Plan`: the cuts the operands must have, the cuts of the results, and
+the operation each rank runs on its parts. The partitioner then moves the operands, halos included. An operation without
+a rule needs whole operands.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
-from functools import partial
+from dataclasses import field
 from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.lowering import Combiner, Cumulative, Elementwise, Library, OverRanks, Reduction
-from mpijax.core.sharding.cuts import (
-    Cut,
-    Cuts,
-    Span,
-    count,
-    dropped,
-    even_cut,
-    mesh_axes,
-    middle,
-    part_number,
-    uncut,
-    without,
-)
+from mpijax.core.rules.lowering import OverRanks
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, middle, part_number
 
-# Reductions that an MPI reduction can finish.
-OVER_RANKS = {
-    Combiner.ADD: OverRanks.SUM,
-    Combiner.MUL: OverRanks.PROD,
-    Combiner.MAX: OverRanks.MAX,
-    Combiner.MIN: OverRanks.MIN,
-    Combiner.AND: OverRanks.BAND,
-    Combiner.OR: OverRanks.BOR,
-    Combiner.XOR: OverRanks.BXOR,
-}
 # The primitives that combine elements of one rank in the same way.
 ON_ONE_RANK = {OverRanks.SUM: "reduce_sum", OverRanks.MAX: "reduce_max", OverRanks.MIN: "reduce_min"}
 
@@ -61,6 +39,13 @@ class Operation:
     place: Mapping[Any, int]
     origins: Sequence[Cuts | None] = ()
     numeric: bool = True
+
+    @property
+    def decisive(self) -> list[int]:
+        """The operands by how much their cuts count: computed values decide, slices adapt to them by halos."""
+        if not any(self.origins):
+            return [*range(len(self.cuts))]
+        return sorted(range(len(self.cuts)), key=lambda i: self.origins[i] is not None)
 
     def span(self, cut: Cut) -> Span:
         """This rank's part of a cut."""
@@ -102,22 +87,6 @@ class Plan:
 
 
 Rule = Callable[[Operation], Plan | None]
-
-
-def rule_of(primitive: Any) -> Rule | None:
-    """A primitive's own rule, or the rule that follows from its lowering."""
-    if primitive.sharding is not None:
-        return primitive.sharding
-    lower = primitive.lower
-    if isinstance(lower, Elementwise):
-        return elementwise
-    if isinstance(lower, Reduction):
-        return finished_over_ranks(OVER_RANKS[lower.op])
-    if isinstance(lower, Cumulative):
-        return cumulative
-    if isinstance(lower, Library):
-        return dot_general
-    return None
 
 
 # ---------------------------------------------------------------- choosing cuts
@@ -192,97 +161,7 @@ def same(s: Operation, cuts: Cuts) -> Plan:
     return Plan([cuts] * len(s.shapes), [cuts] * len(s.results), s.params)
 
 
-# ---------------------------------------------------------------- element by element, reductions
-
-
-def elementwise(s: Operation) -> Plan | None:
-    shape = s.results[0]
-    if any(o != shape for o in s.results) or any(len(i) not in (0, len(shape)) for i in s.shapes):
-        return None
-    cuts = agreed(s.shapes, s.cuts, shape, s.origins)
-    operands = [
-        tuple(c if n == m else None for n, m, c in zip(i, shape, cuts, strict=True)) if i else () for i in s.shapes
-    ]
-    return Plan(operands, [cuts] * len(s.results), s.params)
-
-
-def finished_over_ranks(op: str) -> Rule:
-    """Each rank reduces its part; an MPI reduction combines the partial results over the mesh axes that split them.
-
-    op: a member of `OverRanks`, or its name in MPI.
-    """
-    operation = OverRanks(op)
-
-    def rule(s: Operation) -> Plan:
-        [cuts], gone = s.cuts, set(s.params["axes"])
-        over = tuple(a for d in sorted(gone) if cuts[d] is not None for a in cuts[d].axes)
-        return Plan([cuts], [dropped(cuts, gone)], s.params, over, operation)
-
-    return rule
-
-
-def cumulative(s: Operation) -> Plan:
-    return same(s, without(s.cuts[0], {s.params["axis"] % len(s.shapes[0])}))
-
-
-# ---------------------------------------------------------------- products
-
-
-def dot_general(s: Operation) -> Plan:
-    """Batch axes stay split. Of contracted axes, rows and columns, the choice that sends the fewest bytes stays split.
-
-    Partial products over split contracted axes are summed over ranks. If one operand is whole, its rows are split
-    instead if that halves the bytes.
-    """
-    orders = ("contracted", "rows", "columns"), ("rows", "contracted", "columns"), ("columns", "contracted", "rows"), (
-        "rows", "columns", "contracted"
-    )  # fmt: skip
-    summed = min((_product(s, order, *s.cuts) for order in orders), key=lambda plan: cost(s, plan))
-    others = (_product(s, orders[1], *cuts) for cuts in _not_contracted(s))
-    return min((plan for plan in others if 2 * cost(s, plan) < cost(s, summed)), default=summed, key=partial(cost, s))
-
-
-def _not_contracted(s: Operation) -> Iterable[tuple[Cuts, Cuts]]:
-    """Cuts that split the longest row or column axis of a whole operand instead of the contracted axes."""
-    contract, batch = s.params["dimension_numbers"]
-    split = [c for cuts, dims in zip(s.cuts, contract, strict=True) for d in dims if (c := cuts[d]) is not None]
-    if not split:
-        return
-    axes = tuple(dict.fromkeys(a for c in split for a in c.axes))
-    rest = [without(cuts, dims) for cuts, dims in zip(s.cuts, contract, strict=True)]
-    for k, shape in enumerate(s.shapes):
-        free = [] if any(s.cuts[k]) else [d for d in range(len(shape)) if d not in (*contract[k], *batch[k])]
-        at = max(free, key=lambda d: shape[d], default=None)
-        taken = set(axes) & set(mesh_axes((*rest[0], *rest[1])))
-        if at is not None and shape[at] >= count(axes, s.sizes) and not taken:
-            moved = list(rest)
-            moved[k] = (*rest[k][:at], s.even(shape[at], axes), *rest[k][at + 1 :])
-            yield moved[0], moved[1]
-
-
-def _product(s: Operation, order: Sequence[str], left: Cuts, right: Cuts) -> Plan:
-    """A plan that assigns mesh axes to kinds of array axes in this order."""
-    (lc, rc), (lb, rb) = s.params["dimension_numbers"]
-    used: set[Any] = set()
-    batch = [chosen((left[i], right[j]), used) for i, j in zip(lb, rb, strict=True)]
-    contracted: list[Cut | None] = [None] * len(lc)
-    rows: list[Cut | None] = [None] * len(left)
-    columns: list[Cut | None] = [None] * len(right)
-    for kind in order:
-        if kind == "contracted":
-            contracted = [chosen((left[i], right[j]), used) for i, j in zip(lc, rc, strict=True)]
-        elif kind == "rows":
-            rows = [chosen((left[i],), used) if i not in (*lb, *lc) else None for i in range(len(left))]
-        else:
-            columns = [chosen((right[j],), used) if j not in (*rb, *rc) else None for j in range(len(right))]
-    for i, cut in zip((*lb, *lc), (*batch, *contracted), strict=True):
-        rows[i] = cut
-    for j, cut in zip((*rb, *rc), (*batch, *contracted), strict=True):
-        columns[j] = cut
-    free = [rows[i] for i in range(len(left)) if i not in (*lb, *lc)]
-    free += [columns[j] for j in range(len(right)) if j not in (*rb, *rc)]
-    over = tuple(a for cut in contracted if cut is not None for a in cut.axes)
-    return Plan([tuple(rows), tuple(columns)], [(*batch, *free)], s.params, over)
+# ---------------------------------------------------------------- what a plan sends
 
 
 def cost(s: Operation, plan: Plan) -> float:
@@ -324,73 +203,3 @@ def _moved(shape: Sequence[int], have: Cuts, want: Cuts, sizes: Mapping[Any, int
     if elsewhere:
         sent += size / count(held, sizes) * (1 - 1 / count(elsewhere, sizes))
     return sent + (0.01 * size / count(held, sizes) if changes - elsewhere else 0.0)
-
-
-# ---------------------------------------------------------------- operations with whole trailing or chosen axes
-
-
-def batched(ranks: Sequence[int]) -> Rule:
-    """Operations on the last axes of arrays, which must be whole. The axes before them are batch axes, cut alike.
-
-    ranks: for each operand, the number of its last axes.
-    """
-
-    def rule(s: Operation) -> Plan | None:
-        examples = len(s.shapes[0]) - ranks[0]
-        lead = s.shapes[0][:examples]
-        if examples < 1 or any(x[:examples] != lead for x in (*s.shapes, *s.results)):
-            return None
-        cuts = agreed([lead] * len(s.shapes), [c[:examples] for c in s.cuts], lead)
-        operands = [(*cuts, *uncut(x[examples:])) for x in s.shapes]
-        return Plan(operands, [(*cuts, *uncut(x[examples:])) for x in s.results], s.params)
-
-    return rule
-
-
-def whole_along(param: str) -> Rule:
-    """Operands and results of one shape; the array axis that a parameter names must be whole."""
-
-    def rule(s: Operation) -> Plan:
-        shape = s.shapes[0]
-        cuts = agreed(s.shapes, s.cuts, shape)
-        return same(s, without(cuts, {s.params[param] % len(shape)}))
-
-    return rule
-
-
-# ---------------------------------------------------------------- rules read from results to operands
-
-
-def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
-    """Operand cuts with which the rule yields the requested cut without messages; None if impossible. s: uncut."""
-    guess = [list(uncut(x)) for x in s.shapes]
-    for d, cut in enumerate(wish):
-        if cut is None:
-            continue
-        for k, shape in enumerate(s.shapes):
-            for at, n in enumerate(shape):
-                if n >= cut.parts and _yields(s, rule, k, at, cut, d):
-                    guess[k][at] = even_cut(n, cut.axes, cut.parts)
-                    break
-    cuts = [tuple(c) for c in guess]
-    plan = rule(replace(s, cuts=cuts))
-    if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):
-        return None
-    return [c if any(c) else None for c in cuts]
-
-
-def _yields(s: Operation, rule: Rule, k: int, at: int, cut: Cut, d: int) -> bool:
-    """Whether cutting only axis `at` of operand `k` cuts axis `d` of the result."""
-    cuts = [uncut(x) for x in s.shapes]
-    cuts[k] = (*cuts[k][:at], even_cut(s.shapes[k][at], cut.axes, cut.parts), *cuts[k][at + 1 :])
-    plan = rule(replace(s, cuts=cuts))
-    if plan is None or plan.over or plan.program is not None or plan.whole is not None:
-        return False
-    made = plan.results[0][d]
-    return made is not None and made.axes == cut.axes and plan.operands[k] == cuts[k]
-
-
-def _sends_nothing(plan: Plan, cuts: list[Cuts]) -> bool:
-    """Whether the plan keeps the cuts of cut operands and sums nothing over ranks."""
-    stays = all(want == have or not any(have) for want, have in zip(plan.operands, cuts, strict=True))
-    return stays and not plan.over and plan.program is None and plan.whole is None

@@ -1,9 +1,9 @@
 """Computes how results of operations are split over Explicit mesh axes. JAX calls this part of the type its sharding.
 
-It follows from a primitive's sharding rule (`core.rules.sharding_rules`): if no operand must move, results have the
-split that the rule gives. If JAX rejects more, or types a result that must move, the primitive has a `sharding_type`:
-one of the functions here and in `shape_types`. They raise ShardingTypeError if the split of a result does not follow
-from the operands, unless the caller passes it (`out_sharding`).
+It follows from the factors of a primitive's sharding rule (`core.rules.factors`). A rule without factors gives the
+split of results if no operand must move. Where JAX decides otherwise, the primitive has a `sharding_type`: one of the
+functions here and in `shape_types`. All raise ShardingTypeError if the split of a result does not follow from the
+operands, unless the caller passes it (`out_sharding`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,10 @@ from mpijax.core.base import provided
 from mpijax.core.base.errors import ShardingTypeError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.state import state
-from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules.lowering import (
-    Communication,
-    ControlFlow,
-    Cumulative,
-    Decompose,
-    Elementwise,
-    InlineJaxpr,
-    Partitioned,
-    Reshard,
-)
+from mpijax.core.rules.default_rules import rule_of
+from mpijax.core.rules.factors import Factor, FactorKind, FactorRule
+from mpijax.core.rules.lowering import Communication, ControlFlow, Decompose, InlineJaxpr, Partitioned, Reshard
+from mpijax.core.rules.sharding_rules import Operation
 from mpijax.core.rules.sum_types import check_asked_sums, sums_of
 from mpijax.core.sharding import split as splits
 from mpijax.core.sharding.context import get_abstract_mesh, of_sharding
@@ -66,6 +59,10 @@ class TypedOperation:
     def all_axes(self) -> list[Axes]:
         return [self.axes(i) for i in range(len(self.types))]
 
+    def entries(self, i: int) -> tuple:
+        """The split of operand i as a `PartitionSpec` has it."""
+        return entries(self.axes(i))
+
 
 TypeRule = Callable[[TypedOperation], Sequence[Axes]]
 
@@ -101,7 +98,7 @@ def typed(primitive, out: Any, avals: Sequence[ShapedArray], params: Mapping[str
 def _followed(s: TypedOperation) -> list[Split | None]:
     """The split of each result that follows from the operands."""
     lower = s.primitive.lower
-    if isinstance(lower, Decompose) and s.primitive.sharding_type is None and rules.rule_of(s.primitive) is None:
+    if isinstance(lower, Decompose) and s.primitive.sharding_type is None and rule_of(s.primitive) is None:
         return [a.split for a in _by_parts(s, lower.fun)]
     unreduced, reduced = sums_of(s)
     return [Split(s.mesh, axes, unreduced, reduced) for axes in _axes_of_results(s)]
@@ -162,38 +159,111 @@ def _rule_of(primitive: Any) -> TypeRule:
     """A primitive's own rule, or the rule that follows from its sharding rule and its lowering."""
     if primitive.sharding_type is not None:
         return primitive.sharding_type
-    lower = primitive.lower
-    if isinstance(lower, Elementwise):
-        return elementwise
-    if isinstance(lower, Cumulative):
-        return whole_along(lambda s: s.params["axis"], "Input should be unsharded over the axis being reduced")
-    if isinstance(lower, Communication):
+    if isinstance(primitive.lower, Communication):
         return _exchange
-    return placed
+    rule = rule_of(primitive)
+    return by_factors(rule) if isinstance(rule, FactorRule) else placed
+
+
+def by_factors(rule: FactorRule) -> TypeRule:
+    """Operands must be split alike along a factor, which gives the split of results."""
+
+    def type_rule(s: TypedOperation) -> Sequence[Axes]:
+        factors = rule.factors(_as_sharded(s))
+        if factors is None:
+            raise _no_rule(s)
+        found: list[list[tuple]] = [[()] * a.ndim for a in s.results]
+        # Whole axes first: their errors are the clearest.
+        for f in sorted(factors, key=lambda f: _explicit(f) is not FactorKind.WHOLE):
+            names = _names_along(s, rule, f)
+            for axes, at in zip(found, f.results, strict=True):
+                if at is not None:
+                    axes[at] = names
+            if names and (f.axis_map is not None or f.kind is FactorKind.WHOLE):
+                _check_divides(s, rule.called or s.name, f, names)
+        _check_covered(s, factors)
+        return [*map(tuple, found)]
+
+    return type_rule
+
+
+def _explicit(f: Factor) -> FactorKind:
+    return f.explicit or f.kind
+
+
+def _names_along(s: TypedOperation, rule: FactorRule, f: Factor) -> tuple:
+    """The mesh axes that split a factor. Raises ShardingTypeError if operands disagree, or if it must be whole."""
+    given = [s.axes(i)[at] for i, at in enumerate(f.operands) if at is not None]
+    said = {names for names in given if names}
+    kind = _explicit(f)
+    if kind is FactorKind.WHOLE:
+        refused = bool(said)
+    elif kind is FactorKind.REDUCED:
+        refused = len(said) > 1 or (len(given) > 1 and all(given) and not state.split_freely)
+    else:
+        refused = len(said) > 1 or (rule.alike and len(set(given)) > 1)
+    if refused:
+        raise ShardingTypeError(_refusal(s, f) if rule.refusal is None else rule.refusal(s, f))
+    return next(iter(said), ())
+
+
+def _refusal(s: TypedOperation, f: Factor) -> str:
+    if _explicit(f) is FactorKind.WHOLE:
+        return _must_move(s)
+    given = ", ".join(str(s.entries(i)) for i, a in enumerate(s.types) if a.shape)
+    return (
+        f"{s.name} got incompatible shardings for broadcasting: {given}. Reshard one of the operands like the other "
+        "with jax.sharding.reshard."
+    )
+
+
+def _check_covered(s: TypedOperation, factors: Sequence[Factor]) -> None:
+    """Raise ShardingTypeError if an array axis without a factor is split."""
+    covered = {(i, at) for f in factors for i, at in enumerate(f.operands)}
+    if any(names and (i, d) not in covered for i, axes in enumerate(s.all_axes()) for d, names in enumerate(axes)):
+        raise ShardingTypeError(_must_move(s))
+
+
+def _check_divides(s: TypedOperation, called: str, f: Factor, names: tuple) -> None:
+    """Raise ShardingTypeError if mesh axes do not divide a result axis whose size differs from the operand's."""
+    [own] = f.operands[:1]
+    for result, at in zip(s.results, f.results, strict=True):
+        if own is not None and at is not None:
+            n = result.shape[at]
+            if n != s.types[0].shape[own] and n % splits.parts(s.mesh, names):
+                raise _not_divisible(s, called, n, names, result.shape)
 
 
 def placed(s: TypedOperation) -> Sequence[Axes]:
     """Results have the split of the primitive's sharding rule, if the rule moves no operand."""
-    rule = rules.rule_of(s.primitive)
+    rule = rule_of(s.primitive)
     plan = None if rule is None else rule(_as_sharded(s))
     if plan is None:
-        raise ShardingTypeError(
-            f"sharding rule for {s.name} is not implemented, for operands of types {_given(s)}. Use "
-            "`jax.sharding.auto_axes(fun, out_sharding=...)`, which lets the compiler choose shardings inside of the "
-            "function."
-        )
+        raise _no_rule(s)
     if plan.whole is not None:
         return [axes_of(a) for a in _by_parts(s, plan.whole)]
     if plan.program is not None or any(map(_moves, s.all_axes(), plan.operands)):
-        raise ShardingTypeError(
-            f"{s.name} with inputs: {_given(s)} needs to move data between devices first, and it is ambiguous how the "
-            "result should be sharded. Use jax.sharding.reshard on the inputs, or `jax.sharding.auto_axes(fun, "
-            "out_sharding=...)`."
-        )
+        raise ShardingTypeError(_must_move(s))
     return [tuple(() if c is None else c.axes for c in cuts) for cuts in plan.results]
 
 
-def _as_sharded(s: TypedOperation) -> rules.Operation:
+def _no_rule(s: TypedOperation) -> ShardingTypeError:
+    return ShardingTypeError(
+        f"sharding rule for {s.name} is not implemented, for operands of types {_given(s)}. Use "
+        "`jax.sharding.auto_axes(fun, out_sharding=...)`, which lets the compiler choose shardings inside of the "
+        "function."
+    )
+
+
+def _must_move(s: TypedOperation) -> str:
+    return (
+        f"{s.name} with inputs: {_given(s)} needs to move data between devices first, and it is ambiguous how the "
+        "result should be sharded. Use jax.sharding.reshard on the inputs, or `jax.sharding.auto_axes(fun, "
+        "out_sharding=...)`."
+    )
+
+
+def _as_sharded(s: TypedOperation) -> Operation:
     """The operation as sharding rules receive it, for the first device."""
     sizes = dict(s.mesh.shape)
     cuts = [
@@ -201,7 +271,7 @@ def _as_sharded(s: TypedOperation) -> rules.Operation:
         for a, axes in zip(s.types, s.all_axes(), strict=True)
     ]
     shapes, results = ([a.shape for a in avals] for avals in (s.types, s.results))
-    return rules.Operation(s.params, shapes, results, cuts, sizes, dict.fromkeys(sizes, 0), (None,) * len(cuts))
+    return Operation(s.params, shapes, results, cuts, sizes, dict.fromkeys(sizes, 0), (None,) * len(cuts))
 
 
 def _moves(have: Axes, want: Cuts) -> bool:
@@ -221,19 +291,6 @@ def _by_parts(s: TypedOperation, fun: Callable) -> Sequence[ShapedArray]:
 
 
 # ---------------------------------------------------------------- rules of types
-
-
-def elementwise(s: TypedOperation) -> Sequence[Axes]:
-    """Operands must have the same split along each array axis that is split."""
-    ranked = [axes for a, axes in zip(s.types, s.all_axes(), strict=True) if a.shape]
-    said = [{axes[d] for axes in ranked if axes[d]} for d in range(s.results[0].ndim)]
-    if any(len(names) > 1 for names in said):
-        given = ", ".join(str(entries(axes)) for axes in ranked)
-        raise ShardingTypeError(
-            f"{s.name} got incompatible shardings for broadcasting: {given}. Reshard one of the operands like the "
-            "other with jax.sharding.reshard."
-        )
-    return [tuple(next(iter(names), ()) for names in said)] * len(s.results)
 
 
 def by_type_rule(s: TypedOperation) -> Sequence[Axes]:
@@ -262,72 +319,14 @@ def without_axes(param: str) -> TypeRule:
     return rule
 
 
-def whole_along(axis_of: Callable[[TypedOperation], int], what: str) -> TypeRule:
-    """Operands must be whole along an axis and split alike along the others. Results are split as the operands.
-
-    what: the start of the error message.
-    """
-
-    def rule(s: TypedOperation) -> Sequence[Axes]:
-        axis = axis_of(s)
-        for aval, axes in zip(s.types, s.all_axes(), strict=True):
-            if axes and axes[axis]:
-                raise ShardingTypeError(
-                    f"{what}. Got input type={aval} and axis={axis}. Unshard that axis first, with "
-                    "jax.sharding.reshard."
-                )
-        if len(set(s.all_axes())) > 1:
-            given = " ".join(str(entries(a)) for a in s.all_axes())
-            raise ShardingTypeError(f"Arguments to {s.name} must have equal shardings, got: {given}")
-        return [s.axes()] * len(s.results)
-
-    return rule
-
-
-def batched(ranks: Sequence[int]) -> TypeRule:
-    """The last `ranks[i]` axes of operand i must be whole. The axes before them may be split, alike in all operands."""
-
-    def rule(s: TypedOperation) -> Sequence[Axes]:
-        batches = []
-        for i, (axes, rank) in enumerate(zip(s.all_axes(), ranks, strict=True)):
-            cut = len(axes) - rank
-            if any(axes[cut:]):
-                raise ShardingTypeError(
-                    f"Input {i} to {s.name} must be unsharded on non-batch dimensions, but got {entries(axes)}. Use "
-                    "jax.sharding.reshard first."
-                )
-            batches.append(axes[:cut])
-        if len(set(batches)) > 1:
-            given = [entries(b) for b in batches]
-            raise ShardingTypeError(f"All inputs to {s.name} must have the same batch sharding, but got {given}.")
-        return [(*batches[0], *((),) * (a.ndim - len(batches[0]))) for a in s.results]
-
-    return rule
-
-
-def kept(what: str) -> TypeRule:
-    """Results keep the operand's split, if mesh axes divide their sizes. what: the start of the error message."""
-
-    def rule(s: TypedOperation) -> Sequence[Axes]:
-        for result in s.results:
-            check_divides(s, what, s.axes(), result.shape)
-        return [s.axes()] * len(s.results)
-
-    return rule
-
-
-def check_divides(s: TypedOperation, what: str, axes: Axes, shape: Sequence[int]) -> None:
-    """Raise ShardingTypeError if mesh axes do not divide a result axis whose size differs from the operand's.
-    axes: the operand's split, for the axes of the result."""
-    aval = s.types[0]
-    for n, own, names in zip(shape, aval.shape, axes, strict=True):
-        count = splits.parts(s.mesh, names)
-        if n != own and n % count:
-            raise ShardingTypeError(
-                f"{what} on sharded dims where out dim ({n}) is not divisible by mesh axes ({count}) with spec "
-                f"({entry(names)}) is not implemented. Got input type={aval.str_short(True)} and output "
-                f"shape={tuple(shape)}. Unshard that axis first, with jax.sharding.reshard."
-            )
+def _not_divisible(
+    s: TypedOperation, what: str, size: int, names: tuple, shape: Sequence[int]
+) -> ShardingTypeError:
+    return ShardingTypeError(
+        f"{what} on sharded dims where out dim ({size}) is not divisible by mesh axes ({splits.parts(s.mesh, names)}) "
+        f"with spec ({entry(names)}) is not implemented. Got input type={s.types[0].str_short(True)} and output "
+        f"shape={tuple(shape)}. Unshard that axis first, with jax.sharding.reshard."
+    )
 
 
 def _exchange(s: TypedOperation) -> Sequence[Axes]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mpijax.core.shapes.dimensions import ONE, DimExpr, Factor, Term, bounds, operation, product
+from mpijax.core.shapes.dimensions import ONE, DimExpr, DimFactor, Term, bounds, operation, product
 from mpijax.core.shapes.linear_programs import UNBOUNDED, minimum
 
 _INF = math.inf
@@ -76,7 +76,7 @@ def _interval_of_term(term: Term, scope: Any) -> tuple[float, float]:
     return found
 
 
-def _interval_of_variable(factor: Factor, scope: Any) -> tuple[float, float]:
+def _interval_of_variable(factor: DimFactor, scope: Any) -> tuple[float, float]:
     """[1, inf), or tighter bounds from the constraints."""
     x = DimExpr(((((factor, 1),), 1),), scope)
     if x not in scope.known_bounds:
@@ -86,7 +86,7 @@ def _interval_of_variable(factor: Factor, scope: Any) -> tuple[float, float]:
     return scope.known_bounds[x][:2]
 
 
-def _interval_of_factor(factor: Factor, scope: Any) -> tuple[float, float]:
+def _interval_of_factor(factor: DimFactor, scope: Any) -> tuple[float, float]:
     if not factor.operands:
         return _interval_of_variable(factor, scope)
     (low, high), (below, above) = map(bounds, factor.operands)
@@ -138,7 +138,7 @@ def _by_cases(
     return max(low, min(least for least, _ in found)), min(high, max(most for _, most in found))
 
 
-def _with(x: DimExpr, factor: Factor, value: Any) -> Any:
+def _with(x: DimExpr, factor: DimFactor, value: Any) -> Any:
     """x with a factor replaced by a value."""
     found: Any = 0
     for term, k in x.terms:

@@ -28,7 +28,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-class Factor(NamedTuple):
+class DimFactor(NamedTuple):
     """A variable, or an operation on two dimensions. Factors are ordered by length, then by name."""
 
     length: int
@@ -44,19 +44,19 @@ class Factor(NamedTuple):
 
 
 # Factors with their exponents, sorted. The empty term is the constant 1.
-Term = tuple[tuple[Factor, int], ...]
+Term = tuple[tuple[DimFactor, int], ...]
 ONE: Term = ()
 
 
 def variable(name: str, scope: Any) -> DimExpr:
     """The dimension with a name."""
-    return _expr({((Factor(1, name), 1),): 1}, scope)
+    return _expr({((DimFactor(1, name), 1),): 1}, scope)
 
 
 def operation(name: str, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimExpr | int:
     """``floordiv``, ``mod``, ``max`` or ``min`` of two dimensions, not simplified."""
     length = 1 + _length(x) + _length(y)
-    return _expr({((Factor(length, name, (x, y)), 1),): 1}, scope)
+    return _expr({((DimFactor(length, name, (x, y)), 1),): 1}, scope)
 
 
 def _length(x: DimExpr | int) -> int:
@@ -141,7 +141,7 @@ class DimExpr:
     def evaluate(self, sizes: Mapping[str, Any]) -> Any:
         """The size for given sizes of the names. The given sizes may be symbolic themselves."""
 
-        def value(factor: Factor) -> Any:
+        def value(factor: DimFactor) -> Any:
             if not factor.operands:
                 return sizes[factor.name]
             return OPERATIONS[factor.name](*(evaluate(x, sizes) for x in factor.operands))

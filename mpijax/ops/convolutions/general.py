@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base.errors import ShardingTypeError
-from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules import window_rules
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
@@ -412,18 +410,6 @@ def _into_groups(x: Any, dim: int, axis: int, groups: int) -> Any:
     return axis_into(axis, axis, x)
 
 
-def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
-    """Examples and space may be split. The kernel and the contracted features may not."""
-    left, numbers, shape = s.axes(0), s.params["dimension_numbers"], s.results[0].shape
-    if any(s.axes(1)) or left[numbers.lhs_spec[1]]:
-        raise ShardingTypeError(
-            "Please specify the output sharding via `out_sharding` parameter of `conv_general_dilated`"
-        )
-    out = tuple(left[numbers.lhs_spec[numbers.out_spec.index(d)]] for d in range(len(shape)))
-    types.check_divides(s, "conv_general_dilated", out, shape)
-    return [out]
-
-
 conv_general_dilated_p = Primitive(
     "conv_general_dilated",
     type_rule=_conv_type,
@@ -433,6 +419,5 @@ conv_general_dilated_p = Primitive(
     transpose=_conv_transpose,
     batch=_conv_batch,
     sharding=window_rules.conv_general_dilated,
-    sharding_type=_sharding_type,
     same_bits=same_bits.conv_general_dilated,
 )

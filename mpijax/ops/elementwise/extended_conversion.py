@@ -53,7 +53,7 @@ to_edtype_p: Primitive = _define(
     "to_edtype",
     type_rule=_to_type,
     transpose=lambda ct, x, *, edtype: [from_edtype_p.bind(ct, dtype=x.aval.dtype)],
-    sharding=shape_rules.random_wrap,
+    sharding=shape_rules.of_keys,
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.rules import sharding_rules
+from mpijax.core.rules import factors
 from mpijax.core.rules.lowering import HostCall
 from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.families import FLOATING, elementwise, wide
@@ -59,7 +59,7 @@ def hosted(
     """
     lower = HostCall(_broadcast(wide(function)))
     primitive = elementwise(name, *[kinds] * operands, reference=function, lower=lower, jvp=jvp, weak=weak)
-    primitive.sharding = sharding_rules.elementwise  # ranks call it on their shards
+    primitive.sharding = factors.elementwise  # ranks call it on their shards
     return primitive
 
 

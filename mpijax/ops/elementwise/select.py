@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base.errors import ShardingTypeError
-from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules import sum_types
+from mpijax.core.rules.factors import Factor, elementwise
 from mpijax.core.rules.lowering import Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
@@ -124,15 +122,12 @@ def _along(x: Any, shape: tuple[int, ...], axis: int) -> Any:
     return registry["broadcast_in_dim"].bind(x, shape=shape, broadcast_dimensions=(axis,), sharding=None)
 
 
-def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
-    try:
-        return types.elementwise(s)
-    except ShardingTypeError as error:
-        which, *cases = (a.str_short(True) for a in s.types)
-        raise ShardingTypeError(
-            f"select cases must have the same shardings, got [{', '.join(cases)}], and the predicate {which} none or "
-            "theirs. Use jax.sharding.reshard on one of them."
-        ) from error
+def _refusal(s: Any, _factor: Factor) -> str:
+    which, *cases = (a.str_short(True) for a in s.types)
+    return (
+        f"select cases must have the same shardings, got [{', '.join(cases)}], and the predicate {which} none or "
+        "theirs. Use jax.sharding.reshard on one of them."
+    )
 
 
 select_n_p = Primitive(
@@ -143,7 +138,7 @@ select_n_p = Primitive(
     jvp=_select_jvp,
     transpose=_select_transpose,
     batch=_select_batch,
-    sharding_type=_sharding_type,
+    sharding=elementwise.but(refusal=_refusal),
     sums=sum_types.as_operand(1),
 )
 

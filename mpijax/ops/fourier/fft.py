@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.factors import batched
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types.avals import ShapedArray
@@ -169,7 +169,6 @@ fft_p = Primitive(
     jvp=ATTACHED,
     transpose=_fft_transpose,
     batch=_fft_batch,
-    sharding=fft_over_ranks.sharding,
-    sharding_type=lambda s: types.batched((len(s.params["fft_lengths"]),))(s),
+    sharding=batched(lambda params: [len(params["fft_lengths"])], better=fft_over_ranks.plan),
 )
 fft_p.jvp = LINEAR.attach(fft_p)

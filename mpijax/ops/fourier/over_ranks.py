@@ -31,13 +31,13 @@ from mpijax.transforms.batching import move_dim
 _FFT, _IFFT, _RFFT, _IRFFT = range(4)
 
 
-def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The sharding rule of `fft`."""
+def plan(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `fft` for split axes that are transformed."""
     [shape], [cuts], [out] = s.shapes, s.cuts, s.results
     kind, count = int(s.params["fft_type"]), len(s.params["fft_lengths"])
     first = len(shape) - count
-    if first and all(c is None for c in cuts[first:]):
-        return rules.batched((count,))(s)
+    if all(c is None for c in cuts[first:]):
+        return None
     moved = rules.moved_off(s, shape, cuts, range(first, len(shape)))
     if moved is not None:
         return rules.Plan([moved], [moved], s.params)

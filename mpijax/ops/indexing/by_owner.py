@@ -40,16 +40,22 @@ _COMBINE: dict[str, tuple[Callable, Callable]] = {
 }
 
 
+def _plain(s: Operation) -> Plan:
+    plan = shape_rules.gather(s)
+    assert plan is not None
+    return plan
+
+
 def gather(primitive_of: Callable[[], Any], on_request: Rule) -> Rule:
-    """The rule of `gather`: by owner along an axis that indices address, if that sends less than the array.
+    """The plans of `gather`: by owner along an axis that indices address, if that sends less than the array.
 
     on_request: the rule by which ranks request rows, for split positions or about as many rows as the array has.
     """
 
     def rule(s: Operation) -> Plan | None:
-        plain, asked = shape_rules.gather(s), s.cuts[1]
         if not s.numeric:
-            return plain
+            return None
+        plain, asked = _plain(s), s.cuts[1]
         requested = on_request(s)
         if requested is not None and any(asked):
             return requested
@@ -57,10 +63,10 @@ def gather(primitive_of: Callable[[], Any], on_request: Rule) -> Rule:
         if dim is None and any(c is not None for c in s.cuts[1]):
             # Send split indices to all ranks if the rows then need not be sent.
             known = replace(s, cuts=[s.cuts[0], uncut(s.shapes[1])])
-            dim = _indexed(known, shape_rules.gather(known))
-            s, plain = (s, plain) if dim is None else (known, shape_rules.gather(known))
+            dim = _indexed(known, _plain(known))
+            s, plain = (s, plain) if dim is None else (known, _plain(known))
         if dim is None:
-            return requested or plain
+            return requested
         cut = s.cuts[0][dim]
         assert cut is not None
         operand = (*plain.operands[0][:dim], cut, *plain.operands[0][dim + 1 :])
@@ -167,7 +173,7 @@ def _over_windows(flags: Any, shape: Sequence[int], offsets: Sequence[int]) -> A
 
 
 def scatter(primitive_of: Callable[[], Any], op: str | None, to_owner: Callable[..., Plan | None]) -> Rule:
-    """The rule of a scatter that combines with `op` (None: overwrites).
+    """The plans of a scatter that combines with `op` (None: overwrites).
 
     to_owner: the plan by which ranks send rows to their owners, for split rows and unique positions.
     """
@@ -176,7 +182,7 @@ def scatter(primitive_of: Callable[[], Any], op: str | None, to_owner: Callable[
         sent = to_owner(s, primitive_of)
         if sent is not None:
             return sent
-        return _partial_sums(s, op, primitive_of) or _at_owner(s, primitive_of) or shape_rules.scatter(s)
+        return _partial_sums(s, op, primitive_of) or _at_owner(s, primitive_of)
 
     return rule
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules import shape_types
-from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules import shape_rules
 from mpijax.core.rules.index_maps import Elements, Index, clamped
 from mpijax.core.rules.lowering import Structural, Window, Writes
 from mpijax.core.rules.primitive import Primitive
@@ -314,8 +313,7 @@ dynamic_slice_p = Primitive(
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
-    sharding=windows_by_owner.dynamic_slice,
-    sharding_type=types.kept("dynamic_slice"),
+    sharding=shape_rules.dynamic_slice.but(better=windows_by_owner.dynamic_slice),
     bounds=lambda x, *starts, slice_sizes: (starts, np.subtract(shape_of(x), slice_sizes), range(len(starts))),
     keys=key_reuse.SAME,
 )
@@ -393,8 +391,7 @@ dynamic_update_slice_p = Primitive(
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,
-    sharding=windows_by_owner.dynamic_update_slice,
-    sharding_type=shape_types.dynamic_update_slice,
+    sharding=shape_rules.dynamic_update_slice.but(better=windows_by_owner.dynamic_update_slice),
     bounds=lambda x, new, *starts: (starts, np.subtract(shape_of(x), shape_of(new)), range(len(starts))),
     keys=key_reuse.Signature({1: True}, forwards={0: 0}),
 )

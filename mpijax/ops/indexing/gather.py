@@ -10,7 +10,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.base import provided
-from mpijax.core.rules import shape_types
+from mpijax.core.rules import shape_rules, shape_types
 from mpijax.core.rules.index_maps import INT64, Elements, Index, clamped
 from mpijax.core.rules.lowering import Structural, Window
 from mpijax.core.rules.primitive import Primitive
@@ -422,7 +422,7 @@ gather_p: Primitive = Primitive(
     jvp=_gather_jvp,
     transpose=_gather_transpose,
     batch=_gather_batch,
-    sharding=by_owner.gather(lambda: gather_p, rows_on_request.plan),
+    sharding=shape_rules.gather.but(better=by_owner.gather(lambda: gather_p, rows_on_request.plan)),
     sharding_type=shape_types.gather,
     bounds=_gather_bounds,
     keys=key_reuse.SAME,

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.programs.jaxpr import Jaxpr
-from mpijax.core.rules import shape_types
+from mpijax.core.rules import shape_rules, shape_types
 from mpijax.core.rules.lowering import HostCall, Structural, Window, Writes
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
@@ -476,7 +476,7 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
         jvp=jvp,
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
-        sharding=by_owner.scatter(lambda: primitive, name, rows_to_owner.plan),
+        sharding=shape_rules.scatter.but(better=by_owner.scatter(lambda: primitive, name, rows_to_owner.plan)),
         sharding_type=shape_types.scatter,
         bounds=_bounds,
     )
@@ -525,7 +525,7 @@ scatter_p: Primitive = Primitive(
     jvp=_set_jvp,
     transpose=_set_transpose,
     batch=_batch_rule(lambda: scatter_p),
-    sharding=by_owner.scatter(lambda: scatter_p, None, rows_to_owner.plan),
+    sharding=shape_rules.scatter.but(better=by_owner.scatter(lambda: scatter_p, None, rows_to_owner.plan)),
     sharding_type=shape_types.scatter,
     bounds=_bounds,
     keys=key_reuse.Signature({2: True}, forwards={0: 0}),

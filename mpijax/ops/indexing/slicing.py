@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.programs.jaxpr import Eqn
-from mpijax.core.rules import shape_rules, shape_types, sum_types
+from mpijax.core.rules import shape_rules, sum_types
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.index_maps import Elements, Index
 from mpijax.core.rules.lowering import Decompose, Structural, ViewKind, Writes
@@ -173,7 +173,6 @@ slice_p = movement(
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=shape_rules.slice_,
-    sharding_type=types.kept("slicing"),
     keys=_slice_keys,
 )
 
@@ -248,7 +247,6 @@ concatenate_p = Primitive(
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
     sharding=shape_rules.concatenate,
-    sharding_type=shape_types.concatenate,
     keys=key_reuse.parts,
 )
 
@@ -322,7 +320,7 @@ split_p = Primitive(
     transpose=_split_transpose,
     batch=_split_batch,
     multiple_results=True,
-    sharding_type=types.kept("split"),
+    sharding_type=types.by_factors(shape_rules.split),
     sums=sum_types.linear,
     keys=key_reuse.parts,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.rules.factors import batched
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
@@ -26,7 +27,7 @@ from mpijax.ops.linalg.matrices import (
     symmetrized,
     transposed,
 )
-from mpijax.ops.linalg.over_ranks import cholesky_sharding
+from mpijax.ops.linalg.over_ranks import cholesky_over_ranks
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.rules import const_like, full_like
 from mpijax.ops.shapes.creation import iota
@@ -86,7 +87,7 @@ cholesky_p = linalg_primitive(
     _cholesky,
     jvp=_cholesky_jvp,
     lower=lapack("cholesky", _options, symmetrizes="symmetrize", triangular=True),
-    sharding=cholesky_sharding,
+    sharding=batched((2,), better=cholesky_over_ranks),
 )
 
 # ---------------------------------------------------------------- update

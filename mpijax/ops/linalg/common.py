@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules import sharding_types
+from mpijax.core.rules.factors import FactorRule, batched
 from mpijax.core.rules.lowering import HostCall
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.types.avals import ShapedArray
@@ -44,7 +43,7 @@ def linalg_primitive(
     transpose: Callable = NOT_LINEAR,
     batch: Callable | None = None,
     lower: Any = None,
-    sharding: rules.Rule | None = None,
+    sharding: FactorRule | None = None,
 ) -> Primitive:
     """A primitive on stacks of matrices.
 
@@ -99,8 +98,7 @@ def linalg_primitive(
         transpose=transpose,
         batch=batch_all if batch is None else batch,
         multiple_results=multiple_results,
-        sharding=rules.batched(ranks) if sharding is None else sharding,
-        sharding_type=sharding_types.batched(ranks),
+        sharding=batched(ranks) if sharding is None else sharding,
     )
     return primitive
 

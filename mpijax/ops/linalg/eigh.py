@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.base import config
+from mpijax.core.rules.factors import batched
 from mpijax.ops.elementwise.power import integer_pow
 from mpijax.ops.linalg import eigh_over_ranks
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
@@ -116,5 +117,5 @@ def _options(x, *, lower, sort_eigenvalues, subset_by_index, algorithm):
 eigh_p = linalg_primitive(
     "eigh", (2,), _shapes, _eigh, jvp=_jvp, multiple_results=True,
     result_dtypes=lambda dtype, **_: [dtype, real_dtype(dtype)], lower=lapack("eigh", _options),
-    sharding=eigh_over_ranks.sharding,
+    sharding=batched((2,), better=eigh_over_ranks.plan),
 )  # fmt: skip

@@ -55,15 +55,15 @@ ENOUGH = 2.0
 _I32 = np.dtype(np.int32)
 
 
-def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `eigh`."""
+def plan(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `eigh` for one large split matrix."""
     [shape], [cuts] = s.shapes, s.cuts
     cut, n = cuts[-2] if cuts[-2] is not None else cuts[-1], shape[-1]
     gathered = len(shape) > 2 or n * n <= GATHERED_UP_TO or config.values.mpijax_same_bits
     if cut is None or gathered or s.params["subset_by_index"] not in (None, (0, n)):
-        return rules.batched((2,))(s)
+        return None
     if not FEWEST_PARTS <= cut.parts <= min(MOST_PARTS, n // 2):
-        return rules.batched((2,))(s)
+        return None
     width = -(-n // (2 * cut.parts))  # of a block
     borders = np.minimum(np.arange(cut.parts + 1) * 2 * width, n)
     columns = Cut.between(cut.axes, borders[:-1], borders[1:])

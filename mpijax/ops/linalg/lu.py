@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.base import config
+from mpijax.core.rules.factors import batched
 from mpijax.core.rules.lowering import Native
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.shapes.dimensions import min_dim
@@ -99,7 +100,8 @@ def _tangent(factors, a_dot, permutation):
 
 lu_p = linalg_primitive(
     "lu", (2,), _lu_shapes, _lu, jvp=_lu_jvp, multiple_results=True,
-    result_dtypes=lambda dtype: [dtype, _I32, _I32], lower=lapack("lu"), sharding=lu_over_ranks.sharding,
+    result_dtypes=lambda dtype: [dtype, _I32, _I32], lower=lapack("lu"),
+    sharding=batched((2,), better=lu_over_ranks.plan),
 )  # fmt: skip
 
 # ---------------------------------------------------------------- pivots

@@ -29,14 +29,14 @@ MOST_BLOCKS = 64
 _I32 = np.dtype(np.int32)
 
 
-def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The sharding rule of `lu`."""
+def plan(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `lu` for one split matrix."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or min(shape) < cut.parts:
-        return rules.batched((2,))(s)
+        return None
     if not 1 < cut.parts <= MOST_BLOCKS:
-        return rules.batched((2,))(s)
+        return None
     columns = s.even(shape[1], cut.axes)
     program = _by_block_columns(shape[0], columns, part_number(cut.axes, s.sizes, s.place))
     return rules.Plan([(None, columns)], [(None, columns), (None,), (None,)], s.params, program=program)

@@ -37,14 +37,14 @@ from mpijax.ops.shapes.padding import pad
 from mpijax.ops.shapes.reshape import broadcast_to
 
 
-def qr_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The sharding rule of `qr`."""
+def qr_over_ranks(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `qr` for split rows or columns."""
     [shape], [cuts] = s.shapes, s.cuts
     (m, n), cut, p = shape[-2:], cuts[-2], s.params
     if p["pivoting"] or (p["full_matrices"] and m != n):
-        return rules.batched((2,))(s)
+        return None
     if cut is None or not _is_tall(cut, n):
-        return _qr_by_columns(s) or rules.batched((2,))(s)
+        return _qr_by_columns(s)
     rows = (*cuts[:-2], cut, None)
     program = _tall(n, cut, part_number(cut.axes, s.sizes, s.place))
     return rules.Plan([rows], [rows, (*cuts[:-2], None, None)], p, program=program)
@@ -90,8 +90,8 @@ def _tall(n: int, cut: Cut, me: int) -> Callable[..., Any]:
     return program
 
 
-def svd_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The sharding rule of `svd`: for a tall matrix with split rows, the SVD of R; for a wide one, of its adjoint."""
+def svd_over_ranks(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `svd`: for a tall matrix with split rows, the SVD of R; for a wide one, of its adjoint."""
     [shape], [cuts], p = s.shapes, s.cuts, s.params
     (rows, columns), (m, n) = cuts[-2:], shape[-2:]
     if not (p["compute_uv"] and p["full_matrices"]):
@@ -99,7 +99,7 @@ def svd_sharding(s: rules.Operation) -> rules.Plan | None:
             return rules.Plan([], [], p, whole=lambda x: _by_qr(x, p))
         if columns is not None and _is_tall(columns, m):
             return rules.Plan([], [], p, whole=lambda x: _of_adjoint(x, p))
-    return rules.batched((2,))(s)
+    return None
 
 
 def _by_qr(x: Any, params: Any) -> list[Any]:
@@ -114,14 +114,14 @@ def _of_adjoint(x: Any, params: Any) -> list[Any]:
     return [s, adjoint(uv[1]), adjoint(uv[0])] if uv else [s]
 
 
-def cholesky_sharding(s: rules.Operation) -> rules.Plan | None:
-    """The sharding rule of `cholesky`."""
+def cholesky_over_ranks(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `cholesky` for one split matrix."""
     [shape], [cuts] = s.shapes, s.cuts
     cut = cuts[-2] if cuts[-2] is not None else cuts[-1]
     if config.values.mpijax_same_bits or cut is None or len(shape) > 2 or shape[0] < cut.parts:
-        return rules.batched((2,))(s)
+        return None
     if not 1 < cut.parts <= MOST_BLOCKS:
-        return rules.batched((2,))(s)
+        return None
     blocks = s.even(shape[0], cut.axes)
     program = _by_block_columns(blocks, part_number(cut.axes, s.sizes, s.place))
     return rules.Plan([(blocks, None)], [(blocks, None)], s.params, program=program)

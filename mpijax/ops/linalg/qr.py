@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.base import provided
+from mpijax.core.rules.factors import batched
 from mpijax.core.shapes.dimensions import min_dim
 from mpijax.ops.indexing.slicing import concatenate
 from mpijax.ops.linalg.common import linalg_primitive, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.lu import lu, lu_solve
 from mpijax.ops.linalg.matrices import adjoint, eye_beside, lower_triangle
-from mpijax.ops.linalg.over_ranks import qr_sharding
+from mpijax.ops.linalg.over_ranks import qr_over_ranks
 from mpijax.ops.linalg.triangular import triangular_solve
 from mpijax.ops.shapes.creation import full
 from mpijax.transforms.zeros import Zero
@@ -130,5 +131,5 @@ def _columns(x, order):
 qr_p = linalg_primitive(
     "qr", (2,), _shapes, _qr, result_dtypes=_dtypes, multiple_results=True, jvp=_jvp,
     lower=lapack("qr", lambda x, *, pivoting, full_matrices, use_magma: (full_matrices, pivoting)),
-    sharding=qr_sharding,
+    sharding=batched((2,), better=qr_over_ranks),
 )  # fmt: skip

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.base import config
+from mpijax.core.rules.factors import batched
 from mpijax.core.shapes.dimensions import min_dim
 from mpijax.ops.linalg.common import linalg_primitive, nan_unless, real_dtype, routine
 from mpijax.ops.linalg.kernels import lapack
 from mpijax.ops.linalg.matrices import adjoint, diagonal, diagonal_matrix, eye_beside, transposed
-from mpijax.ops.linalg.over_ranks import svd_sharding
+from mpijax.ops.linalg.over_ranks import svd_over_ranks
 
 
 class SvdAlgorithm(enum.Enum):
@@ -153,5 +154,5 @@ def _options(x, *, full_matrices, compute_uv, subset_by_index, algorithm=None):
 
 svd_p = linalg_primitive(
     "svd", (2,), _shapes, _svd, result_dtypes=_dtypes, jvp=_jvp, multiple_results=True, lower=lapack("svd", _options),
-    sharding=svd_sharding,
+    sharding=batched((2,), better=svd_over_ranks),
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.factors import Factor, FactorKind, FactorRule, free, not_batched, whole
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.binary import neg
 from mpijax.ops.elementwise.convert import convert_element_type
@@ -142,21 +143,21 @@ def _options(_a, _b, *, left_side, lower, transpose_a, conjugate_a, unit_diagona
     return left_side, lower, kind, unit_diagonal
 
 
-def _sharding(s: rules.Operation) -> rules.Plan | None:
+def _factors(s: rules.Operation) -> list[Factor]:
     """Right-hand sides are independent: their axis stays split, and so do batch axes."""
-    split = triangular_over_ranks.sharding(s)
-    if split is not None:
-        return split
     [a, b] = s.shapes
-    stack, free = len(a) - 2, len(b) - (1 if s.params["left_side"] else 2)
-    cuts = rules.agreed([a[:stack], b[:stack]], [c[:stack] for c in s.cuts], a[:stack])
-    used = {x for c in cuts if c is not None for x in c.axes}
-    sides = [*cuts, None, None]
-    sides[free] = rules.chosen((s.cuts[1][free],), used)
-    return rules.Plan([(*cuts, None, None), tuple(sides)], [tuple(sides)], s.params)
+    stack, sides = len(a) - 2, len(b) - (1 if s.params["left_side"] else 2)
+    other = 2 * len(b) - 3 - sides
+    return [
+        *(free((d, d), (d,)) for d in range(stack)),
+        free((None, sides), (sides,), explicit=FactorKind.WHOLE),
+        *(whole((d, None), (None,)) for d in (stack, stack + 1)),
+        whole((None, other), (other,)),
+    ]
 
 
 triangular_solve_p = linalg_primitive(
     "triangular_solve", (2, 2), _shapes, _solve, jvp=_jvp, transpose=_transpose, batch=_batch,
-    lower=lapack("triangular_solve", _options), sharding=_sharding,
+    lower=lapack("triangular_solve", _options),
+    sharding=FactorRule(_factors, better=triangular_over_ranks.plan, alike=True, refusal=not_batched),
 )

@@ -28,8 +28,8 @@ from mpijax.ops.linalg.matrices import exact_product, transposed
 from mpijax.ops.shapes.creation import full
 
 
-def sharding(s: rules.Operation) -> rules.Plan | None:
-    """The rule of `triangular_solve` for a single matrix that is split; None for all other cases."""
+def plan(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `triangular_solve` for a single matrix that is split; None for all other cases."""
     (a, b), (a_cuts, b_cuts), left = s.shapes, s.cuts, s.params["left_side"]
     cut = a_cuts[0] if a_cuts[0] is not None else a_cuts[1]
     if config.values.mpijax_same_bits or len(a) > 2 or cut is None:

@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base.errors import ShardingTypeError
 from mpijax.core.base.option import values as options
-from mpijax.core.base.state import state
-from mpijax.core.rules import sharding_types as types
-from mpijax.core.rules import sum_types
+from mpijax.core.rules import product_rules, sum_types
 from mpijax.core.rules.lowering import Library
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
-from mpijax.core.sharding.split import entries
 from mpijax.core.tracing.out_sharding import explicit_sharding, with_out_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
@@ -379,38 +375,6 @@ def _dot_pretty(eqn, _names):
     return sorted(params.items())
 
 
-def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
-    """Batch axes, rows and columns stay split. Only one operand may be split along a contracted axis."""
-    (lc, rc), (lb, rb) = s.params["dimension_numbers"]
-    left, right = s.axes(0), s.axes(1)
-
-    def differ(i: int, j: int) -> bool:
-        return bool(left[i] and right[j] and left[i] != right[j])
-
-    def shown(axes: types.Axes, dims: Sequence[int]) -> tuple:
-        return entries(tuple(axes[d] for d in dims))
-
-    if any(map(differ, lb, rb)):
-        raise ShardingTypeError(
-            "dot_general requires lhs batch dimensions and rhs batch dimensions to have the consistent sharding, "
-            f"got {shown(left, lb)} and {shown(right, rb)}."
-        )
-    if any(map(differ, lc, rc)):
-        raise ShardingTypeError(
-            "dot_general requires contracting dimensions to have consistent sharding, got "
-            f"{shown(left, lc)} and {shown(right, rc)}."
-        )
-    if not state.split_freely and any(left[i] and right[j] for i, j in zip(lc, rc, strict=True)):
-        raise ShardingTypeError(
-            "Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please "
-            "specify the output sharding via the `out_sharding` parameter. Got "
-            f"lhs_contracting_spec={shown(left, lc)} and rhs_contracting_spec={shown(right, rc)}"
-        )
-    rows = (names for d, names in enumerate(left) if d not in (*lb, *lc))
-    columns = (names for d, names in enumerate(right) if d not in (*rb, *rc))
-    return [(*(left[i] for i in lb), *rows, *columns)]
-
-
 dot_general_p = Primitive(
     "dot_general",
     type_rule=_dot_type,
@@ -420,8 +384,7 @@ dot_general_p = Primitive(
     transpose=_dot_transpose,
     batch=_dot_batch,
     pretty=_dot_pretty,
-    sharding=dot_over_ranks.sharding,
-    sharding_type=_sharding_type,
+    sharding=product_rules.dot_general.but(better=dot_over_ranks.around_a_ring),
     sums=sum_types.contracted,
     same_bits=same_bits.dot_general,
 )

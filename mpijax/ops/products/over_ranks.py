@@ -16,6 +16,7 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.product_rules import dot_general
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.core.types.typeof import typeof
@@ -28,9 +29,10 @@ from mpijax.ops.shapes.reshape import broadcast_in_dim
 LARGE = 1 << 18
 
 
-def sharding(s: rules.Operation) -> rules.Plan:
-    """The sharding rule of `dot_general`."""
-    plan = rules.dot_general(s)
+def around_a_ring(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `dot_general` for a large operand that would be gathered."""
+    plan = dot_general(s)
+    assert plan is not None
     return next((ring for k in (0, 1) if (ring := _around(s, plan, k)) is not None), plan)
 
 

@@ -286,7 +286,7 @@ random_wrap_p = define(
     reference=lambda x, *, impl: x,
     batch=_wrap_batch,
     lower=Structural(identity, words=True),
-    sharding=shape_rules.random_wrap,
+    sharding=shape_rules.of_keys,
     keys=key_reuse.NEW,
 )
 

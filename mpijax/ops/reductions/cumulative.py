@@ -9,6 +9,8 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.default_rules import cumulative
+from mpijax.core.rules.factors import FactorRule
 from mpijax.core.rules.lowering import Combiner, Cumulative
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
@@ -181,17 +183,17 @@ _NOT_LINEAR = Unsupported(
 )
 
 
-def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callable) -> rules.Rule:
+def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callable) -> FactorRule:
     """Along a split axis, each rank accumulates its part and combines it with the totals of the parts before.
 
     Sends one element along the axis per rank.
     """
 
-    def rule(s: rules.Operation) -> rules.Plan:
+    def plan(s: rules.Operation) -> rules.Plan | None:
         axis, reverse = s.params["axis"] % len(s.shapes[0]), s.params["reverse"]
         cut = s.cuts[0][axis]
         if cut is None or total is None or cut.has_empty_parts:
-            return rules.cumulative(s)
+            return None
         me = part_number(cut.axes, s.sizes, s.place)
         begin, end = (me + 1, cut.parts) if reverse else (0, me)
 
@@ -208,7 +210,7 @@ def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callabl
 
         return rules.Plan(s.cuts, s.cuts, s.params, program=program)
 
-    return rule
+    return cumulative.but(better=plan)
 
 
 def _define(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mpijax.core.rules import shape_rules, sum_types
-from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.index_maps import Elements, Index, boxed
 from mpijax.core.rules.lowering import Structural, Writes
 from mpijax.core.rules.primitive import Primitive
@@ -143,6 +142,5 @@ pad_p = Primitive(
     transpose=_pad_transpose,
     batch=_pad_batch,
     sharding=shape_rules.pad,
-    sharding_type=types.kept("padding"),
     sums=sum_types.as_operand(0),
 )

@@ -20,7 +20,7 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules.registry import registry
-from mpijax.core.sharding.cuts import Cut, part_number, without
+from mpijax.core.sharding.cuts import Cut, part_number
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.counted import counted_all_to_all
 from mpijax.ops.collectives.gather_scatter import all_gather
@@ -45,16 +45,18 @@ _DIGITS = (8, 4, 2)
 _UNROLLED = 4
 
 
-def sharding(s: rules.Operation) -> rules.Plan:
-    """The sharding rule of `sort`."""
+def plan(s: rules.Operation) -> rules.Plan | None:
+    """The plan of `sort` along a split axis."""
     shape, dim = s.shapes[0], s.params["dimension"]
     cuts = rules.agreed(s.shapes, s.cuts, shape)
     cut = cuts[dim]
     if cut is None:
-        return rules.same(s, cuts)
+        return None
     moved = rules.moved_off(s, shape, cuts, [dim])
-    if moved is not None or math.prod(shape) == 0 or shape[dim] >= 2**31:
-        return rules.same(s, without(cuts, [dim]) if moved is None else moved)
+    if moved is not None:
+        return rules.same(s, moved)
+    if math.prod(shape) == 0 or shape[dim] >= 2**31:
+        return None
     target = s.even(shape[dim], cut.axes)
     results = (*cuts[:dim], target, *cuts[dim + 1 :])
     me = part_number(cut.axes, s.sizes, s.place)

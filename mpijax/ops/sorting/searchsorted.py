@@ -11,6 +11,7 @@ import numpy as np
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.factors import Factor, FactorRule, free, planned, reduced
 from mpijax.core.rules.lowering import Native
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types.avals import ShapedArray
@@ -99,19 +100,20 @@ def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *,
     return _SearchCode((kind, int(side == "right"), int(wide), math.prod(stack), rows.shape[-1], per_row))
 
 
-def _sharding(s: rules.Operation) -> rules.Plan:
-    """Queries stay split. Parts of a split row are searched, and counts added, if that sends less than the row."""
-    [rows, values], (of_rows, of_values) = s.shapes, s.cuts
-    stack = len(rows) - 1
-    lead = rules.agreed([rows[:stack], values[:stack]], [c[:stack] for c in s.cuts], rows[:stack])
-    used = {a for c in lead if c is not None for a in c.axes}
-    queries = [rules.chosen((c,), used) for c in of_values[stack:]]
-    found = (*lead, *queries)
-    part = of_rows[stack]
-    if part is not None and (used & set(part.axes) or 2 * rules.share(s, values, found) > math.prod(rows)):
-        part = None
-    over = part.axes if part is not None else ()
-    return rules.Plan([(*lead, part), found], [found], s.params, over)
+def _factors(s: rules.Operation) -> list[Factor]:
+    """Queries stay split. Parts of a split row are searched, and counts added."""
+    stack = len(s.shapes[0]) - 1
+    lead = [free((d, d), (d,)) for d in range(stack)]
+    queries = [free((None, d), (d,)) for d in range(stack, len(s.shapes[1]))]
+    return [*lead, *queries, reduced((stack, None))]
+
+
+def _chosen(s: rules.Operation, factors: Sequence[Factor]) -> rules.Plan:
+    """A split row is gathered if the counts are longer."""
+    plan = planned(s, factors)
+    if plan.over and 2 * rules.share(s, s.shapes[1], plan.operands[1]) > math.prod(s.shapes[0]):
+        return planned(s, factors[:-1])
+    return plan
 
 
 searchsorted_p = Primitive(
@@ -122,6 +124,6 @@ searchsorted_p = Primitive(
     jvp=NOT_LINEAR,
     transpose=NOT_LINEAR,
     batch=_batch,
-    sharding=_sharding,
+    sharding=FactorRule(_factors, choose=_chosen),
 )
 searchsorted_p.jvp = CONSTANT.attach(searchsorted_p)

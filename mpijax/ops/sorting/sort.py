@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.factors import whole_along
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
@@ -117,8 +117,7 @@ sort_p = Primitive(
     transpose=_NO_TRANSPOSE,
     batch=_sort_batch,
     multiple_results=True,
-    sharding=sort_over_ranks.sharding,
-    sharding_type=types.whole_along(
-        lambda s: s.params["dimension"], "Arguments to sort must be unsharded over the sorting dimension"
+    sharding=whole_along(
+        "dimension", "Arguments to sort must be unsharded over the sorting dimension", better=sort_over_ranks.plan
     ),
 )

@@ -12,7 +12,7 @@ from mpijax.core import dtypes
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules import sharding_types as types
+from mpijax.core.rules.factors import whole_along
 from mpijax.core.rules.lowering import Native
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
@@ -99,7 +99,7 @@ def _top_k_batch(axis_data, args, dims, *, k, axis):
 # ---------------------------------------------------------------- over ranks
 
 
-def _sharding(s: rules.Operation) -> rules.Plan:
+def _over_ranks(s: rules.Operation) -> rules.Plan | None:
     """Along a split axis, each rank selects from its part, and then from the candidates of all ranks.
 
     If there are too many candidates, the lines are gathered instead.
@@ -107,10 +107,10 @@ def _sharding(s: rules.Operation) -> rules.Plan:
     [shape], [cuts], axis, k = s.shapes, s.cuts, s.params["axis"], s.params["k"]
     cut, others = cuts[axis], without(cuts, [axis])
     if cut is None:
-        return rules.Plan([cuts], [cuts, cuts], s.params)
+        return None
     if 2 * k * cut.parts > shape[axis] or 0 in shape:
-        whole = rules.moved_off(s, shape, cuts, [axis]) or others
-        return rules.Plan([whole], [whole, whole], s.params)
+        moved = rules.moved_off(s, shape, cuts, [axis])
+        return None if moved is None else rules.same(s, moved)
     return rules.Plan([cuts], [others, others], s.params, program=_of_candidates(s, cut, k, axis))
 
 
@@ -186,9 +186,9 @@ top_k_p = Primitive(
     transpose=NOT_LINEAR,
     batch=_top_k_batch,
     multiple_results=True,
-    sharding=_sharding,
-    sharding_type=types.whole_along(
-        lambda s: s.params["axis"],
+    sharding=whole_along(
+        "axis",
         "The input should be unsharded over the axis along which to compute the top_k values",
+        better=_over_ranks,
     ),
 )

@@ -28,13 +28,16 @@ from mpijax.ops.shapes.creation import full
 from mpijax.ops.shapes.padding import pad
 
 
-def dynamic_slice(s: Operation) -> Plan:
-    """The sharding rule of `dynamic_slice`."""
-    plain = shape_rules.dynamic_slice(s)
+def dynamic_slice(s: Operation) -> Plan | None:
+    """The plan of `dynamic_slice` for short windows."""
     [shape, *starts], sizes, cuts = s.shapes, s.params["slice_sizes"], s.cuts[0]
     across = _across(shape, sizes, cuts)
-    if not across or not s.numeric or 2 * share(s, sizes, plain.results[0]) >= math.prod(shape):
-        return plain
+    if not across or not s.numeric:
+        return None
+    plain = shape_rules.dynamic_slice(s)
+    assert plain is not None
+    if 2 * share(s, sizes, plain.results[0]) >= math.prod(shape):
+        return None
     over = mesh_axes(tuple(cuts[d] for d in across))
     local = s.local(sizes, plain.results[0])
 
@@ -48,12 +51,12 @@ def dynamic_slice(s: Operation) -> Plan:
     return Plan([cuts, *map(uncut, starts)], plain.results, s.params, program=program)
 
 
-def dynamic_update_slice(s: Operation) -> Plan:
-    """The sharding rule of `dynamic_update_slice`."""
+def dynamic_update_slice(s: Operation) -> Plan | None:
+    """The plan of `dynamic_update_slice` for short windows."""
     [shape, window, *starts], cuts = s.shapes, s.cuts[0]
     across = _across(shape, window, cuts)
     if not across or not s.numeric:
-        return shape_rules.dynamic_update_slice(s)
+        return None
     of_window = tuple(None if window[d] != n else c for d, (n, c) in enumerate(zip(shape, cuts, strict=True)))
     local = s.local(window, of_window)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules import window_rules
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
@@ -133,7 +132,6 @@ select_and_gather_add_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
     sharding=window_rules.examples_apart,
-    sharding_type=types.kept("select_and_gather_add"),
 )
 
 # ---------------------------------------------------------------- scatter
@@ -204,6 +202,5 @@ select_and_scatter_add_p = Primitive(
     jvp=_by_first(select_and_scatter_add),
     transpose=_scatter_transpose,
     batch=_scatter_batch,
-    sharding_type=lambda s: [s.axes(1)],
     sharding=window_rules.examples_apart,
 )
