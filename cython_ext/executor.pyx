@@ -78,6 +78,19 @@ cdef extern from * nogil:
     """
     int64_t now "mj_now"()
 
+cdef extern from * nogil:
+    """
+    static int mj_has_wide_registers(void) {
+    #if defined(__x86_64__)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    #else
+        return 0;
+    #endif
+    }
+    """
+    bint mj_has_wide_registers()
+
 cdef enum:
     STACK_WORDS = 96    # tables of at most this size are on the stack of `run_into`
     FEWEST = 2          # iterations of a loop before the first look at the clock; at least 2 (`steps/frame.py`)
@@ -89,6 +102,11 @@ cdef struct Watch:      # on the loops of a run, while they may be on baseline c
     int64_t iterations  # between two looks
     int64_t left        # until the next one
     int64_t since       # the time of the last one, or 0
+
+
+def has_wide_registers():
+    """Whether the processor has vector registers of 64 bytes, with instructions for all types: AVX-512."""
+    return mj_has_wide_registers()
 
 
 # ---- threads ----

@@ -1,4 +1,4 @@
-"""The sizes of the processor's caches."""
+"""What the compiler knows of the processor: the sizes of its caches, and whether it has wide registers."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def cache_size(level: int) -> int:
         return int(text.rstrip("K\n")) << 10
     except (OSError, ValueError):
         return _USUAL[level]
+
+
+@cache
+def has_wide_registers() -> bool:
+    """Whether the processor has vector registers of 64 bytes."""
+    from mpijax._ext import executor  # deferred: schedules are made where nothing runs, too
+
+    return executor.has_wide_registers()

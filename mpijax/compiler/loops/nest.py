@@ -33,7 +33,7 @@ class LoopNest:
         self.schedule: Schedule = scheduled(kernel)
         self.kernel = self.schedule.source
         self.needs = Dependencies(self.schedule)
-        self.calls = Calls(called, self.schedule.lanes)
+        self.calls = Calls(called, self.schedule.lanes, self.schedule.register)
         self.anchors: dict[tuple, list[int]] = {}
         self.any_zero: dict[Member, bool] = {}
         self.rows: dict[Value, tuple[Member, str]] = {}

@@ -17,7 +17,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import Applied
 from mpijax.compiler.fusion.kernel import Kernel
-from mpijax.compiler.loops.schedule import VECTOR_BYTES, compute_bytes
+from mpijax.compiler.loops.schedule import compute_bytes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
@@ -38,11 +38,13 @@ class Calls:
     """Applies operations in a kernel; `primitives` become calls on one vector register at a time, in all loops.
 
     lanes: the width of the kernel's vectors. Very long operations are called with this width, if it is above one.
+    register: bytes of a vector register.
     """
 
-    def __init__(self, primitives: frozenset[Primitive], lanes: int) -> None:
+    def __init__(self, primitives: frozenset[Primitive], lanes: int, register: int) -> None:
         self.primitives = primitives
         self.lanes = lanes
+        self.register = register
 
     def apply(self, b: Builder, primitive: Primitive, args: list[Scalar], params: dict[str, Any]) -> Any:
         """The result of an operation's rule, through a call if that computes the same with fewer instructions."""
@@ -59,7 +61,7 @@ class Calls:
 
     def _lanes(self, primitive: Primitive, args: list[Scalar]) -> int:
         """The number of lanes of a call; 0 for no call."""
-        register = VECTOR_BYTES // max(compute_bytes(x.dtype) for x in args)
+        register = self.register // max(compute_bytes(x.dtype) for x in args)
         if primitive in self.primitives:
             return register
         return min(register, self.lanes) if self.lanes > 1 and primitive.lower.cost >= VERY_LONG else 0

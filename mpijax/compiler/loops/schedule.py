@@ -23,7 +23,8 @@ from mpijax.scalar.types import info
 # Loop variables that are stepped through as one, the outermost first.
 Loop = tuple[LoopVar, ...]
 
-VECTOR_BYTES = 32
+# A vector register; and a wide one, which some processors also have.
+VECTOR_BYTES, WIDE_BYTES = 32, 64
 # A row of at most this many bytes that a later pass reads again is kept on the stack.
 ROW_BYTES = 1 << 17
 # Cheaper values are computed again instead.
@@ -75,7 +76,8 @@ class Schedule:
     other one of tiles, in which the operands `staged` are transposed. written: the loops written out inside of the
     vectorized one. apart: the variables along which parts of loops are emitted one by one. columns: whether the
     vectorized loop is across short rows, of which whole ones are read. lanes: elements per vector; step: those whose
-    reductions run side by side, of which what follows is done `lanes` at a time. chunked: which of the reduced loops is
+    reductions run side by side, of which what follows is done `lanes` at a time. register: bytes of its vector
+    registers. chunked: which of the reduced loops is
     divided into chunks of `chunk_length` iterations; the loop over the chunks is then the outermost one.
     """
 
@@ -91,6 +93,7 @@ class Schedule:
     apart: frozenset[LoopVar]
     lanes: int = 1
     step: int = 1
+    register: int = VECTOR_BYTES
     tile_loop: Loop | None = None
     staged: tuple[Load, ...] = ()
     written: tuple[Loop, ...] = ()
@@ -138,7 +141,7 @@ class Schedule:
         row: whether they run once for each row: then what is left at the end of each is worth vectors of its own.
         """
         if self.whole:
-            native = native_lanes(self.kernel)
+            native = native_lanes(self.kernel) * self.register // VECTOR_BYTES
             narrower = (row or size < FEW_TURNS) and self.lanes > native
             return list(dict.fromkeys([*self.widths[:-1], native, 1])) if narrower else self.widths
         wide = self.step
@@ -216,6 +219,8 @@ def _rules(s: Schedule) -> Iterator[tuple[bool, str]]:
     yield s.vector_size == iterations_of(vectorized or ()), "vector_size is the size of the vectorized loop"
     yield all(n & (n - 1) == 0 < n for n in (s.lanes, s.step)), "numbers of lanes are powers of two"
     yield s.step >= s.lanes, "an iteration has all lanes"
+    wide = s.register == WIDE_BYTES
+    yield not wide or not source.reduces, "reductions have the same lanes, and so the same bits, on all processors"
     yield s.lanes == 1 or s.vector is not None, "several lanes need a vectorized loop"
     steps = [c for store in source.inner for atom, c in store.position.terms if atom is s.vector]
     in_order = s.lanes == 1 or steps == [1] * len(source.inner)
@@ -256,23 +261,22 @@ def native_lanes(kernel: Kernel) -> int:
     return VECTOR_BYTES // max([4, *map(compute_bytes, dtypes)])
 
 
-def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype], size: int) -> int:
-    """Elements per iteration: one vector register for heavy bodies, several for light ones."""
-    widest = max([4, *map(compute_bytes, stored)])
-    cost = 0
-    chained = False
-    for e in expressions:
-        if isinstance(e, (Load, ReducedValue)):
-            widest = max(widest, compute_bytes(e.dtype))
-        elif isinstance(e, Applied):
-            cost += max(e.primitive.lower.cost, 1)
-            chained = chained or e.meaning is Meaning.CHAIN
-        elif isinstance(e, IndexValue):
-            cost += 1
-    native = VECTOR_BYTES // widest
+def weight(kernel: Kernel, expressions: Iterable[Expr]) -> tuple[int, bool]:
+    """How many registers a body takes at a time, 4, 2 or 1; and whether it is long, so that it leaves none waiting."""
+    applied = [e for e in expressions if isinstance(e, (Applied, IndexValue))]
+    cost = sum(max(e.primitive.lower.cost, 1) if isinstance(e, Applied) else 1 for e in applied)
     moderate = MODERATE if iterations_of(kernel.variables) >= SHORTER else MODERATE_IN_SHORTER
     # One long chain of dependent integer operations leaves room for a second one beside it.
-    lanes = native * (4 if cost <= LIGHT else 2 if cost <= moderate or chained else 1)
+    chained = any(isinstance(e, Applied) and e.meaning is Meaning.CHAIN for e in applied)
+    return 4 if cost <= LIGHT else 2 if cost <= moderate or chained else 1, cost > moderate
+
+
+def lanes_for(kernel: Kernel, expressions: Iterable[Expr], stored: list[np.dtype], size: int) -> int:
+    """Elements per iteration: one vector register for heavy bodies, several for light ones."""
+    expressions = list(expressions)
+    loaded = [compute_bytes(e.dtype) for e in expressions if isinstance(e, (Load, ReducedValue))]
+    native = VECTOR_BYTES // max([4, *map(compute_bytes, stored), *loaded])
+    lanes = native * weight(kernel, expressions)[0]
     while lanes > 1 and lanes > size:
         lanes //= 2
     return lanes if lanes >= min(native, 4) else 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from mpijax.compiler.fusion.expr import Load, dynamic_parts, loop_vars, mentions_inner, reachable
 from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.pieces import by_rows, largest, split_variables
+from mpijax.compiler.loops.caches import has_wide_registers
 from mpijax.compiler.loops.crossing import TILE, crossing_loads, stages_all
 from mpijax.compiler.loops.schedule import (
     LIGHT,
@@ -15,6 +16,7 @@ from mpijax.compiler.loops.schedule import (
     TURN_UP_TO,
     UNROLL_UP_TO,
     VECTOR_BYTES,
+    WIDE_BYTES,
     Loop,
     Schedule,
     Strategy,
@@ -24,6 +26,7 @@ from mpijax.compiler.loops.schedule import (
     lanes_for,
     native_lanes,
     verify,
+    weight,
 )
 from mpijax.core.base import config
 from mpijax.core.shapes.index import Lin, LoopVar
@@ -63,7 +66,11 @@ def scheduled(kernel: Kernel) -> Schedule:
     if source is not kernel:
         apart, measured = split_variables(source), largest(source)
     schedule = _in_order(source, measured, best, frozenset(apart))
-    for refined in (_with_lanes, _in_tiles, _reading_columns, _writing_out, _in_blocks, _side_by_side, _in_chunks):
+    refinements = (
+        _with_lanes, _in_tiles, _reading_columns, _writing_out, _in_blocks, _side_by_side, _in_chunks,
+        _in_wide_registers,
+    )  # fmt: skip
+    for refined in refinements:
         schedule = refined(schedule)
     if config.values.jax_enable_checks:
         verify(schedule)
@@ -190,6 +197,21 @@ def _with_lanes(s: Schedule) -> Schedule:
         return s
     stored = [store.value.element for store in s.kernel.stores]
     return replace(s, lanes=lanes_for(s.kernel, s.kernel.expressions, stored, s.vector_size))
+
+
+def _in_wide_registers(s: Schedule) -> Schedule:
+    """Twice as many lanes for long computations, if the processor has registers for them.
+
+    Reductions keep their lanes: the order of additions, and so their bits, do not depend on the processor.
+    """
+    kernel = s.kernel
+    alone = s.strategy is Strategy.ACROSS and not s.split and not s.columns and not s.written
+    if not alone or s.lanes == 1 or kernel.reduces or kernel.cumulate is not None or s.source.ordered:
+        return s
+    _, long = weight(kernel, kernel.expressions)
+    if not long or 2 * s.lanes > s.vector_size or not has_wide_registers():
+        return s
+    return replace(s, lanes=2 * s.lanes, step=2 * s.lanes, register=WIDE_BYTES)
 
 
 def _writes_rows(s: Schedule) -> bool:
