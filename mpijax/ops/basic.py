@@ -1,4 +1,4 @@
-"""Operations that lower layers apply: tracing and transformations use these functions and know no primitive.
+"""Operations that lower layers apply: tracing and transformations use these functions instead of primitives.
 
 `mpijax/wiring.py` hands down this module as a whole.
 """

@@ -435,4 +435,5 @@ conv_general_dilated_p = Primitive(
     sharding=window_rules.conv_general_dilated,
     sharding_type=_sharding_type,
     same_bits=same_bits.conv_general_dilated,
+    product=lambda params: False,
 )

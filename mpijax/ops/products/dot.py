@@ -411,6 +411,11 @@ def _sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
     return [(*(left[i] for i in lb), *rows, *columns)]
 
 
+def _is_unbatched(params):
+    _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
+    return not lhs_batch and not rhs_batch
+
+
 dot_general_p = Primitive(
     "dot_general",
     type_rule=_dot_type,
@@ -424,4 +429,5 @@ dot_general_p = Primitive(
     sharding_type=_sharding_type,
     sums=sum_types.contracted,
     same_bits=same_bits.dot_general,
+    product=_is_unbatched,
 )
