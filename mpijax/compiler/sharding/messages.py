@@ -21,6 +21,8 @@ from mpijax.core.shapes.index import Lin
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types import effects as fx
+from mpijax.ops.collectives.reductions import psum_p
+from mpijax.ops.shapes.reshape import reshape_p, transpose_p
 
 # The reason for a message that the compiler adds, by the kind of message.
 _WHY = {
@@ -47,13 +49,13 @@ _made: dict[OverRanks, Primitive] = {}
 def reduction_p(op: OverRanks) -> Primitive:
     """The primitive for MPI's allreduce with `op`; made here if users have no such primitive."""
     if op is OverRanks.SUM:
-        return registry["psum"]
+        return psum_p
     if op not in _made:
         reason = Unsupported("only the compiler makes this primitive")
         _made[op] = Primitive(
             f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x,
             lower=Communication(Exchange.ALLREDUCE, op), jvp=reason, transpose=reason, batch=reason, register=False,
-            effects=registry["psum"].effects,
+            effects=psum_p.effects,
         )  # fmt: skip
     return _made[op]
 
@@ -216,15 +218,15 @@ class _Message:
         if v.aval.shape == tuple(shape):
             return v
         params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
-        return self._pure("reshape", params, v, shape)
+        return self._pure(reshape_p, params, v, shape)
 
     def _moved(self, v, origin: int, target: int):
         if origin == target:
             return v
         order = [i for i in range(len(v.aval.shape)) if i != origin]
         order.insert(target, origin)
-        return self._pure("transpose", {"permutation": tuple(order)}, v, [v.aval.shape[i] for i in order])
+        return self._pure(transpose_p, {"permutation": tuple(order)}, v, [v.aval.shape[i] for i in order])
 
-    def _pure(self, name: str, params, v, shape):
+    def _pure(self, primitive: Primitive, params, v, shape):
         aval = v.aval.update(shape=tuple(shape))
-        return self.graph.node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]
+        return self.graph.node(primitive, params, [v], [aval], self.source, fx.no_effects)[0]

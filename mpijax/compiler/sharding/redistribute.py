@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpijax.compiler.graph.conversions import conversion_of
 from mpijax.compiler.graph.nodes import Node
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
@@ -22,7 +23,6 @@ from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
-from mpijax.ops.elementwise.convert import convert_element_type_p
 
 
 class Transfer(NamedTuple):
@@ -204,8 +204,8 @@ class Redistribution:
     def _widening(self, v: Any, have: Blocks) -> Node | None:
         """The conversion that made `v` from narrower elements, which are sent in its place: from float32 to complex64,
         from bool to float32."""
-        node = v.producer
-        if node is None or node.primitive is not convert_element_type_p or node.params.get("sharding") is not None:
+        node = conversion_of(v)
+        if node is None or node.params.get("sharding") is not None:
             return None
         [x] = node.inputs
         narrower = dtypes.itemsize_bits(x.aval.dtype) < dtypes.itemsize_bits(v.aval.dtype)
