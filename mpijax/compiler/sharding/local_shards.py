@@ -26,8 +26,8 @@ from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types.avals import NO_AXES
 from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.scope import names_of
+from mpijax.ops.shapes.stacked_shards import MeshBlocks
 from mpijax.transforms.batching import AxisData, batch_jaxpr
-from mpijax.transforms.stacked_shards import MeshBlocks
 
 Axes = tuple[tuple[Any, int], ...]
 

@@ -89,7 +89,8 @@ class SymbolicScope:
             )
         self._rules[term] = k, y
         factor, power = term[0]
-        if (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == DimOperation.MOD and type(factor.operands[1]) is int:
+        is_mod = (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == DimOperation.MOD
+        if is_mod and type(factor.operands[1]) is int:
             # A dividend without remainder equals the quotient times the divisor.
             whole, part = factor.operands
             multiple = part * operation(DimOperation.FLOORDIV, whole, part, self)
