@@ -331,7 +331,8 @@ class _StretchLoop:
             plan = stretch.plans[node]
             inputs = [self.read(v, cuts) for v, cuts in zip(node.inputs, plan.operands, strict=True)]
             avals = [stretch.local(v, cuts) for v, cuts in zip(node.outputs, plan.results, strict=True)]
-            self.body.nodes.append(Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects))
+            part = Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects, node.why)
+            self.body.nodes.append(part)
             made = zip(node.outputs, self.body.nodes[-1].outputs, strict=True)
             self.inside.update(((v, stretch.cuts[v]), o) for v, o in made)
         sums = [

@@ -39,8 +39,9 @@ class Op:
     source: Source
     effects: frozenset[Any] = fx.no_effects
 
-    def node(self) -> Node:
-        return Node(self.primitive, self.params, self.inputs, self.avals, self.source, self.effects)
+    def node(self, why: str = "") -> Node:
+        """The operation as a node. why: the reason, if the compiler adds it."""
+        return Node(self.primitive, self.params, self.inputs, self.avals, self.source, self.effects, why)
 
 
 Outcome = Op | list[Value] | None

@@ -62,12 +62,10 @@ def reduction_p(op: OverRanks) -> Primitive:
 
 def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
     """A collective, outside of `shard_map` bodies, on this rank's part of an array. shape: of the result."""
-    first = len(p.nodes)
-    with p.in_body_over(mesh):
+    with p.in_body_over(mesh), p.graph.because(_reason(p, primitive.lower.exchange, source)):
         [out] = communicate(
             p, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
         )
-    give_reason(p.nodes[first:], _reason(p, primitive.lower.exchange, source))
     return out
 
 
@@ -77,15 +75,6 @@ def combined(p: Partitioner, v, over: tuple, op: OverRanks, mesh, source):
     return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
 
 
-def give_reason(nodes, why: str) -> None:
-    """Set the reason on messages that the compiler added among `nodes` and inside their regions."""
-    for node in nodes:
-        if isinstance(node.primitive.lower, Communication):
-            node.why = node.why or why
-        for region in node.regions:
-            give_reason(region.graph.nodes, why)
-
-
 def computed_together(p: Partitioner, mesh, program, operands, name: str, source) -> list:
     """The results of a function of this rank's parts, which may communicate. name: what the ranks compute with it."""
 
@@ -93,12 +82,10 @@ def computed_together(p: Partitioner, mesh, program, operands, name: str, source
         out = program(*args)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
-    with p.in_body_over(mesh):
-        first = len(p.nodes)
+    with p.in_body_over(mesh), p.graph.because(f"the ranks compute {name} together"):
         with named_axes(dict(mesh.processes_along)), sources_from(source):
             closed = trace_to_closed_jaxpr(listed, [v.aval for v in operands])
         outs = p.graph.inline(closed, operands, source)
-        give_reason(p.nodes[first:], f"the ranks compute {name} together")
         return [p.graph.local(v) for v in outs]
 
 
