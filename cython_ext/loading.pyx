@@ -190,17 +190,17 @@ cdef int load_results(Program p, results, dict returned) except -1:
         if result.aval.dtype == FLOAT0:        # has no elements: an ndarray, as everywhere
             entry.kind = RESULT_CONST
             entry.const_array = hold(p, np.zeros(result.aval.shape, FLOAT0))
-        elif result.kind == "buffer":
+        elif result.kind is ResultKind.BUFFER:
             entry.kind = RESULT_OUTPUT
             entry.index = output_numbers.index(result.index)
             output = returned[result.index]
             entry.same_type = output.aval is result.aval and output.sharding is result.sharding
-        elif result.kind == "input":
+        elif result.kind is ResultKind.INPUT:
             if not 0 <= result.index < p.num_inputs:
                 raise IndexError(f"{result}: the program has {p.num_inputs} arguments")
             entry.kind = RESULT_INPUT
             entry.index = result.index
-        elif result.kind == "const":
+        elif result.kind is ResultKind.CONST:
             entry.kind = RESULT_CONST
             value = constant_of(p.spec.buffers[result.index])
             if isinstance(value, ArrayBase):
@@ -249,16 +249,18 @@ cdef enum Kind:
     IS_NATIVE_CALL
 
 cdef dict kind_of = {}      # the Kind of each class of instructions
-cdef object Input, Output, Temp, Const, Pointer, STRIDED
+cdef object Input, Output, Temp, Const, Pointer, ResultKind, SEND, STRIDED
 
 
-def read_programs_of(dict classes, str strided, addresses, thread_functions):
+def read_programs_of(dict classes, result_kind, send, str strided, addresses, thread_functions):
     """Sets the classes of instructions and of entries of the table of buffers, by name.
 
-    strided: the name of the kernel that moves elements. addresses, thread_functions: give those of BLAS.
+    result_kind: the enum. send: of the routines of MPI, the one that only sends. strided: the name of the kernel that
+    moves elements. addresses, thread_functions: give those of BLAS.
     """
-    global Input, Output, Temp, Const, Pointer, STRIDED, blas_addresses, blas_thread_functions
+    global Input, Output, Temp, Const, Pointer, ResultKind, SEND, STRIDED, blas_addresses, blas_thread_functions
     Input, Output, Temp, Const, Pointer = map(classes.get, ("Input", "Output", "Temp", "Const", "Pointer"))
+    ResultKind, SEND = result_kind, send
     STRIDED, blas_addresses, blas_thread_functions = strided, addresses, thread_functions
     for name, kind in (
         ("Loop", IS_LOOP), ("While", IS_WHILE), ("Switch", IS_SWITCH), ("Point", IS_POINT), ("Advance", IS_ADVANCE),
@@ -540,7 +542,7 @@ cdef size_t comm_data(Program p, x) except 0:
         data.args.lanes, data.args.lane_to, data.args.lane_from = carrier.lanes, carrier.lane_to, carrier.lane_from
     if carrier.matched or carrier.paired:
         data.args.shared = comm_halves.shared_for(&data.args)
-    if (carrier.early and x.op != "send") or carrier.goes_on or data.args.shared != NULL:
+    if (carrier.early and x.op is not SEND) or carrier.goes_on or data.args.shared != NULL:
         data.halves = comm_halves
     data.site, data.sequence = note_site(x)
     data.nbytes = report.nbytes
@@ -616,7 +618,7 @@ def load_into(Program p not None, spec):
     p.patience = spec.patience if spec.when_warm is not None else 0
     p.kernels = [] if spec.when_warm is not None else None
     p.arena_class = block_class(spec.arena) if spec.arena > 0 else -1
-    returned = {result.index: result for result in reversed(spec.results) if result.kind == "buffer"}
+    returned = {result.index: result for result in reversed(spec.results) if result.kind is ResultKind.BUFFER}
     load_buffers(p, spec.buffers, returned)
     load_results(p, spec.results, returned)
     load_instructions(p, spec.instructions)

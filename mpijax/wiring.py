@@ -7,7 +7,8 @@ move what is asked for down, hand it over as an argument, or make it a slot of a
 
 from mpijax.core.base import provided
 
-# Each line: a module, and its names that are used below it, each by itself or as `name=the name in that module`.
+# Each line: a module, and its names that are used below it, each by itself or as `name=the name in that module`. A star
+# stands for the module itself.
 _FROM_ABOVE = (
     # Extension modules raise errors, and use MPI and the recorder when a program needs them.
     ("mpijax.core.base.errors", "JaxRuntimeError"),
@@ -29,15 +30,13 @@ _FROM_ABOVE = (
     ("mpijax.spmd.jit_shardings", "JitShardings"),
     ("mpijax.spmd.moves", "put"),
     ("mpijax.spmd.out_shardings", "under_auto_axes with_out_sharding"),
-    ("mpijax.spmd.reshard", "move_to"),
+    ("mpijax.spmd.reshard", "move_to resharded"),
     ("mpijax.spmd.shard_map", "shard_map"),
     # Arrays, their types, references and symbolic zeros apply operations.
     ("mpijax.numpy.arrays.methods", "METHODS"),
-    ("mpijax.ops.collectives.pending_sums", "reduced_vary_cast"),
-    ("mpijax.ops.collectives.varying", "pvary"),
+    ("mpijax.ops.basic", "basic=*"),
     ("mpijax.ops.indexing.ref_parts", "part_of read_part write_part"),
     ("mpijax.ops.shapes.dimensions", "dim_as_value"),
-    ("mpijax.ops.sum_casts", "cast_sums"),
     ("mpijax.transforms.zeros", "add_tangents"),
     # Operations are written in terms of functions for users, some of which take long to load.
     ("mpijax.lax.implicit", "custom_linear_solve"),

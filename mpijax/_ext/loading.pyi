@@ -5,6 +5,11 @@ from typing import Any
 
 def load_into(program: Any, spec: Any) -> None: ...
 def read_programs_of(
-    classes: dict[str, type], strided: str, addresses: Callable[[], Any], thread_functions: Callable[[], Any]
+    classes: dict[str, type],
+    result_kind: type,
+    send: Any,
+    strided: str,
+    addresses: Callable[[], Any],
+    thread_functions: Callable[[], Any],
 ) -> None: ...
 def rebind(p: Any, addresses: Any) -> None: ...

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpijax import scalar
 from mpijax.core import dtypes
-from mpijax.core.rules.lowering import Elementwise, Zeros
+from mpijax.core.rules.lowering import Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
@@ -286,6 +286,7 @@ def elementwise(
     weak: bool = True,
     narrow: bool = True,
     zeros: Zeros = Zeros.SHOWN,
+    meaning: Meaning = Meaning.OTHER,
 ) -> Primitive:
     """An elementwise primitive.
 
@@ -300,13 +301,14 @@ def elementwise(
       accuracy: whether it has the parameter `accuracy`, printed only if given.
       weak: whether weakly typed operands give a weakly typed result.
       narrow: whether it accepts integers of less than 8 bits.
-      zeros: how the result depends on the sign of a zero, unless `lower` says it.
+      zeros, meaning: how the result depends on the sign of a zero, and what it is, unless `lower` says it.
     """
     primitive = Primitive(
         name,
         type_rule=elementwise_type(name, accepts, result, same_dtypes, weak, narrow),
         reference=wide(reference, result),
-        lower=lower or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost, zeros=zeros),
+        lower=lower
+        or Elementwise(scalar_rule(name, ("accuracy",) if accuracy else ()), cost, zeros=zeros, meaning=meaning),
         jvp=jvp,
         transpose=transpose,
         batch=ATTACHED if batch is None else batch,
@@ -319,6 +321,9 @@ def elementwise(
     return primitive
 
 
-def comparison(name: str, accepts: Sequence[type], reference: Callable, zeros: Zeros = Zeros.EQUAL) -> Primitive:
-    """A comparison of two operands; the result is bool, without derivative."""
-    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, zeros=zeros)
+def comparison(
+    name: str, accepts: Sequence[type], reference: Callable, zeros: Zeros = Zeros.EQUAL, **says: Any
+) -> Primitive:
+    """A comparison of two operands; the result is bool, without derivative. says: more fields of its `Elementwise`."""
+    lower = Elementwise(scalar_rule(name), zeros=zeros, **says)
+    return elementwise(name, accepts, accepts, reference=reference, jvp=CONSTANT, result=to_bool, lower=lower)

@@ -36,5 +36,7 @@ name_p: Primitive = Primitive(
     transpose=Unsupported("tangents have no name, so there is nothing to transpose"),
     batch=lambda axis, args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
     keys=key_reuse.SAME,
+    value_name=lambda params: params["name"],
+    origin=lambda params: f"named '{params['name']}'",
 )
 name_p.impl = lambda x, *, name: x

@@ -64,6 +64,11 @@ def move_to(x: Any, sharding: NamedSharding) -> Any:
     return with_sharding(x, sharding, move_p)
 
 
+def resharded(x: Any, sharding: NamedSharding) -> Any:
+    """One array, with the sharding in its type. The mesh has Explicit axes, and may be abstract."""
+    return reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
+
+
 def cast(x: Any, mesh: AbstractMesh) -> Any:
     """A value in its present sharding, with its type adjusted to the axis types of `mesh`.
 

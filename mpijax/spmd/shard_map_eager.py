@@ -9,6 +9,7 @@ from mpijax.core.sharding.shardings import NamedSharding
 from mpijax.core.trees import tree
 from mpijax.core.types.avals import NO_AXES
 from mpijax.core.types.typeof import typeof
+from mpijax.ops.shapes.stacked_shards import MeshBlocks
 from mpijax.spmd.reshard import with_sharding
 from mpijax.spmd.shard_specs import (
     check_out,
@@ -16,7 +17,6 @@ from mpijax.spmd.shard_specs import (
 )
 from mpijax.transforms.batching import AxisData, batch_flat, move_dim
 from mpijax.transforms.flat import FlatFun
-from mpijax.transforms.stacked_shards import MeshBlocks
 
 
 def run_eagerly(f, mesh: Mesh, names: frozenset, in_specs, out_specs, check_vma: bool, args):

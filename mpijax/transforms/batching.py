@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import config
+from mpijax.core.base import config, provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, eval_jaxpr, subjaxprs
-from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_context
 from mpijax.core.sharding.split import Split
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
@@ -188,7 +187,7 @@ def move_dim(x: Any, source: int, target: int) -> Any:
         return x
     order = [i for i in range(aval.ndim) if i != source]
     order.insert(target, source)
-    return registry["transpose"].bind(x, permutation=tuple(order))
+    return provided.basic.transposed(x, order)
 
 
 def leading(aval: Any) -> Any:
@@ -215,7 +214,7 @@ def broadcast_dim(x: Any, size: int, target: int, along: Split | None = None, by
     kept = np.delete(np.arange(wanted.ndim), target)
     places = tuple(kept) if by_numpy else tuple(kept.tolist())
     sharding = None if along is None else wanted.sharding
-    return registry["broadcast_in_dim"].bind(x, shape=wanted.shape, broadcast_dimensions=places, sharding=sharding)
+    return provided.basic.broadcast(x, wanted.shape, places, sharding)
 
 
 def same_for_all(x: Any) -> Any:
@@ -234,10 +233,7 @@ def same_for_all(x: Any) -> Any:
         shape = typeof(batch).shape
         if shape[dim] == 0:
             return zeros(typeof(batch).without_axis(dim, shape[dim]))
-        starts = (0,) * len(shape)
-        limits = (*shape[:dim], 1, *shape[dim + 1 :])
-        first = registry["slice"].bind(batch, start_indices=starts, limit_indices=limits, strides=None)
-        return registry["squeeze"].bind(first, dimensions=(dim,))
+        return provided.basic.first_along(batch, dim, shape)
     finally:
         state.trace = trace
 

@@ -159,6 +159,7 @@ jit_p = _Jit(
     pretty=_pretty,
     vma=lambda avals, params: None,
     keys=key_reuse.of_program("jaxpr"),
+    origin=lambda params: f"output of jitted function '{params['name']}'",
 )
 jit_p.impl = lambda *args, **params: provided.run_call(*args, **params)
 

@@ -11,7 +11,6 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.base import provided
 from mpijax.core.base.source import callable_name
-from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
@@ -182,7 +181,7 @@ def _constant(x: Any) -> Any:
 
     def stop(v):
         inexact = isinstance(v, Tracer) and dtypes.issubdtype(typeof(v).dtype, np.inexact)
-        return registry["stop_gradient"].bind(v) if inexact else v
+        return provided.basic.constant(v) if inexact else v
 
     return tree.tree_map(stop, x)
 

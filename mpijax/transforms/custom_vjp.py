@@ -15,7 +15,6 @@ from mpijax.core.base.source import callable_name
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
-from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.refs import Ref
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
@@ -168,7 +167,7 @@ class _BatchedBwd:
             return Zero(aval)
         if wanted is not None:
             return self.axes.place(ct, dim, wanted)
-        return ct if dim is None else registry["reduce_sum"].bind(ct, axes=(dim,), out_sharding=None)
+        return ct if dim is None else provided.basic.summed(ct, dim)
 
 
 def _rejoined(subfuns, out_trees, symbolic_zeros) -> VjpCall:

@@ -14,7 +14,6 @@ import numpy as np
 from mpijax.core import dtypes
 from mpijax.core.base import provided
 from mpijax.core.dtypes.result_type import result_type
-from mpijax.core.rules.registry import registry
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
 from mpijax.transforms.autodiff import as_argnums, check_real_output, check_reverse_input, selected_arguments
@@ -187,7 +186,7 @@ def _split(x: Any, sizes: list[int], axis: int) -> list[Any]:
         return [x]
     if typeof(x).dtype == dtypes.float0:
         return np.split(x, np.cumsum(sizes[:-1]), axis)
-    return registry["split"].bind(x, sizes=tuple(sizes), axis=axis)
+    return provided.basic.split(x, sizes, axis)
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
@@ -195,7 +194,7 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
         return x
     if typeof(x).dtype == dtypes.float0:
         return np.reshape(x, shape)
-    return registry["reshape"].bind(x, new_sizes=shape, dimensions=None, sharding=None)
+    return provided.basic.reshaped(x, shape)
 
 
 def _cast(x: Any, aval: Any) -> Any:
@@ -204,8 +203,8 @@ def _cast(x: Any, aval: Any) -> Any:
     if have == dtypes.float0:  # blocks for integer arguments: as in JAX, of the integer dtype
         return zeros(aval.update(shape=typeof(x).shape))
     if dtypes.issubdtype(have, np.complexfloating) and not dtypes.issubdtype(aval.dtype, np.complexfloating):
-        x = registry["real"].bind(x)
+        x = x.real
     want = typeof(x).update(dtype=aval.dtype, weak_type=aval.weak_type)
     if want == typeof(x):
         return x
-    return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
+    return provided.basic.converted(x, aval)

@@ -82,14 +82,16 @@ class DotsSaveable:
     def __call__(self, primitive, *_, **params) -> bool:
         if self.only_if_no_batch_dims:
             return _is_unbatched_product(primitive, params)
-        return primitive.name in ("dot_general", "conv_general_dilated")
+        return primitive.product is not None
 
 
 def _is_unbatched_product(primitive, params: dict[str, Any]) -> bool:
-    if primitive.name != "dot_general":
-        return False
-    _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
-    return not lhs_batch and not rhs_batch
+    return primitive.product is not None and primitive.product(params)
+
+
+def _value_name(primitive, params: dict[str, Any]) -> str | None:
+    """The name that an operation gives its operand."""
+    return None if primitive.value_name is None else primitive.value_name(params)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class SaveOnlyTheseNames:
     saveable_names: frozenset[str]
 
     def __call__(self, primitive, *_, **params) -> bool:
-        return primitive.name == "name" and params["name"] in self.saveable_names
+        return _value_name(primitive, params) in self.saveable_names
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ class SaveAnyNamesButThese:
     names: frozenset[str]
 
     def __call__(self, primitive, *_, **params) -> bool:
-        return primitive.name == "name" and params["name"] not in self.names
+        name = _value_name(primitive, params)
+        return name is not None and name not in self.names
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class SaveAndOffloadOnlyTheseNames:
     offload_dst: Any
 
     def __call__(self, primitive, *_, **params) -> Any:
-        name = params["name"] if primitive.name == "name" else None
+        name = _value_name(primitive, params)
         if name in self.names_which_can_be_saved:
             return Saveable
         if name in self.names_which_can_be_offloaded:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.base import provided
 from mpijax.core.base.state import state
 from mpijax.core.programs.debug_info import DebugInfo
 from mpijax.core.programs.jaxpr import Jaxpr, subjaxprs
-from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.refs import Ref, read, write
 from mpijax.core.tracing.trace import EVAL
 from mpijax.core.tracing.tracer import Tracer
@@ -100,7 +100,7 @@ def call(
         for i, x in enumerate(operands):
             if type(x) is Ref and x in renewed and _has_memory(x) and not values[i].committed:
                 given_away[i] = True
-                values[i] = registry["copy"].bind(values[i]) if x.is_shared else values[i]
+                values[i] = provided.basic.copied(values[i]) if x.is_shared else values[i]
     outs = bind(values, given_away)
     count = len(outs) - len(targets)
     results, finals = outs[:count], outs[count:]

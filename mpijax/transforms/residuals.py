@@ -80,8 +80,6 @@ def _described(jaxpr: Jaxpr, names: Sequence[str]) -> Iterator[tuple[ShapedArray
 
 
 def _origin(eqn: Eqn) -> str:
-    if eqn.primitive.name == "name":
-        return f"named '{eqn.params['name']}' from {eqn.source}"
-    if eqn.primitive.name == "jit":
-        return f"output of jitted function '{eqn.params['name']}' from {eqn.source}"
-    return f"output of {eqn.primitive.name} from {eqn.source}"
+    primitive = eqn.primitive
+    what = f"output of {primitive.name}" if primitive.origin is None else primitive.origin(eqn.params)
+    return f"{what} from {eqn.source}"

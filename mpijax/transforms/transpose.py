@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+from mpijax.core.base import provided
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import sources_of, transforming
 from mpijax.core.base.state import splitting_freely
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Literal, bound, scope_of
-from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.jaxpr_trace import trace_passing_refs
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
@@ -186,7 +186,7 @@ def _split_like(ct: Any, primal: ShapedArray) -> Any:
     if have.split == want.split or have.has_no_tangent:
         return ct
     sharding = want.sharding if want.split is not None else have.whole_sharding()
-    return registry["reshard"].bind(ct, dst_sharding=sharding, concrete_mesh=None)
+    return provided.resharded(ct, sharding)
 
 
 @memo_on_jaxpr

@@ -8,7 +8,6 @@ import numpy as np
 
 from mpijax.core import dtypes
 from mpijax.core.base import provided
-from mpijax.core.rules.registry import registry
 from mpijax.core.types.avals import ShapedArray, number_of
 from mpijax.core.types.typeof import typeof
 
@@ -62,7 +61,7 @@ def as_array(x: Any) -> Any:
     aval = typeof(x)
     if isinstance(x, np.ndarray) and x.dtype == aval.dtype:
         return x
-    return registry["convert_element_type"].bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
+    return provided.basic.converted(x, aval)
 
 
 def zeros(aval: Any) -> Any:
@@ -78,14 +77,12 @@ def zeros(aval: Any) -> Any:
     extended = isinstance(aval.dtype, dtypes.ExtendedDType)
     zero = aval.dtype._rules.zero(aval.dtype) if extended else scalar_of_type(0, aval)
     if aval.shape:
-        value = registry["broadcast_in_dim"].bind(
-            zero, shape=aval.shape, broadcast_dimensions=(), sharding=aval.said_sharding
-        )
+        value = provided.basic.broadcast(zero, aval.shape, (), aval.said_sharding)
     else:
         value = zero
     if aval.vma:
-        value = registry["pvary"].bind(value, axes=tuple(sorted(aval.vma, key=str)))
-    return value if aval.split is None else provided.cast_sums(value, aval)
+        value = provided.basic.varying(value, tuple(sorted(aval.vma, key=str)))
+    return value if aval.split is None else provided.basic.cast_sums(value, aval)
 
 
 def instantiate(tangent: Any) -> Any:
@@ -112,4 +109,4 @@ def add_tangents(x: Any, y: Any) -> Any:
         return aval.vspace_add(x, y)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return aval.dtype._rules.add(aval.dtype, x, y)
-    return x if aval.has_no_tangent else registry["add_any"].bind(x, y)
+    return x if aval.has_no_tangent else provided.basic.add_tangents(x, y)

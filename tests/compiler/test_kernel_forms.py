@@ -151,7 +151,7 @@ BROKEN_KERNELS = {
         SUM, outer=(replace(OUTER, expr=SUM.reduces[0].expr),)),
     "has its dtype": with_store(MAP, expr=ExprTable().const(1, np.int32)),
     "stores stay within": with_store(MAP, position=STORE.position + 1),
-    "only ordered kernels have guards or combine": with_store(MAP, combine="add"),
+    "only ordered kernels have guards or combine": with_store(MAP, combine=lax.add_p),
     "iterations store to distinct elements of": with_store(MAP, position=var(ROWS) + var(COLUMNS)),
     "two stores to .* do not overlap": replace(MAP, inner=(STORE, STORE)),
 }  # fmt: skip

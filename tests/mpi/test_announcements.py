@@ -12,6 +12,7 @@ from quickly import all_slow_but
 
 from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
 from mpijax.runtime.machine.executable import Call, ExchangeSide, Peers, Report
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.matching import announcements
 from mpijax.runtime.matching.announcements import AnnouncedTransfer, announced, incoming, outgoing
 from mpijax.runtime.mpi import mpi_start
@@ -24,7 +25,7 @@ ANY = mpi_start.start().MPI.ANY_SOURCE
 def comm(op, *, group=ALL, status=0, sent="", received="", source=1, dest=2, sends=(), receives=()):
     report = Report(f"{op} of {sent or received}", group=group, line="model.py:3")
     send, recv = ExchangeSide(count=12, dtype=sent, counts=sends), ExchangeSide(count=8, dtype=received, counts=receives)
-    return Call(op, 0, send, recv, peers=Peers(source, dest, 4, -1, status), report=report)
+    return Call(Routine(op), 0, send, recv, peers=Peers(source, dest, 4, -1, status), report=report)
 
 
 SEND, RECV = comm("send", sent="f4"), comm("recv", received="i4")

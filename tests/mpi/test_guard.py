@@ -11,6 +11,7 @@ from once import shared_folder
 
 from mpijax.compiler.steps.instructions import Fill, Loop, Place, Switch, While
 from mpijax.runtime.machine.executable import Call, Carrier, Report
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.matching.guard import groups_of, schedule, text
 from mpijax.runtime.reports.recorder import CommRecord
 
@@ -22,7 +23,7 @@ FILL = Fill(Place(0), 4, b"\0")
 
 def comm(label, group=ALL, matched=True):
     report = Report(label, group=group, line=f"model.py:{len(label)}")
-    return Call(label.split()[0], 0, carrier=Carrier(matched=matched), report=report)
+    return Call(Routine(label.split()[0]), 0, carrier=Carrier(matched=matched), report=report)
 
 
 SUM, MAX, HALF = comm("allreduce f32[4] sum"), comm("allreduce f32[4] max"), comm("allreduce f32[2] sum", SOME)

@@ -19,6 +19,7 @@ from mpijax import numpy as jnp
 from mpijax.compiler.steps.instructions import Loop, Place, Switch, While
 from mpijax.ops.ranks.messages import COTANGENT, PRIMAL, TANGENT, VALUE
 from mpijax.runtime.machine.executable import Call, ExchangeSide, Peers, Report
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.matching import pairing
 from mpijax.runtime.reports.recorder import CommRecord
 
@@ -29,7 +30,7 @@ ALL = CommRecord(8, "all ranks", (0, 1, 2), 0)
 def comm(op, role, source=-2, dest=-2, tag=0, nbytes=12):
     report = Report(f"{op} {role}", group=ALL, line="model.py:3", role=role)
     both = ExchangeSide(count=nbytes)
-    return Call(op, 0, both, both, peers=Peers(source, dest, tag, tag), report=report)
+    return Call(Routine(op), 0, both, both, peers=Peers(source, dest, tag, tag), report=report)
 
 
 SEND, BACK = comm("send", PRIMAL, dest=1), comm("recv", COTANGENT, source=1)

@@ -41,6 +41,7 @@ from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.types.avals import ShapedArray
 from mpijax.runtime.arrays.array import ArrayImpl, from_numpy
 from mpijax.runtime.machine.executable import Call, Carrier, ExchangeSide, ProgramSpec, Report, load
+from mpijax.runtime.machine.routines import Routine
 
 SOURCE = r"""
 #include <stdint.h>
@@ -608,7 +609,7 @@ def test_allreduce_and_errors():
     world, shims = mpi_start.world(), mpi_start.start().ext
     dtype, mpi_op = shims.reduction("sum", "float32")
     sent, received = ExchangeSide(Place(0), 4, dtype), ExchangeSide(Place(1), 4, dtype)
-    call = Call("allreduce", shims.handle(world), sent, received, mpi_op)
+    call = Call(Routine.ALLREDUCE, shims.handle(world), sent, received, mpi_op)
     program = single(1, (Input(0), out((4,))), (call,), release_gil=True)
     x = np.arange(4, dtype=np.float32) * (world.rank + 1)
     assert program.run([x])[0].tolist() == (np.arange(4) * sum(range(1, world.size + 1))).tolist()
@@ -622,7 +623,7 @@ def test_communication_without_buffers():
     from mpijax.runtime.mpi import mpi_start
 
     comm = mpi_start.start().ext.handle(mpi_start.world())
-    assert load(ProgramSpec(0, (), (Call("barrier", comm), Call("barrier", comm)), ())).run([]) == []
+    assert load(ProgramSpec(0, (), (Call(Routine.BARRIER, comm), Call(Routine.BARRIER, comm)), ())).run([]) == []
 
 
 def test_unknown_communication_is_refused():
@@ -630,7 +631,7 @@ def test_unknown_communication_is_refused():
         load(ProgramSpec(0, (), (Call("shout", 0),), ()))
 
 
-GOES_ON = Call("barrier", 0, carrier=Carrier(goes_on=True))
+GOES_ON = Call(Routine.BARRIER, 0, carrier=Carrier(goes_on=True))
 CALL = PythonCall(print, (), ())
 UNFINISHED = {
     "nothing goes on": ((Finish(),), "no exchange is in flight"),
@@ -639,7 +640,7 @@ UNFINISHED = {
     "began in another list": ((Loop(2, (GOES_ON,)), Finish()), "finished in the same list"),
     "one of two": ((GOES_ON, GOES_ON, Finish()), "finished in the same list"),
     "too many at once": ((*[GOES_ON] * 5, *[Finish()] * 5), "at most 4 exchanges can be in flight"),
-    "one that does not go on": ((GOES_ON, Call("barrier", 0), Finish()), "must wait"),
+    "one that does not go on": ((GOES_ON, Call(Routine.BARRIER, 0), Finish()), "must wait"),
     "a call of Python": ((GOES_ON, CALL, Finish()), "must wait"),
     "a call of Python in a loop": ((GOES_ON, Loop(2, (CALL,)), Finish()), "must wait"),
 }

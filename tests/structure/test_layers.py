@@ -36,7 +36,7 @@ def package_imports(path: Path) -> list[Import]:
 
 # Packages with a folder for each topic, and the modules that serve all topics.
 SHARED = {
-    "ops": "__init__ accuracy ad_ops barrier families linear_solve naming primitives rules same_bits shard_alike sum_casts",
+    "ops": "__init__ accuracy ad_ops barrier basic families linear_solve naming primitives rules same_bits shard_alike sum_casts",
     "numpy": "__init__ arguments fft linalg namespace_info util",
 }
 

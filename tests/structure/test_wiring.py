@@ -9,7 +9,7 @@ from structure.test_layers import folder, layer, package
 from mpijax import wiring
 
 # Both may only fall: move what is asked for down, hand it over as an argument, or make it a slot of a primitive.
-MOST_FROM_ABOVE, MOST_IN_CIRCLES = 53, 6
+MOST_FROM_ABOVE, MOST_IN_CIRCLES = 52, 6
 
 # `mpijax predict` stands between jitted functions and the engine, which lies below it.
 REPLACED = {("mpijax.cli.predicted", "dispatch")}

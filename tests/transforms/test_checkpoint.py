@@ -235,6 +235,29 @@ def test_offloaded_values_are_kept():
         assert sum("from the argument" not in source for source in kept) == count
 
 
+@pytest.mark.parametrize(
+    ("slots", "kept_by"),
+    [
+        ({"product": lambda params: True}, {"dots", "dots without batch", "offloaded dots", "both"}),
+        ({"product": lambda params: False}, {"dots", "both"}),
+        ({"value_name": lambda params: params["tag"]}, {"only a", "offloaded a"}),
+    ],
+)
+def test_policies_know_own_primitives_by_their_slots(slots, kept_by):
+    p = jax.extend.core.Primitive("triple", origin=lambda params: f"triple of '{params['tag']}'", **slots)
+    p.def_impl(lambda x, *, tag: 3 * x)
+    p.def_abstract_eval(lambda x, *, tag: x)
+    jax.interpreters.ad.deflinear(p, lambda ct, *, tag: [p.bind(ct, tag=tag)])
+    jax.interpreters.mlir.register_lowering(p, jax.interpreters.mlir.lower_fun(lambda x, *, tag: 3 * x, False))
+    said = set()
+    for name, policy in POLICIES.items():
+        if policy(OURS) is not None and not name.startswith("own"):
+            f = jax.checkpoint(lambda x: jnp.sin(p.bind(x, tag="a")), policy=policy(OURS))
+            origins = [origin for _, origin in jax.ad_checkpoint.saved_residuals(f, X)]
+            said |= {name} if any(o.startswith("triple of 'a' from") for o in origins) else set()
+    assert said == kept_by
+
+
 # ---------------------------------------------------------------- memory
 
 LAYERS, WIDTH, ROWS = 12, 32, 64
@@ -398,10 +421,12 @@ def test_methods():
 def test_static_arguments_are_values():
     for options in ({"static_argnums": 1}, {"static_argnums": (-1,)}):
         check(
-            lambda J, options=options: lambda x: [
-                J.grad(J.checkpoint(lambda x, flag: J.numpy.sin(x) if flag else x**2, **options))(x, flag)
-                for flag in (True, False)
-            ],
+            lambda J, options=options: (
+                lambda x: [
+                    J.grad(J.checkpoint(lambda x, flag: J.numpy.sin(x) if flag else x**2, **options))(x, flag)
+                    for flag in (True, False)
+                ]
+            ),
             1.5,
             rtol=1e-6,
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijax import lax
 from mpijax.compiler.fusion.expr import Expr, Load
-from mpijax.compiler.fusion.reader import ElementReader
+from mpijax.compiler.fusion.reader import ElementReader, converted
 from mpijax.compiler.graph.nodes import Node, Value
 from mpijax.compiler.graph.products import BlasOperand, StridedView, dims_of, matrix_operand
 from mpijax.compiler.graph.views import is_view, view_of
 from mpijax.core.rules.lowering import ViewKind
-from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Lin, LoopVar, linearized, var
 
 
@@ -40,16 +40,9 @@ def dot_element(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> Ex
         len(node.inputs[1].shape), (d.rhs_batch, batch), (d.rhs_free, right), (d.rhs_contract, contracted)
     )
     out = node.outputs[0].element
-    a = _converted(reader, reader.element(node.inputs[0], lhs_index), out)
-    b = _converted(reader, reader.element(node.inputs[1], rhs_index), out)
-    return reader.table.apply(registry["mul" if out != np.bool_ else "and"], (a, b), out, {})
-
-
-def _converted(reader: ElementReader, e: Expr, dtype) -> Expr:
-    if e.dtype == dtype:
-        return e
-    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-    return reader.table.apply(registry["convert_element_type"], (e,), dtype, params)
+    a = converted(reader.table, reader.element(node.inputs[0], lhs_index), out)
+    b = converted(reader.table, reader.element(node.inputs[1], rhs_index), out)
+    return reader.table.apply(lax.mul_p if out != np.bool_ else lax.and_p, (a, b), out, {})
 
 
 def _spread(ndim: int, *parts) -> tuple[Lin, ...]:

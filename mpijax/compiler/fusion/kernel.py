@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import UNKNOWN, Source
 from mpijax.core.rules.lowering import Combiner
 from mpijax.core.shapes.index import Lin, LoopVar
+
+if TYPE_CHECKING:
+    from mpijax.core.rules.primitive import Primitive
 
 
 class MemberKind(Enum):
@@ -70,14 +74,14 @@ class Begin:
 
 @dataclass(frozen=True, eq=False)
 class KernelStore:
-    """Write `expr` at `position` of `value`'s memory. combine: the primitive that merges it with the old element.
-    guard: a bool expression; the store is skipped where it is false."""
+    """Write `expr` at `position` of `value`'s memory. combine: the elementwise primitive that merges it with the old
+    element. guard: a bool expression; the store is skipped where it is false."""
 
     value: Value
     position: Lin
     expr: Expr
     phase: int = 0
-    combine: str | None = None
+    combine: Primitive | None = None
     guard: Expr | None = None
 
 

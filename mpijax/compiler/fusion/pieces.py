@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax import lax
 from mpijax.compiler.fusion.depth import Rewriter
 from mpijax.compiler.fusion.expr import (
     Applied,
@@ -27,7 +28,6 @@ from mpijax.compiler.fusion.expr import (
 )
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import Meaning
-from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Dynamic, Lin, LoopVar
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ class _Distances(_ChoiceRewriter):
         at = self.table.index(form)
         distance = self._number(positions[-1].offset - first)
         for p, cut in zip(positions[-2::-1], cuts[::-1], strict=True):
-            below = self.table.apply(registry["lt"], (at, self._number(cut)), np.dtype(np.bool_), {})
+            below = self.table.apply(lax.lt_p, (at, self._number(cut)), np.dtype(np.bool_), {})
             near = self._number(p.offset - first)
-            distance = self.table.apply(registry["select_n"], (below, distance, near), INT64, {})
+            distance = self.table.apply(lax.select_n_p, (below, distance, near), INT64, {})
         size = max(p.offset for p in positions) - first + 1
         moved = positions[0] + Lin(first - positions[0].offset, [(Dynamic(distance, size), 1)])
         return self.table.load(loads[0].value, moved)

@@ -7,17 +7,28 @@ from typing import Any
 
 import numpy as np
 
+from mpijax import lax
 from mpijax.compiler.fusion.depth import Shallow
 from mpijax.compiler.fusion.expr import Expr, ExprTable, IndexValue, KnownNumber
 from mpijax.compiler.fusion.pieces import choice
 from mpijax.compiler.graph.nodes import Node, Value, operation_of
 from mpijax.core.rules.lowering import Elementwise
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.shapes.index import Dynamic, Lin, linearized
+from mpijax.core.types.avals import ShapedArray
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
+
+
+def converted(table: ExprTable, x: Expr, dtype: np.dtype) -> Expr:
+    """An expression converted to another dtype."""
+    if x.dtype == dtype:
+        return x
+    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
+    return table.apply(lax.convert_element_type_p, (x,), dtype, params)
 
 
 class CannotFuse(Exception):
@@ -144,11 +155,10 @@ class NodeReader:
             return self.convert(self.table.index(x.position, INT32), dtype)
         if isinstance(x, IndexValue) and dtype == UINT32 and x.dtype == INT32:
             return self.table.index(x.position, UINT32)
-        params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-        return self.table.apply(registry["convert_element_type"], (x,), dtype, params)
+        return converted(self.table, x, dtype)
 
-    def op(self, name: str, *args: Expr, result: int = 0) -> Expr:
-        primitive = registry[name]
-        compares = name in ("eq", "ne", "lt", "le", "gt", "ge")
-        dtype = np.dtype(np.bool_) if compares else args[-1].dtype
-        return self.table.apply(primitive, args, dtype, {}, result)
+    def op(self, operation: str | Primitive, *args: Expr, result: int = 0) -> Expr:
+        primitive = registry[operation] if isinstance(operation, str) else operation
+        types = primitive.type_rule(*(ShapedArray((), a.dtype) for a in args))
+        aval = types[result] if primitive.multiple_results else types
+        return self.table.apply(primitive, args, aval.dtype, {}, result)

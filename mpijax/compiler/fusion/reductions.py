@@ -55,14 +55,9 @@ def identity(op: Combiner, dtype: np.dtype):
     return np.asarray(np.inf if largest else -np.inf).astype(dtype)[()]
 
 
-def combining(op: str):
-    """The primitive that combines two partial results."""
-    return registry[op]
-
-
 def rule_of(op: Combiner) -> Callable[[Builder, Scalar, Scalar], Scalar]:
     """The instructions that combine two partial results."""
-    return _logaddexp if op is Combiner.LOGADDEXP else combining(op).lower.rule
+    return _logaddexp if op is Combiner.LOGADDEXP else registry[op].lower.rule
 
 
 def _logaddexp(b: Builder, x: Scalar, y: Scalar) -> Scalar:

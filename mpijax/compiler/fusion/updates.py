@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax import lax
 from mpijax.compiler.fusion.expr import Expr, KnownNumber
 from mpijax.compiler.fusion.kernel import Begin, Cumulate, Kernel, KernelStore, Member, MemberKind, Reduce, checked
 from mpijax.compiler.fusion.reader import ElementReader, NodeReader, is_extended
@@ -189,8 +190,8 @@ def _scatter(node: Node, stored) -> list[Begin | Kernel]:
             start = part.scope.convert(raw, INT64)
             # As unsigned integers, negative indices are beyond the end too.
             unsigned = part.scope.convert(start, UINT64)
-            inside = part.scope.op("le", unsigned, part.scope.const(room, UINT64))
-            guard = inside if guard is None else part.scope.op("and", guard, inside)
+            inside = part.scope.op(lax.le_p, unsigned, part.scope.const(room, UINT64))
+            guard = inside if guard is None else part.scope.op(lax.and_p, guard, inside)
         target[d] = target[d] + part.scope.as_index(start, room + 1)
     if isinstance(guard, KnownNumber):
         guard = None

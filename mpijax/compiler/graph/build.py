@@ -38,6 +38,7 @@ class GraphBuilder:
         self.graph = OpenGraph()
         self.parent = parent
         self.leaves = leaves
+        self.why: str = parent.why if parent else ""
         self.owned: set[Value] = set()
         self.captured: list[tuple[Value, Value]] = []
         self.inside: dict[Value, Value] = {}
@@ -81,6 +82,15 @@ class GraphBuilder:
             yield
         finally:
             self.seen = outside
+
+    @contextmanager
+    def because(self, why: str) -> Iterator[None]:
+        """Gives the reason for operations that are added in this context; that of an inner context goes before."""
+        outside, self.why = self.why, why
+        try:
+            yield
+        finally:
+            self.why = outside
 
     # ------------------------------------------------------------ regions
 
@@ -156,7 +166,7 @@ class GraphBuilder:
         found = simplified(self, op, ADDED)
         if isinstance(found, list):
             return found
-        node = found.node()
+        node = found.node(self.why)
         self.graph.nodes.append(node)
         if self.parent is not None:
             self.owned.update(node.outputs)

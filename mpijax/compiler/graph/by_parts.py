@@ -17,6 +17,7 @@ import numpy as np
 from mpijax.compiler.graph.nodes import Graph, Node, OpenGraph, Value, ValueKind, operation_of
 from mpijax.compiler.graph.products import dims_of
 from mpijax.compiler.graph.regions import Region
+from mpijax.compiler.graph.views import counted_axis, spread_axes
 from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.default_rules import operands_for, rule_of
@@ -192,18 +193,18 @@ class _Stretch:
 def _repeats(v: Value, axis: int) -> bool:
     """Whether a value was broadcast along an axis, so that all its positions are equal."""
     node = v.producer
-    if node is None or node.primitive not in (broadcast_in_dim_p, iota_p):
+    if node is None:
         return False
-    if node.primitive is iota_p:
-        return node.params["dimension"] != axis
-    dims, shape = node.params["broadcast_dimensions"], node.inputs[0].aval.shape
-    return axis not in dims or shape[dims.index(axis)] == 1
+    counted, axes = counted_axis(node), spread_axes(node)
+    if axes is None:
+        return counted not in (None, axis)
+    return axis not in axes or node.inputs[0].aval.shape[axes.index(axis)] == 1
 
 
 def _counts(v: Value, axis: int) -> bool:
     """Whether each element of a value is its position along an axis (iota)."""
     node = v.producer
-    return node is not None and node.primitive is iota_p and node.params["dimension"] == axis and v.element.kind in "iu"
+    return node is not None and counted_axis(node) == axis and v.element.kind in "iu"
 
 
 def _stretch(graph: Graph, product: Node, axis: int, others: bool) -> _Stretch | None:
@@ -284,9 +285,18 @@ class _StretchLoop:
     def counted(self, v: Value, step: int) -> Value:
         """The start positions of the iterations' parts."""
         aval, element = v.aval.update(shape=(self.stretch.iterations,)), v.element.type(step)
-        numbers = {"dtype": v.element, "shape": aval.shape, "dimension": 0, "sharding": None}
         scale = Value(aval.update(shape=()), ValueKind.LITERAL, scalar=element)
-        return self.node(self.nodes, mul_p, {}, [self.node(self.nodes, iota_p, numbers, [], aval), scale], aval)
+        return self.node(self.nodes, mul_p, {}, [self.positions(self.nodes, aval, 0), scale], aval)
+
+    def positions(self, nodes: list[Node], aval: ShapedArray, axis: int) -> Value:
+        """The positions along an axis of an array."""
+        params = {"dtype": aval.dtype, "shape": aval.shape, "dimension": axis, "sharding": None}
+        return self.node(nodes, iota_p, params, [], aval)
+
+    def spread(self, nodes: list[Node], v: Value, aval: ShapedArray, axes: Sequence[int]) -> Value:
+        """A value that repeats another one, whose axes lie along these."""
+        params = {"shape": aval.shape, "broadcast_dimensions": tuple(axes), "sharding": None}
+        return self.node(nodes, broadcast_in_dim_p, params, [v], aval)
 
     def made(self) -> dict[Value, Value]:
         """Adds the loop; returns the replacement of each value that is read outside of it."""
@@ -296,20 +306,22 @@ class _StretchLoop:
         operands = []
         for v in totals:
             zero = Value(v.aval.update(shape=()), ValueKind.LITERAL, scalar=v.element.type(0))
-            shape = {"shape": v.aval.shape, "broadcast_dimensions": (), "sharding": None}
-            operands.append(self.node(self.nodes, broadcast_in_dim_p, shape, [zero], v.aval))
+            operands.append(self.spread(self.nodes, zero, v.aval, ()))
         carries = [self.argument(v.aval) for v in totals]
         for v, axis in stretch.sliced():
             local = stretch.local(v, stretch.part(v, axis))
             if _repeats(v, axis):
                 node = operation_of(v)
-                inputs = [self.read(u, uncut(u.aval.shape)) for u in node.inputs]
-                params = {**node.params, "shape": local.shape}
-                self.inside[v, axis] = self.node(self.body.nodes, node.primitive, params, inputs, local)
+                counted, axes = counted_axis(node), spread_axes(node)
+                if counted is not None:
+                    self.inside[v, axis] = self.positions(self.body.nodes, local, counted)
+                elif axes is not None:
+                    [u] = node.inputs
+                    self.inside[v, axis] = self.spread(self.body.nodes, self.read(u, uncut(u.aval.shape)), local, axes)
                 continue
             if _counts(v, axis):
                 operands.append(self.counted(v, local.shape[axis]))
-                here = self.node(self.body.nodes, iota_p, {**operation_of(v).params, "shape": local.shape}, [], local)
+                here = self.positions(self.body.nodes, local, axis)
                 start = self.argument(local.update(shape=()))
                 self.inside[v, axis] = self.node(self.body.nodes, add_p, {}, [here, start], local)
                 continue
@@ -320,7 +332,8 @@ class _StretchLoop:
             plan = stretch.plans[node]
             inputs = [self.read(v, cuts) for v, cuts in zip(node.inputs, plan.operands, strict=True)]
             avals = [stretch.local(v, cuts) for v, cuts in zip(node.outputs, plan.results, strict=True)]
-            self.body.nodes.append(Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects))
+            part = Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects, node.why)
+            self.body.nodes.append(part)
             made = zip(node.outputs, self.body.nodes[-1].outputs, strict=True)
             self.inside.update(((v, stretch.cuts[v]), o) for v, o in made)
         sums = [

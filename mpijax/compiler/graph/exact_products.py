@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax import lax
+from mpijax.compiler.graph.conversions import converted
 from mpijax.compiler.graph.products import dims_of, sizes_of
 from mpijax.core import dtypes
-from mpijax.core.rules.registry import registry
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Node, Value
@@ -33,7 +34,7 @@ def product(builder: Any, node: Node) -> Value | None:
         return None
     params = {**node.params, "preferred_element_type": SINGLE}
     [aval] = [v.aval for v in node.outputs]
-    wide = [_converted(builder, v, SINGLE, node) for v in node.inputs]
+    wide = [converted(builder, v, SINGLE, node.source) for v in node.inputs]
     (left, right), _ = params["dimension_numbers"]
     *_, size = sizes_of(node)
     total = None
@@ -43,10 +44,10 @@ def product(builder: Any, node: Node) -> Value | None:
             axes = (left[0], right[0])
             parts = [_part(builder, v, a, first, length, node) for v, a in zip(wide, axes, strict=True)]
         [out] = builder.node(node.primitive, params, parts, [aval.update(dtype=SINGLE)], node.source)
-        out = _converted(builder, out, WHOLE, node)
-        total = out if total is None else builder.node(registry["add"], {}, [total, out], [out.aval], node.source)[0]
+        out = converted(builder, out, WHOLE, node.source)
+        total = out if total is None else builder.node(lax.add_p, {}, [total, out], [out.aval], node.source)[0]
     assert total is not None  # _exact_length is 0 for sums of length 0
-    return _converted(builder, total, aval.dtype, node)
+    return converted(builder, total, aval.dtype, node.source)
 
 
 def _exact_length(node: Node) -> int:
@@ -65,14 +66,6 @@ def _exact_length(node: Node) -> int:
     return min(k, length)
 
 
-def _converted(builder: Any, v: Value, dtype: np.dtype, node: Node) -> Value:
-    if v.element == dtype:
-        return v
-    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-    aval = v.aval.update(dtype=dtype, weak_type=False)
-    return builder.node(registry["convert_element_type"], params, [v], [aval], node.source)[0]
-
-
 def _part(builder: Any, v: Value, axis: int, first: int, length: int, node: Node) -> Value:
     """At most `length` positions of an axis, from `first` on."""
     shape = list(v.aval.shape)
@@ -80,4 +73,4 @@ def _part(builder: Any, v: Value, axis: int, first: int, length: int, node: Node
     starts[axis], limits[axis] = first, min(first + length, shape[axis])
     shape[axis] = limits[axis] - first
     params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
-    return builder.node(registry["slice"], params, [v], [v.aval.update(shape=tuple(shape))], node.source)[0]
+    return builder.node(lax.slice_p, params, [v], [v.aval.update(shape=tuple(shape))], node.source)[0]

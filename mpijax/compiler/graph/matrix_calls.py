@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.graph.normalize import known
-from mpijax.core.rules.lowering import Native
+from mpijax.compiler.graph.views import order_of, spread_axes
+from mpijax.core.rules.lowering import Meaning, Native, meaning_of
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value
@@ -27,30 +28,29 @@ def unsymmetrized(primitive, params: dict[str, Any], inputs: list) -> tuple[dict
 
 def _before_symmetrizing(v: Value) -> Value | None:
     """x where `v` is (x + x^T) / 2."""
-    total = _operands(v, "div")
+    total = _operands(v, Meaning.QUOTIENT)
     if total is None or total[1].scalar is None or total[1].scalar != 2:
         return None
-    parts = _operands(total[0], "add")
+    parts = _operands(total[0], Meaning.SUM)
     if parts is None:
         return None
     for x, other in (parts, parts[::-1]):
         turned = other.producer
-        if turned is None or turned.primitive.name != "transpose" or turned.inputs[0] is not x:
-            continue
         n = len(x.aval.shape)
-        if tuple(turned.params["permutation"]) == (*range(n - 2), n - 1, n - 2):
+        swapped = (*range(n - 2), n - 1, n - 2)
+        if turned is not None and order_of(turned) == swapped and turned.inputs[0] is x:
             return x
     return None
 
 
-def _operands(v: Value, name: str) -> list | None:
+def _operands(v: Value, meaning: Meaning) -> list | None:
     node = v.producer
-    return node.inputs if node is not None and node.primitive.name == name else None
+    return None if node is None or meaning_of(node.primitive.lower) is not meaning else node.inputs
 
 
 def triangular_already(primitive, inputs: list) -> Value | None:
     """The operand of a lower-triangle selection whose operand is already lower triangular; else None."""
-    if primitive.name != "select_n" or len(inputs) != 3:
+    if primitive.lower.meaning is not Meaning.SELECTION or len(inputs) != 3:
         return None
     mask, zero, x = inputs
     node = x.producer
@@ -68,13 +68,14 @@ def triangular_already(primitive, inputs: list) -> Value | None:
 def _repeated(v: Value) -> Value:
     """The operand that `v` broadcasts along leading axes; `v` itself if it is no such broadcast."""
     node = v.producer
-    if node is None or node.primitive.name != "broadcast_in_dim":
+    axes = None if node is None else spread_axes(node)
+    if node is None or axes is None:
         return v
-    n, dims = len(v.aval.shape), tuple(node.params["broadcast_dimensions"])
-    return node.inputs[0] if dims == tuple(range(n - len(dims), n)) else v
+    n = len(v.aval.shape)
+    return node.inputs[0] if axes == tuple(range(n - len(axes), n)) else v
 
 
 def _is_zero(v: Value) -> bool:
-    while v.producer is not None and v.producer.primitive.name == "broadcast_in_dim":
+    while v.producer is not None and spread_axes(v.producer) is not None:
         v = v.producer.inputs[0]
     return v.scalar is not None and bool(v.scalar == 0)

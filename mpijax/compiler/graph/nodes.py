@@ -107,14 +107,14 @@ class Node:
 
     __slots__ = ("primitive", "params", "inputs", "outputs", "source", "effects", "regions", "why")
 
-    def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects):
+    def __init__(self, primitive, params, inputs: list[Value], avals, source: Source, effects, why: str = ""):
         self.primitive = primitive
         self.params = params
         self.inputs = inputs
         self.source = source
         self.effects = effects
         self.regions: tuple = ()
-        self.why = ""
+        self.why = why
         self.outputs = [Value(a, ValueKind.NODE, self, i) for i, a in enumerate(avals)]
 
     def __repr__(self) -> str:

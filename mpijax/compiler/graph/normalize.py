@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax import lax
 from mpijax.core.rules import shape_rules
 from mpijax.core.rules.index_maps import Elements, Index, boxed
-from mpijax.core.rules.lowering import Elementwise, Structural, Window, Writes
+from mpijax.core.rules.lowering import Elementwise, Meaning, Structural, Window, Writes
 from mpijax.core.rules.primitive import Primitive, Unsupported
-from mpijax.core.rules.registry import registry
-from mpijax.core.types.avals import ShapedArray
-from mpijax.ops.elementwise.convert import convert_element_type_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.graph.nodes import Value
@@ -50,7 +48,7 @@ static_update_p = Primitive(
     sharding=shape_rules.static_update,
     register=False,
 )
-"""`operand` with `window` written at `start`, or combined with the old elements by the primitive named `combine`.
+"""`operand` with `window` written at `start`, or combined with the old elements by the primitive `combine`.
 
 `window` has as many axes as `operand` and lies within it.
 """
@@ -102,19 +100,18 @@ def operands(builder: Any, primitive, inputs: list) -> list:
 
     The derivative of relu reads `x > 0`. If `max(x, 0)` is computed anyway, this reads it instead; x can then be freed.
     """
-    if primitive.name != "gt" or inputs[1].scalar is None or inputs[1].scalar != 0:
+    if primitive.lower.meaning is not Meaning.GREATER or inputs[1].scalar is None or inputs[1].scalar != 0:
         return inputs
-    largest = builder.done(registry["max"], {}, inputs, [inputs[0].aval])
+    largest = builder.done(lax.max_p, {}, inputs, [inputs[0].aval])
     return inputs if largest is None else [largest[0], inputs[1]]
 
 
-def known_or_simpler(builder: Any, primitive, params, inputs, avals, source) -> list | None:
-    """The results of an elementwise operation known when compiling, or built from simpler operations; else None."""
-    exact = _is_count(avals) or (primitive is convert_element_type_p and _is_count([v.aval for v in inputs]))
+def known_count(builder: Any, primitive, params, inputs, avals) -> list | None:
+    """The result of an elementwise operation if it is one integer or bool that is known when compiling; else None."""
+    converts = primitive.lower.meaning is Meaning.CONVERSION
+    exact = _is_count(avals) or (converts and _is_count([v.aval for v in inputs]))
     if exact and all(v.scalar is not None for v in inputs):
         return [builder.literal(primitive.reference(*[v.scalar for v in inputs], **params), avals[0])]
-    if primitive.name in ("eq", "ne") and any(not isinstance(v.aval.dtype, np.dtype) for v in inputs):
-        return _compared_keys(builder, primitive, inputs, avals, source)
     return None
 
 
@@ -122,24 +119,6 @@ def _is_count(avals) -> bool:
     """Whether the only value is one integer or bool: operations that make it, and its conversion, fold exactly."""
     dtype = avals[0].dtype
     return len(avals) == 1 and avals[0].shape == () and isinstance(dtype, np.dtype) and dtype.kind in "iub"
-
-
-def _compared_keys(builder, primitive, inputs, avals, source) -> list:
-    """Compares PRNG keys: equal if all their words are. One key broadcasts against many."""
-    shape = max((v.shape for v in inputs), key=len)
-
-    def words_of(keys):
-        words = _pure(builder, registry["random_unwrap"], {}, [keys], ShapedArray(keys.shape, keys.element), source)
-        if keys.shape == shape:
-            return words
-        last = tuple(range(len(shape) - len(keys.shape), len(shape)))
-        params = {"shape": shape, "broadcast_dimensions": last, "sharding": None}
-        return _pure(builder, registry["broadcast_in_dim"], params, [words], ShapedArray(shape, keys.element), source)
-
-    words = [words_of(v) for v in inputs]
-    same = _pure(builder, primitive, {}, words, ShapedArray(shape, np.bool_), source)
-    combine = registry["reduce_and" if primitive.name == "eq" else "reduce_or"]
-    return [_pure(builder, combine, {"axes": (len(shape) - 1,), "out_sharding": None}, [same], avals[0], source)]
 
 
 def simplified(builder: Any, primitive, params, inputs, avals, source) -> list | None:
@@ -173,11 +152,11 @@ def _shape(builder, v) -> tuple[int, ...]:
 def _slice(builder, v, window: Window, source):
     limits = tuple(s + n for s, n in zip(window.start or (), window.sizes, strict=True))
     params = {"start_indices": window.start, "limit_indices": limits, "strides": None}
-    return _pure(builder, registry["slice"], params, [v], v.aval.update(shape=tuple(window.sizes)), source)
+    return _pure(builder, lax.slice_p, params, [v], v.aval.update(shape=tuple(window.sizes)), source)
 
 
 def _reshaped(builder, v, shape, source):
     if _shape(builder, v) == tuple(shape):
         return v
     params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
-    return _pure(builder, registry["reshape"], params, [v], v.aval.update(shape=tuple(shape)), source)
+    return _pure(builder, lax.reshape_p, params, [v], v.aval.update(shape=tuple(shape)), source)

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.graph import exact_products, matrix_calls, normalize
+from mpijax.compiler.graph.compared_keys import over_words
+from mpijax.compiler.graph.conversions import conversion_of, converted
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
+from mpijax.compiler.graph.views import order_of, spread_axes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
 from mpijax.core.rules.lowering import Elementwise, Library, Native, Reduction, Structural
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
-from mpijax.ops.elementwise.convert import convert_element_type_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim_p, squeeze_p, transpose_p
 
 
@@ -37,8 +39,9 @@ class Op:
     source: Source
     effects: frozenset[Any] = fx.no_effects
 
-    def node(self) -> Node:
-        return Node(self.primitive, self.params, self.inputs, self.avals, self.source, self.effects)
+    def node(self, why: str = "") -> Node:
+        """The operation as a node. why: the reason, if the compiler adds it."""
+        return Node(self.primitive, self.params, self.inputs, self.avals, self.source, self.effects, why)
 
 
 Outcome = Op | list[Value] | None
@@ -63,8 +66,8 @@ def _operands(builder: Any, op: Op) -> Outcome:
     return None if inputs is op.inputs else replace(op, inputs=inputs)
 
 
-def _counts_and_keys(builder: Any, op: Op) -> Outcome:
-    return normalize.known_or_simpler(builder, op.primitive, op.params, op.inputs, op.avals, op.source)
+def _count(builder: Any, op: Op) -> Outcome:
+    return normalize.known_count(builder, op.primitive, op.params, op.inputs, op.avals)
 
 
 def _triangle(builder: Any, op: Op) -> Outcome:
@@ -82,8 +85,8 @@ def _of_reals(builder: Any, op: Op) -> Outcome:
     takes_reals = op.primitive.lower.takes_reals
     if takes_reals is None or not takes_reals(op.params):
         return None
-    before = op.inputs[0].producer
-    if before is None or before.primitive is not convert_element_type_p:
+    before = conversion_of(op.inputs[0])
+    if before is None:
         return None
     x = before.inputs[0]
     is_half = x.element.kind == "f" and 2 * x.element.itemsize == op.inputs[0].element.itemsize
@@ -101,9 +104,9 @@ def _wide(builder: Any, op: Op) -> Outcome:
     single = np.dtype(np.float32)
     product = isinstance(op.primitive.lower, Library)
     params = {**op.params, "preferred_element_type": single} if product else op.params
-    inputs = [_converted(builder, v, single, op.source) for v in op.inputs]
+    inputs = [converted(builder, v, single, op.source) for v in op.inputs]
     [out] = builder.add(Op(op.primitive, params, inputs, [aval.update(dtype=single)], op.source, op.effects))
-    return [_converted(builder, out, aval.dtype, op.source)]
+    return [converted(builder, out, aval.dtype, op.source)]
 
 
 def _exact(builder: Any, op: Op) -> Outcome:
@@ -113,7 +116,7 @@ def _exact(builder: Any, op: Op) -> Outcome:
 
 def _of_one_type(builder: Any, op: Op) -> Outcome:
     """Converts the operands of a product to the type of its result."""
-    return replace(op, inputs=[_converted(builder, v, op.avals[0].dtype, op.source) for v in op.inputs])
+    return replace(op, inputs=[converted(builder, v, op.avals[0].dtype, op.source) for v in op.inputs])
 
 
 def _of_matrices(builder: Any, op: Op) -> Outcome:
@@ -150,43 +153,34 @@ def _window(builder: Any, op: Op) -> Outcome:
 
 def _broadcast_once(builder: Any, op: Op) -> Outcome:
     """Replaces a broadcast of a broadcast by one."""
-    if op.primitive is not broadcast_in_dim_p:
+    axes = spread_axes(op)
+    node = None if axes is None else op.inputs[0].producer
+    first = None if node is None else spread_axes(node)
+    if axes is None or node is None or first is None:
         return None
-    node = op.inputs[0].producer
-    if node is None or node.primitive is not broadcast_in_dim_p:
-        return None
-    dims = op.params["broadcast_dimensions"]
-    params = {**op.params, "broadcast_dimensions": tuple(dims[d] for d in node.params["broadcast_dimensions"])}
-    return builder.add(replace(op, params=params, inputs=node.inputs))
+    dims = tuple(axes[d] for d in first)
+    params = {"shape": op.avals[0].shape, "broadcast_dimensions": dims, "sharding": op.params.get("sharding")}
+    return builder.add(replace(op, primitive=broadcast_in_dim_p, params=params, inputs=node.inputs))
 
 
 def _swapped_product(builder: Any, op: Op) -> Outcome:
     """Replaces `(A B)^T` by `B^T A^T`: the product with its operands exchanged, without a transpose."""
-    if op.primitive is not transpose_p:
-        return None
-    node = op.inputs[0].producer
+    order = order_of(op)
+    node = None if order is None else op.inputs[0].producer
     if node is None or not isinstance(node.primitive.lower, Library):
         return None
     d = dims_of(node)
     nb, nl, nr = len(d.lhs_batch), len(d.lhs_free), len(d.rhs_free)
     swapped = (*range(nb), *range(nb + nl, nb + nl + nr), *range(nb, nb + nl))
-    if tuple(op.params["permutation"]) != swapped or not (nl or nr):
+    if order != swapped or not (nl or nr):
         return None
     (lc, rc), (lb, rb) = node.params["dimension_numbers"]
     params = {**node.params, "dimension_numbers": ((rc, lc), (rb, lb))}
     return builder.add(replace(op, primitive=node.primitive, params=params, inputs=node.inputs[::-1]))
 
 
-def _converted(builder: Any, v: Value, dtype: np.dtype, source: Source) -> Value:
-    if v.element == dtype:
-        return v
-    params = {"new_dtype": dtype, "weak_type": False, "sharding": None}
-    aval = v.aval.update(dtype=dtype, weak_type=False)
-    return builder.add(Op(convert_element_type_p, params, [v], [aval], source))[0]
-
-
 KNOWN: dict[type, tuple[Rule, ...]] = {
-    Elementwise: (_operands, _counts_and_keys, _triangle),
+    Elementwise: (_operands, _count, over_words, _triangle),
     Native: (_unsymmetrized, _of_reals),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {

@@ -16,7 +16,7 @@ from mpijax.compiler.fusion.kernel import Kernel, Member, Reduce
 from mpijax.compiler.graph.nodes import operation_of
 from mpijax.core.base.errors import require
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.lowering import Meaning
+from mpijax.core.rules.lowering import Library, Meaning
 from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.types import info
 
@@ -186,7 +186,7 @@ class Schedule:
 
     def is_fused_product(self, r: Reduce) -> bool:
         """Whether a sum of products of single or double floats is taken with fused multiply-adds."""
-        multiplies = isinstance(r.expr, Applied) and r.expr.primitive.name == "mul"
+        multiplies = isinstance(r.expr, Applied) and r.expr.meaning is Meaning.PRODUCT
         return multiplies and r.dtype in (np.float32, np.float64) and _sums_products(r)
 
 
@@ -245,7 +245,7 @@ def is_product(kernel: Kernel) -> bool:
 
 
 def _sums_products(r: Reduce) -> bool:
-    return operation_of(r.member.value).primitive.name == "dot_general"
+    return isinstance(operation_of(r.member.value).primitive.lower, Library)
 
 
 def compute_bytes(dtype: np.dtype) -> int:

@@ -69,7 +69,7 @@ class _KernelText:
     def _store(self, s: KernelStore) -> None:
         text = self._expr(s.expr)
         guard = f" if {self._expr(s.guard)}" if s.guard is not None else ""
-        how = f" {s.combine}=" if s.combine else " ="
+        how = f" {s.combine.name}=" if s.combine else " ="
         self._line(f"{_name(s.value)}[{self._lin(s.position)}]{how} {text}{guard}")
 
     def _expr(self, e: Expr) -> str:

@@ -9,17 +9,18 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import dynamic_parts
 from mpijax.compiler.fusion.kernel import Kernel, KernelStore
-from mpijax.compiler.fusion.reductions import combining
 from mpijax.compiler.loops.addresses import lane_offsets, pointer, vector_step
 from mpijax.compiler.loops.schedule import VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.streaming import streams
+from mpijax.core.rules.lowering import Meaning
 from mpijax.core.shapes.index import LoopVar
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar
 
 if TYPE_CHECKING:
     from mpijax.compiler.loops.nest import LoopNest
+    from mpijax.core.rules.primitive import Primitive
 
 # Scatters into arrays of more bytes than this prefetch the element to be written PREFETCH_AHEAD iterations later.
 PREFETCH_ABOVE = 1 << 19
@@ -118,11 +119,12 @@ def _ordered_store(nest: LoopNest, s: KernelStore, b: Builder, ptr: str, x: Scal
         function.start(skip)
 
 
-def _combined(operation: str, b: Builder, old: Scalar, x: Scalar) -> Scalar:
+def _combined(operation: Primitive, b: Builder, old: Scalar, x: Scalar) -> Scalar:
     """The element that a scatter writes."""
-    if b.lanes == 1 and operation in ("max", "min") and x.dtype in (np.float32, np.float64):
-        return b.extremum_without_branches("gt" if operation == "max" else "lt", old, x)
-    return combining(operation).lower.rule(b, old, x)
+    order = {Meaning.MAXIMUM: "gt", Meaning.MINIMUM: "lt"}.get(operation.lower.meaning)
+    if b.lanes == 1 and order is not None and x.dtype in (np.float32, np.float64):
+        return b.extremum_without_branches(order, old, x)
+    return operation.lower.rule(b, old, x)
 
 
 def _prefetch(nest: LoopNest, s: KernelStore, scope: Scope) -> None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mpijax.compiler.graph.views import order_of
 from mpijax.compiler.sharding.pairs import Pairs
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
-from mpijax.core.rules.lowering import Library, OverRanks
+from mpijax.core.rules.lowering import Library, Meaning, OverRanks, meaning_of
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.reductions import standard as reductions
-from mpijax.ops.shapes.reshape import reshape, transpose, transpose_p
+from mpijax.ops.shapes.reshape import reshape, transpose
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ def found(pairs: Pairs, total: Eqn) -> Exchanged | None:
 def _factors(pairs: Pairs, v: Any, cuts: Cuts) -> Iterator[tuple[Any, Cuts]]:
     """The operands of nested products of arrays of pairs, each with its cuts."""
     eqn = pairs.producers.get(v)
-    if v in pairs.made and eqn is not None and eqn.primitive is binary.mul_p:
+    if v in pairs.made and eqn is not None and meaning_of(eqn.primitive.lower) is Meaning.PRODUCT:
         for u, want in zip(eqn.invars, pairs.plans[id(eqn)].operands, strict=True):
             yield from _factors(pairs, u, tuple(want))
     else:
@@ -84,8 +85,9 @@ def _factors(pairs: Pairs, v: Any, cuts: Cuts) -> Iterator[tuple[Any, Cuts]]:
 def _by(pairs: Pairs, product: Any, weights: Any, other: Eqn, rows: Sequence[Any], axis: int) -> Exchanged | None:
     """The total of weights times a product of rows and columns, from another total of these weights and columns."""
     eqn, order = pairs.producers[product], tuple(range(product.aval.ndim))
-    if eqn.primitive is transpose_p:
-        order = tuple(int(d) for d in eqn.params["permutation"])
+    turned = order_of(eqn)
+    if turned is not None:
+        order = turned
         eqn = pairs.producers[eqn.invars[0]]
     if not (isinstance(eqn.primitive.lower, Library) and isinstance(other.primitive.lower, Library)):
         return None
@@ -120,7 +122,7 @@ def _by(pairs: Pairs, product: Any, weights: Any, other: Eqn, rows: Sequence[Any
 def _divided(pairs: Pairs, p: Any, weights: Any) -> tuple[Any, Cuts] | None:
     """What the weights are divided by, to give the array of pairs `p`."""
     eqn = pairs.producers.get(p)
-    if eqn is None or eqn.primitive is not binary.div_p or eqn.invars[0] is not weights:
+    if eqn is None or meaning_of(eqn.primitive.lower) is not Meaning.QUOTIENT or eqn.invars[0] is not weights:
         return None
     divisor = eqn.invars[1]
     return None if type(divisor) is Literal else (divisor, tuple(pairs.plans[id(eqn)].operands[1]))

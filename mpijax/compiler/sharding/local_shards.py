@@ -18,15 +18,16 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Literal, bound, eval_jaxpr, map_jaxprs
+from mpijax.core.rules.lowering import Communication, Exchange
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.context import in_body, under
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types.avals import NO_AXES
-from mpijax.ops.collectives.position import axis_index, axis_index_p
+from mpijax.ops.collectives.position import axis_index
 from mpijax.ops.collectives.scope import names_of
+from mpijax.ops.shapes.stacked_shards import MeshBlocks
 from mpijax.transforms.batching import AxisData, batch_jaxpr
-from mpijax.transforms.stacked_shards import MeshBlocks
 
 Axes = tuple[tuple[Any, int], ...]
 
@@ -79,7 +80,8 @@ class _AxisDivision:
 
     def _equation(self, eqn: Eqn, args: list[Any]) -> Sequence[Any]:
         params = {name: map_jaxprs(x, self.divided) for name, x in eqn.params.items()}
-        if eqn.primitive is axis_index_p:
+        lower = eqn.primitive.lower
+        if isinstance(lower, Communication) and lower.exchange is Exchange.POSITION:
             return [axis_index(self._names(params["axis_name"]))]
         params |= {name: self._names(params[name]) for name in ("axes", "axis_name") if name in params}
         return bound(eqn.replace(params=params), args)

@@ -21,6 +21,8 @@ from mpijax.core.shapes.index import Lin
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types import effects as fx
+from mpijax.ops.collectives.reductions import psum_p
+from mpijax.ops.shapes.reshape import reshape_p, transpose_p
 
 # The reason for a message that the compiler adds, by the kind of message.
 _WHY = {
@@ -47,25 +49,23 @@ _made: dict[OverRanks, Primitive] = {}
 def reduction_p(op: OverRanks) -> Primitive:
     """The primitive for MPI's allreduce with `op`; made here if users have no such primitive."""
     if op is OverRanks.SUM:
-        return registry["psum"]
+        return psum_p
     if op not in _made:
         reason = Unsupported("only the compiler makes this primitive")
         _made[op] = Primitive(
             f"allreduce_{op}", type_rule=reason, reference=lambda x, **_: x,
             lower=Communication(Exchange.ALLREDUCE, op), jvp=reason, transpose=reason, batch=reason, register=False,
-            effects=registry["psum"].effects,
+            effects=psum_p.effects,
         )  # fmt: skip
     return _made[op]
 
 
 def communicate_here(p: Partitioner, mesh, primitive, params, v, shape, source):
     """A collective, outside of `shard_map` bodies, on this rank's part of an array. shape: of the result."""
-    first = len(p.nodes)
-    with p.in_body_over(mesh):
+    with p.in_body_over(mesh), p.graph.because(_reason(p, primitive.lower.exchange, source)):
         [out] = communicate(
             p, primitive, params, [v], [v.aval.update(shape=tuple(shape))], source, primitive.effects(params)
         )
-    give_reason(p.nodes[first:], _reason(p, primitive.lower.exchange, source))
     return out
 
 
@@ -75,15 +75,6 @@ def combined(p: Partitioner, v, over: tuple, op: OverRanks, mesh, source):
     return communicate_here(p, mesh, reduction_p(op), params, v, v.aval.shape, source)
 
 
-def give_reason(nodes, why: str) -> None:
-    """Set the reason on messages that the compiler added among `nodes` and inside their regions."""
-    for node in nodes:
-        if isinstance(node.primitive.lower, Communication):
-            node.why = node.why or why
-        for region in node.regions:
-            give_reason(region.graph.nodes, why)
-
-
 def computed_together(p: Partitioner, mesh, program, operands, name: str, source) -> list:
     """The results of a function of this rank's parts, which may communicate. name: what the ranks compute with it."""
 
@@ -91,12 +82,10 @@ def computed_together(p: Partitioner, mesh, program, operands, name: str, source
         out = program(*args)
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
-    with p.in_body_over(mesh):
-        first = len(p.nodes)
+    with p.in_body_over(mesh), p.graph.because(f"the ranks compute {name} together"):
         with named_axes(dict(mesh.processes_along)), sources_from(source):
             closed = trace_to_closed_jaxpr(listed, [v.aval for v in operands])
         outs = p.graph.inline(closed, operands, source)
-        give_reason(p.nodes[first:], f"the ranks compute {name} together")
         return [p.graph.local(v) for v in outs]
 
 
@@ -216,15 +205,15 @@ class _Message:
         if v.aval.shape == tuple(shape):
             return v
         params = {"new_sizes": tuple(shape), "dimensions": None, "sharding": None}
-        return self._pure("reshape", params, v, shape)
+        return self._pure(reshape_p, params, v, shape)
 
     def _moved(self, v, origin: int, target: int):
         if origin == target:
             return v
         order = [i for i in range(len(v.aval.shape)) if i != origin]
         order.insert(target, origin)
-        return self._pure("transpose", {"permutation": tuple(order)}, v, [v.aval.shape[i] for i in order])
+        return self._pure(transpose_p, {"permutation": tuple(order)}, v, [v.aval.shape[i] for i in order])
 
-    def _pure(self, name: str, params, v, shape):
+    def _pure(self, primitive: Primitive, params, v, shape):
         aval = v.aval.update(shape=tuple(shape))
-        return self.graph.node(registry[name], params, [v], [aval], self.source, fx.no_effects)[0]
+        return self.graph.node(primitive, params, [v], [aval], self.source, fx.no_effects)[0]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpijax.compiler.graph.views import counted_axis, spread_axes
 from mpijax.compiler.sharding.blocks import Blocks, place_in
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
@@ -30,8 +31,6 @@ from mpijax.core.rules.sharding_rules import Operation, Plan
 from mpijax.core.sharding.cuts import Cut, Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.ops.products import over_ranks as dot_over_ranks
-from mpijax.ops.shapes.creation import iota_p
-from mpijax.ops.shapes.reshape import broadcast_in_dim_p
 
 if TYPE_CHECKING:
     from mpijax.compiler.sharding.partitioner import JaxprFrame
@@ -162,12 +161,12 @@ class Pairs:
         if len(eqn.outvars) != 1 or fx.pins(eqn.effects):
             return None
         shape = eqn.outvars[0].aval.shape
-        if eqn.primitive is iota_p:
-            return Plan([], [cuts], {**eqn.params, "shape": self.operation(eqn, []).local(shape, cuts)})
-        if eqn.primitive is broadcast_in_dim_p:
-            dims, of = eqn.params["broadcast_dimensions"], eqn.invars[0].aval.shape
-            read = tuple(cuts[d] if n == shape[d] else None for d, n in zip(dims, of, strict=True))
-            return Plan([read], [cuts], {**eqn.params, "shape": self.operation(eqn, [read]).local(shape, cuts)})
+        if counted_axis(eqn) is not None:
+            return Plan([], [cuts], {})
+        axes = spread_axes(eqn)
+        if axes is not None:
+            of = eqn.invars[0].aval.shape
+            return Plan([tuple(cuts[d] if n == shape[d] else None for d, n in zip(axes, of, strict=True))], [cuts], {})
         rule, whole = rule_of(eqn.primitive), [uncut(v.aval.shape) for v in eqn.invars]
         found = None if rule is None else operands_for(self.operation(eqn, whole), rule, cuts)
         if found is None and (any(cuts) or rule is None):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.graph.nodes import ValueKind
+from mpijax.compiler.graph.views import order_of, start_of
 from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, summands, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
@@ -41,8 +42,6 @@ from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
 from mpijax.ops.collectives.one_sided import paired
-from mpijax.ops.indexing.slicing import slice_p
-from mpijax.ops.shapes.reshape import transpose_p
 
 
 def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
@@ -233,10 +232,11 @@ def _done_on_parts(p: Partitioner, eqn, plan: Plan, inputs, avals, held, seen: O
         p.held_as(o, blocks, sharding, o in made, source)
         for o, blocks, sharding in zip(outs, results, named, strict=True)
     ]
-    if eqn.primitive is slice_p and not any(k != 1 for k in eqn.params["strides"] or ()):
-        _remember_view(p, eqn.params, inputs[0], held[0], outs[0])
-    if eqn.primitive is transpose_p and held[0] is not None:
-        p.turned[outs[0]] = inputs[0], held[0], eqn.params["permutation"]
+    start, order = start_of(eqn), order_of(eqn)
+    if start is not None:
+        _remember_view(p, start, avals[0].shape, inputs[0], held[0], outs[0])
+    if order is not None and held[0] is not None:
+        p.turned[outs[0]] = inputs[0], held[0], order
     p.known.lost.update(zip(outs, _lost(p, rule, seen, plan.plain or plan, inputs), strict=False))
     return outs
 
@@ -313,11 +313,11 @@ def _even_cuts(blocks: Blocks) -> Cuts:
     return tuple(c if c is None or n >= c.parts or n == 0 else None for n, c in zip(blocks.shape, cuts, strict=True))
 
 
-def _remember_view(p: Partitioner, params, v, blocks: Blocks | None, out) -> None:
-    """Record that `out` is a slice of `v`, so that halos of the slice can be read from `v`."""
+def _remember_view(p: Partitioner, start, shape, v, blocks: Blocks | None, out) -> None:
+    """Record that `out`, whole of this shape, is a window of `v`, so that its halos can be read from `v`."""
     if blocks is None or p.blocks_of(out) is None:
         return
-    starts, ends = params["start_indices"], params["limit_indices"]
+    starts, ends = start, tuple(s + n for s, n in zip(start, shape, strict=True))
     inner = p.views.get(v)
     if inner is not None and all(a == b or b is None for a, b in zip(inner.blocks.cuts, blocks.cuts, strict=True)):
         v, blocks = inner.source, inner.blocks

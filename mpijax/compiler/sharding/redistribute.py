@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpijax import lax
+from mpijax.compiler.graph.conversions import conversion_of
 from mpijax.compiler.graph.nodes import Node
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
 from mpijax.compiler.sharding.messages import communicate_here
@@ -19,10 +21,10 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import dtypes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import OverRanks
+from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
-from mpijax.ops.elementwise.convert import convert_element_type_p
 
 
 class Transfer(NamedTuple):
@@ -166,7 +168,7 @@ class Redistribution:
             source, blocks, order = of
             cuts = tuple(want[order.index(d)] for d in range(len(order)))
             shape = have.recut(want).local_shape
-            return self._pure("transpose", {"permutation": order}, [self.move(source, blocks, cuts)], shape)
+            return self._pure(lax.transpose_p, {"permutation": order}, [self.move(source, blocks, cuts)], shape)
         conversion = self._widening(v, have)
         if conversion is not None:
             sent = self.move(conversion.inputs[0], have, want)
@@ -204,8 +206,8 @@ class Redistribution:
     def _widening(self, v: Any, have: Blocks) -> Node | None:
         """The conversion that made `v` from narrower elements, which are sent in its place: from float32 to complex64,
         from bool to float32."""
-        node = v.producer
-        if node is None or node.primitive is not convert_element_type_p or node.params.get("sharding") is not None:
+        node = conversion_of(v)
+        if node is None or node.params.get("sharding") is not None:
             return None
         [x] = node.inputs
         narrower = dtypes.itemsize_bits(x.aval.dtype) < dtypes.itemsize_bits(v.aval.dtype)
@@ -310,7 +312,7 @@ class Redistribution:
                     params = {
                         "split_axis": b, "concat_axis": a, "axis_name": axes, "axis_index_groups": None, "tiled": True
                     }  # fmt: skip
-                    v = self._communicated(v, "all_to_all", params, shape)
+                    v = self._communicated(v, lax.all_to_all_p, params, shape)
                     gone[a] = new[b] = axes = ()
         return v
 
@@ -325,7 +327,7 @@ class Redistribution:
         }  # fmt: skip
         shape = list(v.aval.shape)
         shape[a], shape[b] = cut.parts * cut.widest, want.widest
-        v = self._communicated(v, "all_to_all", params, shape)
+        v = self._communicated(v, lax.all_to_all_p, params, shape)
         if not cut.is_even:
             v = self._without_padding(v, a, cut)
         cuts = list(have.cuts)
@@ -352,14 +354,14 @@ class Redistribution:
         starts, limits = [0] * len(shape), list(shape)
         starts[dim], limits[dim] = span
         params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": None}
-        return self._pure("slice", params, [v], (*shape[:dim], span[1] - span[0], *shape[dim + 1 :]))
+        return self._pure(lax.slice_p, params, [v], (*shape[:dim], span[1] - span[0], *shape[dim + 1 :]))
 
     def _joined(self, pieces: list, dim: int) -> Any:
         if len(pieces) == 1:
             return pieces[0]
         shape = list(pieces[0].aval.shape)
         shape[dim] = sum(p.aval.shape[dim] for p in pieces)
-        return self._pure("concatenate", {"dimension": dim}, pieces, shape)
+        return self._pure(lax.concatenate_p, {"dimension": dim}, pieces, shape)
 
     def _with_padding(self, v: Any, dim: int, cut: Cut) -> Any:
         """An array in which each part of an axis is padded to the longest part."""
@@ -384,11 +386,11 @@ class Redistribution:
         config[dim] = (0, rows, 0)
         shape[dim] += rows
         zero = self.p.graph.literal(v.element.type(0), v.aval.update(shape=(), dtype=v.element))
-        return self._pure("pad", {"padding_config": tuple(config)}, [v, zero], shape)
+        return self._pure(lax.pad_p, {"padding_config": tuple(config)}, [v, zero], shape)
 
-    def _pure(self, name: str, params: dict, inputs: list, shape: Sequence[int]) -> Any:
+    def _pure(self, primitive: Primitive, params: dict, inputs: list, shape: Sequence[int]) -> Any:
         aval = inputs[0].aval.update(shape=tuple(shape))
-        return self.p.graph.node(registry[name], params, inputs, [aval], self.source)[0]
+        return self.p.graph.node(primitive, params, inputs, [aval], self.source)[0]
 
     def _gathered(self, v: Any, dim: int, axes: tuple) -> Any:
         parts, shape = count(axes, self.sizes), list(v.aval.shape)
@@ -396,13 +398,13 @@ class Redistribution:
         params = {
             "all_gather_dimension": dim, "axis_name": axes, "axis_index_groups": None, "axis_size": parts, "tiled": True
         }  # fmt: skip
-        return self._communicated(v, "all_gather", params, shape)
+        return self._communicated(v, lax.all_gather_p, params, shape)
 
     def _permuted(self, v: Any, axes: tuple, perm: tuple) -> Any:
-        return self._communicated(v, "ppermute", {"axis_name": axes, "perm": perm}, v.aval.shape)
+        return self._communicated(v, lax.ppermute_p, {"axis_name": axes, "perm": perm}, v.aval.shape)
 
-    def _communicated(self, v: Any, name: str, params: dict, shape: Sequence[int]) -> Any:
-        return communicate_here(self.p, self.mesh, registry[name], params, v, shape, self.source)
+    def _communicated(self, v: Any, primitive: Primitive, params: dict, shape: Sequence[int]) -> Any:
+        return communicate_here(self.p, self.mesh, primitive, params, v, shape, self.source)
 
 
 def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: OverRanks, mesh: Any, source: Any) -> Any:
@@ -411,9 +413,9 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: OverRanks, mesh: Any
     Communicates one allgather.
     """
     move, shape = Redistribution(p, mesh, source), v.aval.shape
-    row = move._pure("reshape", {"new_sizes": (1, *shape), "dimensions": None, "sharding": None}, [v], (1, *shape))
+    row = move._pure(lax.reshape_p, {"new_sizes": (1, *shape), "dimensions": None, "sharding": None}, [v], (1, *shape))
     together = move._gathered(row, 0, over)
-    return move._pure(ON_ONE_RANK[op], {"axes": (0,), "out_sharding": None}, [together], shape)
+    return move._pure(registry[ON_ONE_RANK[op]], {"axes": (0,), "out_sharding": None}, [together], shape)
 
 
 @dataclass(frozen=True)

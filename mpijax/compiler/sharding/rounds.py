@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.compiler.graph.nodes import Value, ValueKind
+from mpijax.compiler.graph.views import counted_axis, spread_axes
 from mpijax.compiler.sharding import exchanged, messages, unreduced
 from mpijax.compiler.sharding.blocks import Blocks
 from mpijax.compiler.sharding.pairs import ROUND, Pairs, found_at
@@ -37,7 +38,7 @@ from mpijax.ops.ranks.loops import fori_loop
 from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import const_like
 from mpijax.ops.shapes.creation import iota_p
-from mpijax.ops.shapes.reshape import broadcast_in_dim
+from mpijax.ops.shapes.reshape import broadcast_in_dim, broadcast_in_dim_p
 
 
 def done(p: Partitioner, eqn: Eqn, inputs: Sequence[Value], source: Any) -> list[Value] | None:
@@ -286,9 +287,21 @@ class _RoundValues:
             return self.known[v, None]
         if (v, cuts) not in self.known:
             eqn, plan = self.group.work.steps[v, cuts]
-            made = self.positions(eqn, cuts, plan) if eqn.primitive is iota_p else self.apply(eqn, plan)
-            self.known[v, cuts] = made
+            self.known[v, cuts] = self.made(eqn, cuts, plan)
         return self.known[v, cuts]
+
+    def made(self, eqn: Eqn, cuts: Cuts, plan: Plan) -> Any:
+        """This rank's part of a result, cut so."""
+        counted, axes = counted_axis(eqn), spread_axes(eqn)
+        if counted is not None:
+            return self.positions(eqn, cuts, counted)
+        if axes is None:
+            return self.apply(eqn, plan)
+        [u], [read] = eqn.invars, plan.operands
+        local = self.pairs.operation(eqn, [read]).local(eqn.outvars[0].aval.shape, cuts)
+        return broadcast_in_dim_p.bind(
+            self.value(u, tuple(read)), shape=local, broadcast_dimensions=axes, sharding=eqn.params.get("sharding")
+        )
 
     def apply(self, eqn: Eqn, plan: Plan) -> Any:
         args = [self.value(u, tuple(want)) for u, want in zip(eqn.invars, plan.operands, strict=True)]
@@ -303,9 +316,11 @@ class _RoundValues:
             plan = Plan(plan.operands, plan.results, {**plan.params, "preferred_element_type": wide})
         return convert_element_type(self.apply(eqn, plan), wide)
 
-    def positions(self, eqn: Eqn, cuts: Cuts, plan: Plan) -> Any:
-        """This rank's part of an `iota`."""
-        here, cut, dtype = iota_p.bind(**plan.params), cuts[eqn.params["dimension"]], eqn.params["dtype"]
+    def positions(self, eqn: Eqn, cuts: Cuts, axis: int) -> Any:
+        """This rank's part of positions along an axis."""
+        aval, cut = eqn.outvars[0].aval, cuts[axis]
+        dtype, local = aval.dtype, self.pairs.operation(eqn, []).local(aval.shape, cuts)
+        here = iota_p.bind(dtype=dtype, shape=local, dimension=axis, sharding=eqn.params.get("sharding"))
         if cut is None:
             return here
         start = np.int32(self.pairs.operation(eqn, []).span(cut)[0])

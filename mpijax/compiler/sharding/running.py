@@ -17,14 +17,14 @@ import numpy as np
 from mpijax.compiler.sharding.pairs import Pairs
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.programs.jaxpr import Eqn, Literal
-from mpijax.core.rules.lowering import OverRanks
+from mpijax.core.rules.lowering import Meaning, OverRanks, meaning_of
 from mpijax.core.sharding.cuts import Cuts
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.compare import eq
-from mpijax.ops.elementwise.convert import convert_element_type, convert_element_type_p
+from mpijax.ops.elementwise.convert import convert_element_type
 from mpijax.ops.elementwise.select import select
-from mpijax.ops.elementwise.transcendental import exp, exp_p
+from mpijax.ops.elementwise.transcendental import exp
 from mpijax.ops.reductions.reduce import lowest
 from mpijax.ops.rules import full_like
 from mpijax.ops.shapes.reshape import broadcast_in_dim, reshape, transpose
@@ -78,25 +78,25 @@ class RunningSoftmax:
     def _follows(self, eqn: Eqn, shifted: set[Any], of_peak: set[Any], of_sums: set[Any], other: set[Any]) -> bool:
         """Notes what an operation on pairs makes of the softmax; whether the running sums allow it."""
         [out], ins, plan = eqn.outvars, eqn.invars, self.pairs.plans[id(eqn)]
-        bound = (self.scaled, shifted, of_peak, of_sums, other)
-        if eqn.primitive is binary.sub_p and ins[1] in of_peak and not any(ins[0] in x for x in bound):
+        bound, meaning = (self.scaled, shifted, of_peak, of_sums, other), meaning_of(eqn.primitive.lower)
+        if meaning is Meaning.DIFFERENCE and ins[1] in of_peak and not any(ins[0] in x for x in bound):
             shift = ins[1], tuple(plan.operands[1])
             if self.shift in (None, shift) and self._is_of_rows(ins[1], out):
                 self.shift = shift
                 shifted.add(out)
                 return True
-        elif eqn.primitive is exp_p and ins[0] in shifted:
+        elif meaning is Meaning.EXPONENTIAL and ins[0] in shifted:
             self.scaled[out] = None
             return True
-        elif eqn.primitive in (convert_element_type_p, binary.neg_p) and ins[0] in self.scaled:
+        elif meaning in (Meaning.CONVERSION, Meaning.NEGATION) and ins[0] in self.scaled:
             self.scaled[out] = self.scaled[ins[0]]
             return True
-        elif eqn.primitive is binary.div_p and ins[0] in self.scaled and self.scaled[ins[0]] is None:
+        elif meaning is Meaning.QUOTIENT and ins[0] in self.scaled and self.scaled[ins[0]] is None:
             if ins[1] in of_sums and self._is_of_rows(ins[1], out):
                 self.scaled[out] = ins[1], tuple(plan.operands[1])
                 self.same[out] = ins[0]
                 return True
-        elif eqn.primitive is binary.mul_p:
+        elif meaning is Meaning.PRODUCT:
             of = [v for v in ins if v in self.scaled]
             if len(of) == 1 and sum(any(v in x for x in bound) for v in ins) == 1:
                 self.scaled[out] = self.scaled[of[0]]

@@ -21,8 +21,8 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.programs.jaxpr import Eqn, Jaxpr, Literal
 from mpijax.core.rules.lowering import Combiner, Elementwise, OverRanks, Reduction, Reshard, ReshardKind, Structural
-from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import count, even_cut, uncut
+from mpijax.ops.collectives.gather_scatter import reduce_scatter_p
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,6 @@ def _summed(p: Partitioner, v, w: Unreduced, dim: int | None, source) -> Any:
         "axis_name": w.over, "scatter_dimension": dim, "axis_index_groups": None, "axis_size": parts, "tiled": True
     }  # fmt: skip
     shape = [n // parts if d == dim else n for d, n in enumerate(v.aval.shape)]
-    out = communicate_here(p, w.mesh, registry["reduce_scatter"], params, v, shape, source)
+    out = communicate_here(p, w.mesh, reduce_scatter_p, params, v, shape, source)
     after = blocks.recut((*blocks.cuts[:dim], cut, *blocks.cuts[dim + 1 :]))
     return p.held_as(out, after, after.sharding, True, source)

@@ -16,7 +16,10 @@ _primitive_homes: list[str] = []
 
 
 def connect(homes: Iterable[tuple[str, str]], primitive_homes: Iterable[str]) -> None:
-    """Set which names each module provides (`name` or `name=name_there`), and which modules define primitives."""
+    """Set which names each module provides (`name` or `name=name_there`), and which modules define primitives.
+
+    `name=*` provides the module itself.
+    """
     for module, names in homes:
         for entry in names.split():
             name, _, there = entry.partition("=")
@@ -29,7 +32,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"no upper layer provides {name!r}: add it to mpijax/wiring.py")
     module, there = home
-    value = globals()[name] = getattr(importlib.import_module(module), there)
+    found = importlib.import_module(module)
+    value = globals()[name] = found if there == "*" else getattr(found, there)
     return value
 
 

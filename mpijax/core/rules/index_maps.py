@@ -8,11 +8,14 @@ holds its map (`core.rules.lowering.Structural`). This module has the parts that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from mpijax.core.shapes.index import Lin
+
+if TYPE_CHECKING:
+    from mpijax.core.rules.primitive import Primitive
 
 INT64 = np.dtype(np.int64)
 UINT32 = np.dtype(np.uint32)
@@ -32,8 +35,8 @@ class Elements(Protocol):
     def convert(self, expr: Any, dtype: np.dtype) -> Any:
         """An expression converted to another dtype."""
 
-    def op(self, name: str, *args: Any, result: int = 0) -> Any:
-        """The result of an elementwise primitive."""
+    def op(self, operation: str | Primitive, *args: Any, result: int = 0) -> Any:
+        """The result of an elementwise primitive, which may be given by its name."""
 
     def index(self, position: Lin) -> Any:
         """A position as an int64 number."""

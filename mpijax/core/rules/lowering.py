@@ -19,10 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum, auto
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.index_maps import IndexMap
+
+if TYPE_CHECKING:
+    from mpijax.core.rules.primitive import Primitive
 
 
 class Zeros(Enum):
@@ -41,13 +44,24 @@ class Zeros(Enum):
 class Meaning(Enum):
     """What an elementwise operation computes, where the compiler treats it in a way of its own.
 
-    SUM: the sum of two operands. COTANGENT_SUM: also; an operand that is known to be zero may be left out. SELECTION:
-    one of the operands after the first, which says which one. CHAIN: something of many integer instructions, each of
-    which waits for the one before. OTHER: anything else.
+    SUM, DIFFERENCE, PRODUCT, QUOTIENT, MAXIMUM, MINIMUM: of two operands. COTANGENT_SUM: a sum, too; an operand that is
+    known to be zero may be left out. NEGATION, EXPONENTIAL: of one operand. CONVERSION: the operand in the dtype of the
+    result. GREATER: whether the first operand is greater than the second. SELECTION: one of the operands after the
+    first, which says which one. CHAIN: something of many integer instructions, each of which waits for the one before.
+    OTHER: anything else.
     """
 
     SUM = auto()
     COTANGENT_SUM = auto()
+    DIFFERENCE = auto()
+    PRODUCT = auto()
+    QUOTIENT = auto()
+    MAXIMUM = auto()
+    MINIMUM = auto()
+    NEGATION = auto()
+    EXPONENTIAL = auto()
+    CONVERSION = auto()
+    GREATER = auto()
     SELECTION = auto()
     CHAIN = auto()
     OTHER = auto()
@@ -61,6 +75,7 @@ class Elementwise:
     additive: whether the result for sums of operands is the sum of the results.
     zeros: how the result depends on the sign of a zero.
     meaning: what the operation computes, if the compiler knows more of it.
+    over_words: for PRNG keys, how the results for their words are combined, AND or OR. By default it takes no keys.
 
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.Elementwise(lambda b, x: lowering.on_floats(b, lambda x: x / (1.0 + x * x), x))
@@ -74,6 +89,12 @@ class Elementwise:
     additive: bool = False
     zeros: Zeros = Zeros.SHOWN
     meaning: Meaning = Meaning.OTHER
+    over_words: Combiner | None = None
+
+
+def meaning_of(lower: Any) -> Meaning:
+    """What an operation with this lowering computes."""
+    return lower.meaning if isinstance(lower, Elementwise) else Meaning.OTHER
 
 
 class OverRanks(StrEnum):
@@ -261,7 +282,13 @@ class Structural:
     writes: how parts of the result are written.
     window: `(params, shapes of the operands, known) -> Window or None`, where `known(k)` is the value of operand k, or
       None. Given if the operation may be a single slice, or may write a single part.
-    combine: the primitive that merges the written elements with the existing ones.
+    axes: `(params) -> axes of the result`, for each axis of the operand the one along which it lies. Given if the axes
+      have another order in the result. With the view REPEATED, the result may have more axes; these, and axes of size 1
+      in the operand, repeat the elements.
+    start: `(params) -> position or None`, of the operand's element with which the result starts, if the result is a
+      window of the operand.
+    counts: `(params) -> axis`, given if each element is its position along that axis of the result.
+    combine: the elementwise primitive that merges the written elements with the existing ones. None: it replaces them.
 
     >>> from mpijax.extend import core, lowering
     >>> def even(elements, index, avals, params):
@@ -282,7 +309,10 @@ class Structural:
     words: bool = False
     writes: Writes | None = None
     window: Callable[[dict[str, Any], Sequence[tuple[int, ...]], Callable[[int], Any]], Window | None] | None = None
-    combine: str | None = None
+    axes: Callable[[dict[str, Any]], Sequence[int]] | None = None
+    start: Callable[[dict[str, Any]], Sequence[int] | None] | None = None
+    counts: Callable[[dict[str, Any]], int] | None = None
+    combine: Primitive | None = None
 
     @property
     def in_place(self) -> bool:

@@ -50,6 +50,12 @@ class Primitive:
       effects: `(params) -> set of effects`, or None for a pure operation.
       dce: `(used_outputs, eqn) -> eqn`, drops unused outputs of a call.
       linearize: `(trace, primals, tangents, params)`, for primitives with inner Jaxprs.
+      product: `(params) -> bool`, for matrix products and convolutions, which some policies of `checkpoint` keep:
+        whether it is a matrix product without batch axes. None (the default) for all other operations.
+      value_name: `(params) -> str`, the name that the operation gives its operand. Policies of `checkpoint` refer to
+        it. By default the operation gives no name.
+      origin: `(params) -> str`, says where a result comes from, in lists of the values that a derivative keeps. By
+        default "output of" and the primitive's name.
       same_bits: `(*operands, **params) -> result(s)`, the operation in terms of others whose bits do not depend on the
         order of additions; None if its own bits do not. The option `mpijax_same_bits` replaces the operation by it.
       inner: whether only the compiler inserts it. Serialized programs never contain it.
@@ -103,6 +109,9 @@ class Primitive:
         sharding: Callable | None = None,
         sharding_type: Callable | None = None,
         sums: Callable | None = None,
+        product: Callable[[dict[str, Any]], bool] | None = None,
+        value_name: Callable[[dict[str, Any]], str] | None = None,
+        origin: Callable[[dict[str, Any]], str] | None = None,
         same_bits: Callable | None = None,
         inner: bool = False,
         register: bool = True,
@@ -127,6 +136,9 @@ class Primitive:
         self.sharding = sharding
         self.sharding_type = sharding_type
         self.sums = sums
+        self.product = product
+        self.value_name = value_name
+        self.origin = origin
         self.same_bits = same_bits
         self.inner = inner
         self.impl: Callable | None = None

@@ -14,11 +14,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mpijax.core.shapes.dimensions import ONE, DimExpr, DimFactor, Term, bounds, operation, product
+from mpijax.core.shapes.dimensions import ONE, DimExpr, DimFactor, DimOperation, Term, bounds, operation, product
 from mpijax.core.shapes.linear_programs import UNBOUNDED, minimum
 
 _INF = math.inf
 _ALL = (-_INF, _INF)
+_CHOICES = (DimOperation.MAX, DimOperation.MIN)
 # Maximal number of cases for `max` and `min`. A dimension with more is bounded by intervals.
 _MAX_CASES = 4
 
@@ -90,11 +91,11 @@ def _interval_of_factor(factor: DimFactor, scope: Any) -> tuple[float, float]:
     if not factor.operands:
         return _interval_of_variable(factor, scope)
     (low, high), (below, above) = map(bounds, factor.operands)
-    if factor.name == "max":
+    if factor.name == DimOperation.MAX:
         return max(low, below), max(high, above)
-    if factor.name == "min":
+    if factor.name == DimOperation.MIN:
         return min(low, below), min(high, above)
-    if factor.name == "mod":
+    if factor.name == DimOperation.MOD:
         if below > 0:
             return 0, above - 1
         return (below + 1, 0) if above < 0 else _ALL
@@ -123,13 +124,13 @@ def _by_cases(
     if not isinstance(x, DimExpr):
         return x, x
     low, high = _linear(x, known)
-    choice = next((f for t, _ in x.terms for f, _ in t if f.name in ("max", "min") and f.operands), None)
+    choice = next((f for t, _ in x.terms for f, _ in t if f.name in _CHOICES and f.operands), None)
     if choice is None or low == high or cases == _MAX_CASES or settled(low, high):
         return low, high
     value = DimExpr(((((choice, 1),), 1),), x.scope)
     found = []
     for chosen, other in itertools.permutations(choice.operands):
-        difference = chosen - other if choice.name == "max" else other - chosen
+        difference = chosen - other if choice.name == DimOperation.MAX else other - chosen
         case = [*known, fact(difference, False), fact(value - chosen, True)]
         if is_satisfiable([*case, *x.scope.facts], x.scope):
             found.append(_by_cases(_with(x, choice, chosen), case, settled, cases + 1))
@@ -204,11 +205,11 @@ def _meanings(term: Term, scope: Any) -> Iterable[Fact]:
         return
     x, y = factor.operands
     value: Any = DimExpr(((term, 1),), scope)
-    if factor.name in ("max", "min"):
+    if factor.name in _CHOICES:
         for of in (x, y):
-            yield fact(value - of if factor.name == "max" else of - value, False)
+            yield fact(value - of if factor.name == DimOperation.MAX else of - value, False)
         return
-    whole, remainder = (operation(name, x, y, scope) for name in ("floordiv", "mod"))
+    whole, remainder = (operation(name, x, y, scope) for name in (DimOperation.FLOORDIV, DimOperation.MOD))
     yield fact(y * whole + remainder - x, True)
     if bounds(y)[0] > 0:
         yield fact(remainder, False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -20,11 +21,21 @@ import numpy as np
 from mpijax.core.base import provided
 from mpijax.core.base.errors import InconclusiveDimensionOperation
 
+
+class DimOperation(StrEnum):
+    """An operation on two dimensions, with its name in texts."""
+
+    FLOORDIV = "floordiv"
+    MOD = "mod"
+    MAX = "max"
+    MIN = "min"
+
+
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "floordiv": lambda x, y: x // y,
-    "mod": lambda x, y: x % y,
-    "max": lambda x, y: max_dim(x, y),
-    "min": lambda x, y: min_dim(x, y),
+    DimOperation.FLOORDIV: lambda x, y: x // y,
+    DimOperation.MOD: lambda x, y: x % y,
+    DimOperation.MAX: lambda x, y: max_dim(x, y),
+    DimOperation.MIN: lambda x, y: min_dim(x, y),
 }
 
 
@@ -53,8 +64,8 @@ def variable(name: str, scope: Any) -> DimExpr:
     return _expr({((DimFactor(1, name), 1),): 1}, scope)
 
 
-def operation(name: str, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimExpr | int:
-    """``floordiv``, ``mod``, ``max`` or ``min`` of two dimensions, not simplified."""
+def operation(name: DimOperation, x: DimExpr | int, y: DimExpr | int, scope: Any) -> DimExpr | int:
+    """An operation on two dimensions, not simplified."""
     length = 1 + _length(x) + _length(y)
     return _expr({((DimFactor(length, name, (x, y)), 1),): 1}, scope)
 
@@ -307,13 +318,13 @@ def _divided(x: Any, y: Any) -> tuple[Any, Any]:
         (term, k), divisor = rest.terms[0], ((ONE, y) if type(y) is int else y.terms[0])
         part = product(term, divisor[0], -1)
         if k % divisor[1] or any(power < 0 for _, power in part):
-            return operation("floordiv", x, y, scope), operation("mod", x, y, scope)
+            return operation(DimOperation.FLOORDIV, x, y, scope), operation(DimOperation.MOD, x, y, scope)
         step = _expr({part: k // divisor[1]}, scope)
         quotient, rest = quotient + step, rest - step * y
     if type(y) is int:
         return quotient + rest // y, rest % y
     if rest:
-        return operation("floordiv", x, y, scope), operation("mod", x, y, scope)
+        return operation(DimOperation.FLOORDIV, x, y, scope), operation(DimOperation.MOD, x, y, scope)
     return quotient, 0
 
 
@@ -400,7 +411,7 @@ def max_dim(x: Any, y: Any) -> Any:
     >>> mpijax.core.max_dim(a, b), mpijax.core.max_dim(a, a + 1), mpijax.core.max_dim(2, 3)
     (max(a, b), a + 1, 3)
     """
-    return _chosen("max", x, y)
+    return _chosen(DimOperation.MAX, x, y)
 
 
 def min_dim(x: Any, y: Any) -> Any:
@@ -410,16 +421,16 @@ def min_dim(x: Any, y: Any) -> Any:
     >>> mpijax.core.min_dim(a, b), mpijax.core.min_dim(a, a + 1), mpijax.core.min_dim(2, 3)
     (min(a, b), a, 2)
     """
-    return _chosen("min", x, y)
+    return _chosen(DimOperation.MIN, x, y)
 
 
-def _chosen(name: str, x: Any, y: Any) -> Any:
+def _chosen(name: DimOperation, x: Any, y: Any) -> Any:
     if type(x) is int and type(y) is int:
-        return max(x, y) if name == "max" else min(x, y)
+        return max(x, y) if name is DimOperation.MAX else min(x, y)
     difference = x - y
     low, high = bounds(difference, settled=lambda low, high: low >= 0 or high <= 0)
     if low >= 0 or high <= 0:
-        return x if (low >= 0) == (name == "max") else y
+        return x if (low >= 0) == (name is DimOperation.MAX) else y
     return operation(name, x, y, difference.scope)
 
 

@@ -10,6 +10,7 @@ from mpijax.core.shapes.bounds import Fact, fact, is_satisfiable
 from mpijax.core.shapes.dimensions import (
     OPERATIONS,
     DimExpr,
+    DimOperation,
     Term,
     evaluate,
     operation,
@@ -88,10 +89,11 @@ class SymbolicScope:
             )
         self._rules[term] = k, y
         factor, power = term[0]
-        if (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == "mod" and type(factor.operands[1]) is int:
+        is_mod = (k, y, len(term), power) == (1, 0, 1, 1) and factor.name == DimOperation.MOD
+        if is_mod and type(factor.operands[1]) is int:
             # A dividend without remainder equals the quotient times the divisor.
             whole, part = factor.operands
-            multiple = part * operation("floordiv", whole, part, self)
+            multiple = part * operation(DimOperation.FLOORDIV, whole, part, self)
             self._add(Constraint(f"{multiple} == {whole}", multiple - whole, True), multiple, whole)
 
     def rewritten(self, term: Term, k: int) -> Any:
@@ -297,9 +299,9 @@ class _Parser:
             self.take(",")
             y = self.sum()
         self.take(")")
-        if token in ("floordiv", "mod") and (isinstance(x, DimExpr) or isinstance(y, DimExpr)):
-            return operation(token, x, y, self.scope)
-        apply: Callable = OPERATIONS.get(token, OPERATIONS["max"])
+        if token in (DimOperation.FLOORDIV, DimOperation.MOD) and (isinstance(x, DimExpr) or isinstance(y, DimExpr)):
+            return operation(DimOperation(token), x, y, self.scope)
+        apply: Callable = OPERATIONS.get(token, OPERATIONS[DimOperation.MAX])
         return apply(x, y)
 
     def integer(self) -> int:

@@ -19,7 +19,6 @@ from mpijax.core.base import errors, provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source, current_source
 from mpijax.core.base.state import state
-from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.jaxpr_trace import JaxprTrace
 from mpijax.core.tracing.ref_index import checked_index, indexed_shape
 from mpijax.core.tracing.trace import EVAL, Trace
@@ -272,7 +271,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
         ) from None
     if aval.is_ref:
         raise ValueError(f"new_ref takes an array, got a reference of type {aval}. Read it first: ref[...].")
-    value = init_val if isinstance(init_val, Array) or aval.is_high else _converted(init_val, aval)
+    value = init_val if isinstance(init_val, Array) or aval.is_high else provided.basic.converted(init_val, aval)
     return Ref.of(value, kind)
 
 
@@ -425,13 +424,7 @@ def _fitting(ref: Ref, idx: tuple, value: Any, operation: str, cast: bool) -> An
             "the value with astype."
         )
     wanted = inner.update(shape=shape, vma=aval.vma)
-    return value if aval is wanted and isinstance(value, Array) else _converted(value, wanted)
-
-
-def _converted(value: Any, aval: ShapedArray) -> Any:
-    """A value converted to dtype and weak type of `aval`."""
-    convert = registry["convert_element_type"]
-    return convert.bind(value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None)
+    return value if aval is wanted and isinstance(value, Array) else provided.basic.converted(value, wanted)
 
 
 def _replace(ref: Ref, value: Any) -> None:

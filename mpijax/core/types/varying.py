@@ -35,5 +35,6 @@ def varying_over(axes: frozenset, x: Any) -> Any:
     missing = axes - aval.vma
     if not missing:
         return x
-    cast = provided.reduced_vary_cast if aval.split is not None and aval.split.reduced == missing else provided.pvary
+    reduced = aval.split is not None and aval.split.reduced == missing
+    cast = provided.basic.reduced_vary_cast if reduced else provided.basic.pvary
     return cast(x, tuple(n for n in state.axis_env if n in missing))

@@ -420,4 +420,5 @@ conv_general_dilated_p = Primitive(
     batch=_conv_batch,
     sharding=window_rules.conv_general_dilated,
     same_bits=same_bits.conv_general_dilated,
+    product=lambda params: False,
 )

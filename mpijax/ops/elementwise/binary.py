@@ -100,7 +100,7 @@ sub_p = elementwise(
     NUMERIC,
     reference=np.subtract,
     jvp=_add_jvp(sub, negate=True),
-    lower=Elementwise(scalar_rule("sub"), additive=True, zeros=Zeros.PASSED),
+    lower=Elementwise(scalar_rule("sub"), additive=True, zeros=Zeros.PASSED, meaning=Meaning.DIFFERENCE),
     transpose=lambda ct, x, y: [
         _operand_ct(x, ct),
         unbroadcast(y.aval, neg_p.bind(ct)) if is_linear(y) else None,
@@ -124,7 +124,13 @@ def neg(x: Any) -> Any:
 
 
 neg_p: Primitive = elementwise(
-    "neg", NUMERIC, reference=np.negative, jvp=LINEAR, transpose=_neg_transpose, zeros=Zeros.PASSED
+    "neg",
+    NUMERIC,
+    reference=np.negative,
+    jvp=LINEAR,
+    transpose=_neg_transpose,
+    zeros=Zeros.PASSED,
+    meaning=Meaning.NEGATION,
 )
 neg_p.sums = sum_types.linear
 
@@ -168,6 +174,7 @@ mul_p = elementwise(
     jvp=PerOperand(lambda g, ans, x, y: mul(g, y), lambda g, ans, x, y: mul(x, g)),
     transpose=_mul_transpose,
     zeros=Zeros.PASSED,
+    meaning=Meaning.PRODUCT,
 )
 mul_p.sums = sum_types.bilinear
 
@@ -208,6 +215,7 @@ div_p = elementwise(
         lambda g, ans, x, y: mul(mul(neg(g), x), registry["integer_pow"].bind(y, y=-2)),
     ),
     transpose=lambda ct, x, y: [unbroadcast(x.aval, div(ct, y)), None],
+    meaning=Meaning.QUOTIENT,
 )
 
 
@@ -281,7 +289,7 @@ def _share(x, ans, y):
     return div(is_x, among)
 
 
-def _extremum(name: str, reference):
+def _extremum(name: str, reference, meaning: Meaning):
     return elementwise(
         name,
         ANY,
@@ -292,11 +300,12 @@ def _extremum(name: str, reference):
             lambda g, ans, x, y: mul(g, _share(y, ans, x)),
         ),
         zeros=Zeros.PASSED,
+        meaning=meaning,
     )
 
 
-max_p = _extremum("max", np.maximum)
-min_p = _extremum("min", np.minimum)
+max_p = _extremum("max", np.maximum, Meaning.MAXIMUM)
+min_p = _extremum("min", np.minimum, Meaning.MINIMUM)
 
 # ---------------------------------------------------------------- the others
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules.lowering import Zeros
+from mpijax.core.rules.lowering import Combiner, Meaning, Zeros
 from mpijax.ops.families import ANY, FLOATING, ORDERED, comparison
 from mpijax.transforms import key_reuse
 
@@ -97,12 +97,12 @@ def _by_total_order(compare):
     return lambda x, y: compare(_total_order_key(x), _total_order_key(y))
 
 
-eq_p = comparison("eq", _EQUALITY, np.equal)
-ne_p = comparison("ne", _EQUALITY, np.not_equal)
+eq_p = comparison("eq", _EQUALITY, np.equal, over_words=Combiner.AND)
+ne_p = comparison("ne", _EQUALITY, np.not_equal, over_words=Combiner.OR)
 eq_p.keys = ne_p.keys = key_reuse.NOTHING
 lt_p = comparison("lt", ORDERED, np.less)
 le_p = comparison("le", ORDERED, np.less_equal)
-gt_p = comparison("gt", ORDERED, np.greater)
+gt_p = comparison("gt", ORDERED, np.greater, meaning=Meaning.GREATER)
 ge_p = comparison("ge", ORDERED, np.greater_equal)
 
 # Comparisons in the total order of floats, which orders both zeros and all NaNs.

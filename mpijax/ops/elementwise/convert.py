@@ -11,7 +11,7 @@ from mpijax.core import dtypes
 from mpijax.core.base.state import state
 from mpijax.core.base.warn import warn_user
 from mpijax.core.rules import sum_types
-from mpijax.core.rules.lowering import Decompose, Elementwise, Zeros
+from mpijax.core.rules.lowering import Decompose, Elementwise, Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.tracing.jaxpr_trace import literal_value
@@ -203,7 +203,7 @@ convert_element_type_p = _Convert(
     "convert_element_type",
     type_rule=_convert_type,
     reference=lambda x, *, new_dtype, weak_type, sharding=None: _to_dtype(x, new_dtype),
-    lower=Elementwise(scalar_rule("convert_element_type"), zeros=Zeros.PASSED),
+    lower=Elementwise(scalar_rule("convert_element_type"), zeros=Zeros.PASSED, meaning=Meaning.CONVERSION),
     jvp=_convert_jvp,
     transpose=_convert_transpose,
     batch=_convert_batch,

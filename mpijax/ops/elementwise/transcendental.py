@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.rules.lowering import Zeros
+from mpijax.core.rules.lowering import Meaning, Zeros
 from mpijax.core.rules.primitive import Primitive
 from mpijax.ops.elementwise.binary import add, div, mul, neg, sub
 from mpijax.ops.elementwise.power import integer_pow, reciprocal, square
@@ -16,7 +16,14 @@ from mpijax.ops.rules import const_like
 
 
 def _function(
-    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, accuracy=False, zeros=Zeros.SHOWN
+    name: str,
+    reference: Callable,
+    cost: int,
+    derivative: Callable,
+    accepts=INEXACT,
+    accuracy=False,
+    zeros=Zeros.SHOWN,
+    meaning=Meaning.OTHER,
 ) -> Primitive:
     """A differentiable function: `derivative(g, ans, x) -> tangent`."""
     return elementwise(
@@ -27,14 +34,13 @@ def _function(
         accuracy=accuracy,
         jvp=PerOperand(lambda g, ans, x, **_: derivative(g, ans, x)),
         zeros=zeros,
+        meaning=meaning,
     )
 
 
-def _accurate(
-    name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, zeros=Zeros.SHOWN
-) -> Primitive:
+def _accurate(name: str, reference: Callable, cost: int, derivative: Callable, accepts=INEXACT, **says) -> Primitive:
     """A function with the parameter `accuracy`."""
-    return _function(name, reference, cost, derivative, accepts, accuracy=True, zeros=zeros)
+    return _function(name, reference, cost, derivative, accepts, accuracy=True, **says)
 
 
 # ---------------------------------------------------------------- exponentials and logarithms
@@ -117,7 +123,9 @@ def logistic(x: Any, *, accuracy=None) -> Any:
     return logistic_p.bind(x, accuracy=accuracy)
 
 
-exp_p = _accurate("exp", np.exp, 10, lambda g, ans, x: mul(g, ans), zeros=Zeros.POSITIVE)
+exp_p = _accurate(
+    "exp", np.exp, 10, lambda g, ans, x: mul(g, ans), zeros=Zeros.POSITIVE, meaning=Meaning.EXPONENTIAL
+)
 exp2_p = _accurate(
     "exp2", np.exp2, 10, lambda g, ans, x: mul(log(const_like(x, 2)), mul(g, ans)), zeros=Zeros.POSITIVE
 )

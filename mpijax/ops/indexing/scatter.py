@@ -20,6 +20,7 @@ from mpijax.core.tracing.jaxpr_trace import trace_to_jaxpr
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops import same_bits
+from mpijax.ops.elementwise.binary import add_p, max_p, min_p, mul_p, sub_p
 from mpijax.ops.families import check_same_dtypes
 from mpijax.ops.indexing import by_owner, rows_to_owner
 from mpijax.ops.indexing.gather import (
@@ -467,12 +468,12 @@ def _window(params: dict[str, Any], shapes: Sequence[tuple[int, ...]], known: Ca
     return only_window(known, indices, dn.scatter_dims_to_operand_dims, shape, sizes, clips, new=2)
 
 
-def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
+def _define(name: str, combine: Primitive, jvp: Callable, transpose: Callable) -> Primitive:
     primitive = _primitives[name] = Primitive(
         f"scatter-{name}",
         type_rule=_scatter_type,
         reference=scatter_reference(name),
-        lower=Structural(writes=Writes.SCATTER, window=_window, combine=name),
+        lower=Structural(writes=Writes.SCATTER, window=_window, combine=combine),
         jvp=jvp,
         transpose=transpose,
         batch=_batch_rule(lambda: primitive),
@@ -485,8 +486,8 @@ def _define(name: str, jvp: Callable, transpose: Callable) -> Primitive:
 
 _NOT_LINEAR = Unsupported("minimum and maximum are not linear, so they have no transpose")
 
-scatter_add_p = _define("add", _sum_jvp("add"), _sum_transpose(False))
-scatter_sub_p = _define("sub", _sum_jvp("sub"), _sum_transpose(True))
+scatter_add_p = _define("add", add_p, _sum_jvp("add"), _sum_transpose(False))
+scatter_sub_p = _define("sub", sub_p, _sum_jvp("sub"), _sum_transpose(True))
 
 
 def _same_bits(name: str) -> Callable:
@@ -513,9 +514,9 @@ def _same_bits(name: str) -> Callable:
 
 
 scatter_add_p.same_bits, scatter_sub_p.same_bits = _same_bits("add"), _same_bits("sub")
-scatter_mul_p = _define("mul", _mul_jvp, _mul_transpose)
-scatter_min_p = _define("min", _extremal_jvp("min"), _NOT_LINEAR)
-scatter_max_p = _define("max", _extremal_jvp("max"), _NOT_LINEAR)
+scatter_mul_p = _define("mul", mul_p, _mul_jvp, _mul_transpose)
+scatter_min_p = _define("min", min_p, _extremal_jvp("min"), _NOT_LINEAR)
+scatter_max_p = _define("max", max_p, _extremal_jvp("max"), _NOT_LINEAR)
 
 scatter_p: Primitive = Primitive(
     "scatter",

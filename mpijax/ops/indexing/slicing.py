@@ -165,11 +165,15 @@ def _slice_element(r: Elements, index: Index, avals: Sequence[Any], params: dict
     return r.read(0, tuple(i * s + b for i, s, b in zip(index, strides, params["start_indices"], strict=True)))
 
 
+def _slice_start(params: dict[str, Any]) -> Sequence[int] | None:
+    return None if any(k != 1 for k in params["strides"] or ()) else params["start_indices"]
+
+
 slice_p = movement(
     "slice",
     shape=_slice_shape,
     reference=_slice_reference,
-    lower=Structural(_slice_element, ViewKind.STRIDED),
+    lower=Structural(_slice_element, ViewKind.STRIDED, start=_slice_start),
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=shape_rules.slice_,

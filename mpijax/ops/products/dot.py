@@ -375,6 +375,11 @@ def _dot_pretty(eqn, _names):
     return sorted(params.items())
 
 
+def _is_unbatched(params):
+    _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
+    return not lhs_batch and not rhs_batch
+
+
 dot_general_p = Primitive(
     "dot_general",
     type_rule=_dot_type,
@@ -387,4 +392,5 @@ dot_general_p = Primitive(
     sharding=product_rules.dot_general.but(better=dot_over_ranks.around_a_ring),
     sums=sum_types.contracted,
     same_bits=same_bits.dot_general,
+    product=_is_unbatched,
 )

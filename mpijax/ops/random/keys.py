@@ -23,6 +23,7 @@ from mpijax.core.rules import shape_rules
 from mpijax.core.rules.index_maps import identity
 from mpijax.core.rules.lowering import Decompose, Elementwise, Meaning, Structural, ViewKind
 from mpijax.core.rules.primitive import Primitive, Unsupported
+from mpijax.core.rules.registry import registry
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.elementwise.convert import stage
@@ -30,7 +31,6 @@ from mpijax.ops.families import ATTACHED, CONSTANT, NOT_LINEAR, broadcast_type, 
 from mpijax.ops.random import elements as random_elements
 from mpijax.ops.rules import broadcast_to, expand_front
 from mpijax.ops.shapes.moves import canonical_shape, check_shapelike
-from mpijax.ops.shapes.reshape import broadcast_in_dim
 from mpijax.transforms import key_reuse
 from mpijax.transforms.batching import move_dim
 from mpijax.transforms.zeros import Zero
@@ -153,7 +153,8 @@ def _behind_front(x, ndim: int):
     lacking = ndim - len(shape)
     if not lacking:
         return x
-    return broadcast_in_dim(x, (shape[0], *(1,) * lacking, *shape[1:]), (0, *range(1 + lacking, ndim)))
+    new, kept = (shape[0], *(1,) * lacking, *shape[1:]), (0, *range(1 + lacking, ndim))
+    return registry["broadcast_in_dim"].bind(x, shape=new, broadcast_dimensions=kept, sharding=None)
 
 
 def broadcast_batch(primitive_of):

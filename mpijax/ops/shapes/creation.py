@@ -153,7 +153,10 @@ iota_p = Primitive(
     "iota",
     type_rule=_iota_type,
     reference=_iota_reference,
-    lower=Structural(lambda r, index, avals, params: r.convert(r.index(index[params["dimension"]]), params["dtype"])),
+    lower=Structural(
+        lambda r, index, avals, params: r.convert(r.index(index[params["dimension"]]), params["dtype"]),
+        counts=lambda params: params["dimension"],
+    ),
     jvp=_NO_OPERANDS,
     transpose=_NO_OPERANDS,
     batch=_NO_OPERANDS,

@@ -209,7 +209,7 @@ broadcast_in_dim_p = movement(
     reference=_broadcast_reference,
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
-    lower=Structural(_broadcast_element, ViewKind.REPEATED),
+    lower=Structural(_broadcast_element, ViewKind.REPEATED, axes=lambda params: params["broadcast_dimensions"]),
     pretty=_broadcast_pretty,
     sharding=shape_rules.broadcast_in_dim,
 )
@@ -362,6 +362,11 @@ def _transpose_element(r: Elements, index: Index, avals: Sequence[Any], params: 
     return r.read(0, tuple(source))
 
 
+def _transposed_axes(params: dict[str, Any]) -> list[int]:
+    order = params["permutation"]
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
 transpose_p = movement(
     "transpose",
     shape=_transpose_shape,
@@ -370,7 +375,7 @@ transpose_p = movement(
     ),
     transpose=lambda ct, _operand, *, permutation: [transpose(ct, np.argsort(permutation).tolist())],
     batch=_transpose_batch,
-    lower=Structural(_transpose_element, ViewKind.STRIDED),
+    lower=Structural(_transpose_element, ViewKind.STRIDED, axes=_transposed_axes),
     sharding=shape_rules.transpose,
 )
 

@@ -35,10 +35,11 @@ from mpijax.compiler.steps.instructions import (
     Temp,
     While,
 )
-from mpijax.compiler.steps.plan import Result
+from mpijax.compiler.steps.plan import Result, ResultKind
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine import blas
 from mpijax.runtime.machine.cpus import cpus_per_rank
+from mpijax.runtime.machine.routines import Routine
 
 __all__ = ["Call", "Carrier", "ExchangeSide", "Peers", "Program", "ProgramSpec", "Report", "Rows", "load"]
 
@@ -135,10 +136,10 @@ class Report:
 class Call:
     """A call of MPI, or an equivalent through memory.
 
-    op: the name of an operation of ``comm.pxd`` in lower case ("allreduce"). comm, mpi_op: MPI handles as integers.
+    comm, mpi_op: MPI handles as integers.
     """
 
-    op: str
+    op: Routine
     comm: int
     send: ExchangeSide = ExchangeSide()
     recv: ExchangeSide = ExchangeSide()
@@ -187,4 +188,6 @@ _CLASSES = (
     *(Loop, While, Switch, Point, Advance, Swap, KernelCall, GemmCall, Copy, Fill),
     *(Call, Finish, PythonCall, NativeCall),
 )
-loading.read_programs_of({c.__name__: c for c in _CLASSES}, STRIDED, blas.addresses, blas.product_thread_functions)
+loading.read_programs_of(
+    {c.__name__: c for c in _CLASSES}, ResultKind, Routine.SEND, STRIDED, blas.addresses, blas.product_thread_functions
+)

@@ -25,6 +25,7 @@ from mpijax.compiler.steps.instructions import visits
 from mpijax.core.base.errors import MismatchError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.runtime.machine.executable import Call
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports import output
 from mpijax.runtime.reports.recorder import MESSAGE, Site, recorder
@@ -96,9 +97,9 @@ def outgoing(instructions: tuple) -> Iterator[AnnouncedTransfer]:
         if not isinstance(x, Call) or x.report.group is None:
             continue
         group, peers = x.report.group, x.peers
-        if x.op == "alltoallv":
+        if x.op is Routine.ALLTOALLV:
             yield from _blocks(x, x.send.counts)
-        elif x.op != "recv" and x.send.dtype and peers.dest >= 0:
+        elif x.op is not Routine.RECV and x.send.dtype and peers.dest >= 0:
             topic = peers.sendtag, x.send.count, group.users
             yield AnnouncedTransfer(group.ranks[peers.dest], topic, x.send.dtype, _text(x), group.users)
 
@@ -110,9 +111,9 @@ def incoming(instructions: tuple) -> Iterator[AnnouncedTransfer]:
         if not visit.certain or not isinstance(x, Call) or x.report.group is None:
             continue
         group, peers = x.report.group, x.peers
-        if x.op == "alltoallv":
+        if x.op is Routine.ALLTOALLV:
             yield from _blocks(x, x.recv.counts)
-        elif x.op != "send" and x.recv.dtype and not peers.status:
+        elif x.op is not Routine.SEND and x.recv.dtype and not peers.status:
             any_rank = peers.source == mpi_start.start().MPI.ANY_SOURCE
             if any_rank or peers.source >= 0:
                 peer = None if any_rank else group.ranks[peers.source]

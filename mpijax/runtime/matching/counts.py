@@ -13,6 +13,7 @@ import numpy as np
 
 from mpijax.compiler.steps.instructions import visits
 from mpijax.runtime.machine.executable import Call
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.reports.recorder import CommRecord, recorder
 
 _TAG = 32751
@@ -22,7 +23,7 @@ def exchanges(instructions: tuple, group: CommRecord) -> Iterator[Call]:
     """The `alltoallv` exchanges of a group whose counts are known."""
     for visit in visits(instructions):
         x = visit.instruction
-        if isinstance(x, Call) and x.op == "alltoallv" and x.report.group is group and x.send.counts:
+        if isinstance(x, Call) and x.op is Routine.ALLTOALLV and x.report.group is group and x.send.counts:
             yield x
 
 

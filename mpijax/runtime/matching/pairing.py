@@ -32,6 +32,7 @@ from mpijax.core.base.errors import MismatchError
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.ops.ranks.messages import DERIVATIVES, PRIMAL, SHOWN
 from mpijax.runtime.machine.executable import Call
+from mpijax.runtime.machine.routines import Routine
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.reports.recorder import COLLECTIVE, ENDED, GUARD, MESSAGE, CommRecord, Site, recorder
 
@@ -100,9 +101,9 @@ def edges(instructions: tuple) -> list[Edge]:
 def _add(x: Call, visit: Visit, found: dict[tuple[int, int], Edge]) -> None:
     peers, report = x.peers, x.report
     halves = []
-    if x.op != "recv" and peers.dest >= 0:
+    if x.op is not Routine.RECV and peers.dest >= 0:
         halves.append((peers.dest, ("to", peers.sendtag, x.send.count)))
-    if x.op != "send" and peers.source >= 0:
+    if x.op is not Routine.SEND and peers.source >= 0:
         halves.append((peers.source, ("from", peers.recvtag, x.recv.count)))
     for place, item in halves:
         peer = report.group.ranks[place]

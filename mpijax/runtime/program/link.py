@@ -13,10 +13,11 @@ from mpijax.core.base.source import FirstCall, current_source
 from mpijax.core.rules.lowering import Exchange
 from mpijax.ops.ranks.messages import HALO_TAG, SHOWN, is_local
 from mpijax.runtime.machine.executable import Call, Carrier, ExchangeSide, Peers, Report, Rows
+from mpijax.runtime.machine.routines import MESSAGES, VARYING, Routine
 from mpijax.runtime.matching import guard
 from mpijax.runtime.mpi import mpi_start
 from mpijax.runtime.program.communicators import communicator
-from mpijax.runtime.reports.recorder import MESSAGES, VARYING, recorder
+from mpijax.runtime.reports.recorder import recorder
 
 # Exchanges that MPI can overlap with computation, and the bytes above which their non-blocking form costs nothing.
 EARLY = frozenset((
@@ -92,11 +93,11 @@ class _Link:
     def at_root(self) -> bool:
         return self.comm.Get_rank() == self.root
 
-    def move(self, op: str, send: ExchangeSide = NOTHING, recv: ExchangeSide = NOTHING, **more: Any) -> Call:
+    def move(self, op: Routine, send: ExchangeSide = NOTHING, recv: ExchangeSide = NOTHING, **more: Any) -> Call:
         kind = self.mpi.move_type()
         return self.call(op, replace(send, datatype=kind), replace(recv, datatype=kind), **more)
 
-    def reduction(self, op: str, send: ExchangeSide, recv: ExchangeSide, **more: Any) -> Call:
+    def reduction(self, op: Routine, send: ExchangeSide, recv: ExchangeSide, **more: Any) -> Call:
         name = self.step.lower.operation or self.params["op"].value
         kind, operation = self.mpi.reduction(name, self.operand.dtype)
         return self.call(
@@ -105,7 +106,7 @@ class _Link:
 
     def call(
         self,
-        op: str,
+        op: Routine,
         send: ExchangeSide = NOTHING,
         recv: ExchangeSide = NOTHING,
         carrier: Carrier = BY_MPI,
@@ -158,7 +159,7 @@ def _blocks(x: Operand, counts: tuple[int, ...], size: int) -> ExchangeSide:
 # ---------------------------------------------------------------- reports
 
 
-def _early(step: Communicate, op: str, nbytes: int) -> bool:
+def _early(step: Communicate, op: Routine, nbytes: int) -> bool:
     """Whether an operation uses MPI's non-blocking form, which does not match the blocking form on another rank.
 
     So this cannot depend on whether this rank has work to overlap. Rounding sums always use it: the two forms may add
@@ -173,12 +174,12 @@ def _early(step: Communicate, op: str, nbytes: int) -> bool:
     return rounds or mpi_start.start().overlaps
 
 
-def _label(step: Communicate, op: str) -> str:
+def _label(step: Communicate, op: Routine) -> str:
     """The text that ranks compare: ``allreduce float32[4] sum``, without sizes that may differ between ranks."""
     params = step.params
     words = [op if step.lower.on_communicator else step.lower.name]
     words += [SHOWN[params["role"]]] if params.get("role") in SHOWN else []
-    for x in (step.outputs if op in ("scatter", "recv") else step.inputs)[:1]:
+    for x in (step.outputs if op in (Routine.SCATTER, Routine.RECV) else step.inputs)[:1]:
         words.append(str(x.dtype) if op in VARYING else f"{x.dtype}[{','.join(map(str, x.shape))}]")
     operation = params.get("op")
     words += [] if operation is None else [getattr(operation, "name", str(operation)).lower()]
@@ -205,7 +206,7 @@ def _is_any(source: int) -> bool:
 # ---------------------------------------------------------------- reductions
 
 
-def _in_place_of(op: str) -> Callable[[_Link], list[Any]]:
+def _in_place_of(op: Routine) -> Callable[[_Link], list[Any]]:
     """Links a reduction whose result has the size of its operand."""
 
     def link(c: _Link) -> list[Any]:
@@ -218,20 +219,20 @@ def _in_place_of(op: str) -> Callable[[_Link], list[Any]]:
 def _reduce(c: _Link) -> list[Any]:
     n = c.operand.size
     send, recv = _part(c.sent, n), _part(c.received if c.at_root else None, n)
-    found = c.reduction("reduce", send, recv, root=c.root)
+    found = c.reduction(Routine.REDUCE, send, recv, root=c.root)
     return [found] if c.at_root else [found, c.zeros()]
 
 
 def _reduce_scatter(c: _Link) -> list[Any]:
     if c.step.lower.counted:
         rows = c.rows(1, c.operand, c.result, elements=True)
-        return [c.zeros(), c.reduction("reduce_scatterv", _part(c.sent), _part(c.received, rows=rows))]
+        return [c.zeros(), c.reduction(Routine.REDUCE_SCATTERV, _part(c.sent), _part(c.received, rows=rows))]
     counts = c.params.get("counts")
     if counts is None:
         n = c.result.size
-        return [c.reduction("reduce_scatter", _part(c.sent, n), _part(c.received, n))]
+        return [c.reduction(Routine.REDUCE_SCATTER, _part(c.sent, n), _part(c.received, n))]
     blocks = _blocks(c.result, counts, c.operand.row // c.operand.dtype.itemsize)
-    return [c.reduction("reduce_scatterv", _part(c.sent), blocks)]
+    return [c.reduction(Routine.REDUCE_SCATTERV, _part(c.sent), blocks)]
 
 
 # ---------------------------------------------------------------- moves
@@ -239,54 +240,54 @@ def _reduce_scatter(c: _Link) -> list[Any]:
 
 def _bcast(c: _Link) -> list[Any]:
     if not c.over_mesh:
-        return [c.move("bcast", _whole(c.sent), _whole(c.received), root=c.root)]
+        return [c.move(Routine.BCAST, _whole(c.sent), _whole(c.received), root=c.root)]
     # In place: each rank starts with a copy of its own value.
     both = _whole(c.received)
     return [
         Copy(c.result.place, c.operand.place, c.operand.nbytes),
-        c.move("bcast", both, both, root=c.params["source"]),
+        c.move(Routine.BCAST, both, both, root=c.params["source"]),
     ]
 
 
 def _allgather(c: _Link) -> list[Any]:
     if c.step.lower.counted:
         rows = c.rows(1, c.received, c.sent)
-        return [c.zeros(), c.move("allgatherv", _part(c.sent), _part(c.received, rows=rows))]
+        return [c.zeros(), c.move(Routine.ALLGATHERV, _part(c.sent), _part(c.received, rows=rows))]
     counts = c.params.get("counts")
     if counts is None:
-        return [c.move("allgather", _whole(c.sent), _part(c.received, c.operand.nbytes))]
-    return [c.move("allgatherv", _whole(c.sent), _blocks(c.result, counts, c.operand.row))]
+        return [c.move(Routine.ALLGATHER, _whole(c.sent), _part(c.received, c.operand.nbytes))]
+    return [c.move(Routine.ALLGATHERV, _whole(c.sent), _blocks(c.result, counts, c.operand.row))]
 
 
 def _gather(c: _Link) -> list[Any]:
     if c.step.lower.counted:
         rows = c.rows(1, c.received if c.at_root else None, c.sent)
-        return [c.zeros(), c.move("gatherv", _part(c.sent), _part(c.received, rows=rows), root=c.root)]
+        return [c.zeros(), c.move(Routine.GATHERV, _part(c.sent), _part(c.received, rows=rows), root=c.root)]
     counts = c.params["counts"]
     if counts is None:
-        return [c.move("gather", _whole(c.sent), _part(c.received, c.operand.nbytes), root=c.root)]
-    return [c.move("gatherv", _whole(c.sent), _blocks(c.result, counts, c.operand.row), root=c.root)]
+        return [c.move(Routine.GATHER, _whole(c.sent), _part(c.received, c.operand.nbytes), root=c.root)]
+    return [c.move(Routine.GATHERV, _whole(c.sent), _blocks(c.result, counts, c.operand.row), root=c.root)]
 
 
 def _scatter(c: _Link) -> list[Any]:
     if c.step.lower.counted:
         rows = c.rows(1, c.sent if c.at_root else None, c.received)
-        return [c.zeros(), c.move("scatterv", _part(c.sent, rows=rows), _part(c.received), root=c.root)]
+        return [c.zeros(), c.move(Routine.SCATTERV, _part(c.sent, rows=rows), _part(c.received), root=c.root)]
     counts = c.params["counts"]
     if counts is None:
-        return [c.move("scatter", _part(c.sent, c.result.nbytes), _whole(c.received), root=c.root)]
-    return [c.move("scatterv", _blocks(c.operand, counts, c.result.row), _whole(c.received), root=c.root)]
+        return [c.move(Routine.SCATTER, _part(c.sent, c.result.nbytes), _whole(c.received), root=c.root)]
+    return [c.move(Routine.SCATTERV, _blocks(c.operand, counts, c.result.row), _whole(c.received), root=c.root)]
 
 
 def _alltoall(c: _Link) -> list[Any]:
     if c.step.lower.counted:
         rows = c.rows(1, c.sent, None), c.rows(2, c.received, None)
-        return [c.zeros(), c.move("alltoallv", _part(c.sent, rows=rows[0]), _part(c.received, rows=rows[1]))]
+        return [c.zeros(), c.move(Routine.ALLTOALLV, _part(c.sent, rows=rows[0]), _part(c.received, rows=rows[1]))]
     row = c.operand.row
     if c.params.get("sendcounts") is None:
-        return [c.move("alltoall", _part(c.sent, row), _part(c.received, row))]
+        return [c.move(Routine.ALLTOALL, _part(c.sent, row), _part(c.received, row))]
     send, recv = _blocks(c.operand, c.params["sendcounts"], row), _blocks(c.result, c.params["recvcounts"], row)
-    return [c.move("alltoallv", send, recv)]
+    return [c.move(Routine.ALLTOALLV, send, recv)]
 
 
 # ---------------------------------------------------------------- messages
@@ -298,7 +299,7 @@ def _permute(c: _Link) -> list[Any]:
     rank = c.comm.Get_rank()
     goes_to = dict(c.params["perm"]).get(rank, nobody)
     comes_from = {b: a for a, b in c.params["perm"]}.get(rank, nobody)
-    message = c.move("sendrecv", _whole(c.sent), _whole(c.received), peers=Peers(comes_from, goes_to))
+    message = c.move(Routine.SENDRECV, _whole(c.sent), _whole(c.received), peers=Peers(comes_from, goes_to))
     return [c.zeros(), message] if comes_from == nobody else [message]
 
 
@@ -328,13 +329,14 @@ def _memory(c: _Link, tags: set[int], *ends: str) -> Carrier:
 
 def _send(c: _Link) -> list[Any]:
     peers = Peers(dest=c.params["dest"], sendtag=_tag(c, "tag"))
-    return [c.move("send", _whole(c.sent), peers=peers, carrier=_memory(c, {c.params["tag"]}, "dest"))]
+    return [c.move(Routine.SEND, _whole(c.sent), peers=peers, carrier=_memory(c, {c.params["tag"]}, "dest"))]
 
 
 def _recv(c: _Link) -> list[Any]:
     source = c.params["source"]
     peers = Peers(source=source, recvtag=_tag(c, "tag"), status=_status(c))
-    message = c.move("recv", recv=_whole(c.received), peers=peers, carrier=_memory(c, {c.params["tag"]}, "source"))
+    carrier = _memory(c, {c.params["tag"]}, "source")
+    message = c.move(Routine.RECV, recv=_whole(c.received), peers=peers, carrier=carrier)
     return [c.zeros(), message] if source == mpi_start.start().MPI.PROC_NULL else [message]
 
 
@@ -343,15 +345,15 @@ def _sendrecv(c: _Link) -> list[Any]:
     itself = is_local(p) and p["status"] is None
     peers = Peers(p["source"], p["dest"], _tag(c, "sendtag"), _tag(c, "recvtag"), _status(c), itself)
     carrier = _memory(c, {p["sendtag"], p["recvtag"]}, "source", "dest")
-    message = c.move("sendrecv", _whole(c.sent), _whole(c.received), peers=peers, carrier=carrier)
+    message = c.move(Routine.SENDRECV, _whole(c.sent), _whole(c.received), peers=peers, carrier=carrier)
     return [c.zeros(), message] if p["source"] == mpi_start.start().MPI.PROC_NULL else [message]
 
 
 _LINKS: dict[Exchange, Callable[[_Link], list[Any]]] = {
-    Exchange.ALLREDUCE: _in_place_of("allreduce"),
+    Exchange.ALLREDUCE: _in_place_of(Routine.ALLREDUCE),
     Exchange.REDUCE: _reduce,
-    Exchange.SCAN: _in_place_of("scan"),
-    Exchange.EXSCAN: _in_place_of("exscan"),
+    Exchange.SCAN: _in_place_of(Routine.SCAN),
+    Exchange.EXSCAN: _in_place_of(Routine.EXSCAN),
     Exchange.REDUCE_SCATTER: _reduce_scatter,
     Exchange.BCAST: _bcast,
     Exchange.ALLGATHER: _allgather,
@@ -362,5 +364,5 @@ _LINKS: dict[Exchange, Callable[[_Link], list[Any]]] = {
     Exchange.SEND: _send,
     Exchange.RECV: _recv,
     Exchange.SENDRECV: _sendrecv,
-    Exchange.BARRIER: lambda c: [c.call("barrier")],
+    Exchange.BARRIER: lambda c: [c.call(Routine.BARRIER)],
 }

@@ -11,7 +11,8 @@ from collections import deque
 from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, MESSAGES, CommRecord, ranges, recorder
+from mpijax.runtime.machine.routines import MESSAGES, Routine
+from mpijax.runtime.reports.recorder import COLLECTIVE, GUARD, MESSAGE, CommRecord, ranges, recorder
 
 # Seconds without progress of any rank in the ring. Delivering a message takes much less, also on busy cores.
 STUCK = 10.0
@@ -20,11 +21,12 @@ PAUSED = 2.0
 
 # Operations (or prefixes of their names) that no rank leaves before all ranks have entered.
 _FOR_ALL = (
-    "allreduce", "allgather", "alltoall", "barrier", "reduce_scatter", "agreement", "making", "split",
+    Routine.ALLREDUCE, Routine.ALLGATHER, Routine.ALLTOALL, Routine.BARRIER, Routine.REDUCE_SCATTER,
+    "agreement", "making", "split",
     "distributed.should_stop", "multihost_utils.process_allgather", "multihost_utils.sync_global_devices",
 )  # fmt: skip
 # Operations in which the root sends to the others, and those in which the others send to it.
-_FROM_ROOT, _TO_ROOT = ("bcast", "scatter"), ("reduce", "gather")
+_FROM_ROOT, _TO_ROOT = (Routine.BCAST, Routine.SCATTER), (Routine.REDUCE, Routine.GATHER)
 
 
 class Suspicion:
@@ -85,7 +87,7 @@ class _Wait:
     def needed(self) -> list[int]:
         """The ranks without which the operation certainly cannot end."""
         if self.kind == MESSAGE:
-            peer = self.place("dest" if self.op == "send" else "source") if self.op in MESSAGES else None
+            peer = self.place("dest" if self.op == Routine.SEND else "source") if self.op in MESSAGES else None
             return [] if peer is None else [peer]
         count = recorder.count(recorder.region(self.rank), self.sequence)
         here = [r for r in self.group.ranks if r in recorder.ranks]
@@ -101,8 +103,8 @@ class _Wait:
         """Whether this operation may complete the message in which the other rank waits for this one."""
         if other.kind != MESSAGE or self.kind != MESSAGE or self.op not in MESSAGES:
             return False
-        sends, receives = self.op != "recv", self.op != "send"
-        if other.op == "send":
+        sends, receives = self.op != Routine.RECV, self.op != Routine.SEND
+        if other.op == Routine.SEND:
             return receives and self.place("source") in (None, other.rank)
         return sends and self.place("dest") in (None, other.rank)
 

@@ -31,6 +31,7 @@ from mpijax._ext import record
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import is_internal, source_of
 from mpijax.runtime.machine.node_memory import shared_file
+from mpijax.runtime.machine.routines import MESSAGES, Routine
 
 REGION = np.dtype(
     [
@@ -43,10 +44,6 @@ REGION = np.dtype(
     ]
 )  # fmt: skip
 ENDED = 2
-# Operations that need not involve all ranks; they are counted separately from collectives.
-MESSAGES = frozenset(("send", "recv", "sendrecv", "sendrecv_replace", "isend", "irecv"))
-# Operations in which ranks have blocks of different sizes.
-VARYING = frozenset(("gatherv", "scatterv", "allgatherv", "alltoallv", "reduce_scatterv"))
 COLLECTIVE, MESSAGE, GUARD = range(3)
 
 
@@ -373,7 +370,7 @@ def note_site(x: Any) -> tuple[int, int]:
     report, peers = x.report, None
     if x.op in MESSAGES and report.group is not None:
         ends = x.peers
-        sides = [ends.source] if x.op == "recv" else [ends.dest] if x.op == "send" else [ends.source, ends.dest]
+        sides = {Routine.RECV: [ends.source], Routine.SEND: [ends.dest]}.get(x.op, [ends.source, ends.dest])
         ranks = report.group.ranks
         peers = tuple(ranks[p] for p in dict.fromkeys(sides) if 0 <= p < len(ranks))
     what = Site(report.label or x.op, report.line, report.group, peers, report.eager)
