@@ -15,13 +15,12 @@ from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core.base.source import UNKNOWN, sources_from
 from mpijax.core.rules.lowering import Communication, Exchange, OverRanks, Reshard, Structural
 from mpijax.core.rules.primitive import Primitive, Unsupported
-from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.shapes.index import Lin
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.trace import named_axes
 from mpijax.core.types import effects as fx
 from mpijax.ops.collectives.reductions import psum_p
+from mpijax.ops.reductions.standard import reduce_max_p, reduce_min_p, reduce_sum_p
 from mpijax.ops.shapes.reshape import reshape_p, transpose_p
 
 # The reason for a message that the compiler adds, by the kind of message.
@@ -44,6 +43,8 @@ rank_index_p = Primitive(
 )
 
 _made: dict[OverRanks, Primitive] = {}
+# The primitives that combine elements of one rank in the same way.
+ON_ONE_RANK = {OverRanks.SUM: reduce_sum_p, OverRanks.MAX: reduce_max_p, OverRanks.MIN: reduce_min_p}
 
 
 def reduction_p(op: OverRanks) -> Primitive:
@@ -142,7 +143,7 @@ def _reduced(p: Partitioner, lower: Communication, axes, inputs, avals, source):
     """A collective over batch axes, which is a local reduction."""
     assert lower.operation is not None  # over axes, not on a communicator
     params = {"axes": tuple(axes), "out_sharding": None}
-    return p.graph.node(registry[ON_ONE_RANK[lower.operation]], params, inputs, avals, source, fx.no_effects)
+    return p.graph.node(ON_ONE_RANK[lower.operation], params, inputs, avals, source, fx.no_effects)
 
 
 class _Message:

@@ -16,14 +16,12 @@ from mpijax import lax
 from mpijax.compiler.graph.conversions import conversion_of
 from mpijax.compiler.graph.nodes import Node
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in
-from mpijax.compiler.sharding.messages import communicate_here
+from mpijax.compiler.sharding.messages import ON_ONE_RANK, communicate_here
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.core import dtypes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.rules.primitive import Primitive
-from mpijax.core.rules.registry import registry
-from mpijax.core.rules.sharding_rules import ON_ONE_RANK
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, part_number, uncut
 
 
@@ -415,7 +413,7 @@ def extreme_of_all(p: Partitioner, v: Any, over: tuple, op: OverRanks, mesh: Any
     move, shape = Redistribution(p, mesh, source), v.aval.shape
     row = move._pure(lax.reshape_p, {"new_sizes": (1, *shape), "dimensions": None, "sharding": None}, [v], (1, *shape))
     together = move._gathered(row, 0, over)
-    return move._pure(registry[ON_ONE_RANK[op]], {"axes": (0,), "out_sharding": None}, [together], shape)
+    return move._pure(ON_ONE_RANK[op], {"axes": (0,), "out_sharding": None}, [together], shape)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import OverRanks
 from mpijax.core.sharding.cuts import Cut, Cuts, Span, count, even_cut, middle, part_number
 
-# The primitives that combine elements of one rank in the same way.
-ON_ONE_RANK = {OverRanks.SUM: "reduce_sum", OverRanks.MAX: "reduce_max", OverRanks.MIN: "reduce_min"}
-
 
 @dataclass(frozen=True)
 class Operation:
