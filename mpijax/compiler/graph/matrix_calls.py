@@ -26,19 +26,12 @@ def unsymmetrized(primitive, params: dict[str, Any], inputs: list) -> tuple[dict
     return (params, inputs) if x is None else ({**params, name: True}, [x, *inputs[1:]])
 
 
-def _halved(v: Value) -> Value | None:
-    """x where `v` is x / 2. Quotients by real numbers are products already."""
-    for meaning, number in ((Meaning.PRODUCT, 0.5), (Meaning.QUOTIENT, 2)):
-        found = _operands(v, meaning)
-        if found is not None and found[1].scalar is not None and found[1].scalar == number:
-            return found[0]
-    return None
-
-
 def _before_symmetrizing(v: Value) -> Value | None:
     """x where `v` is (x + x^T) / 2."""
-    total = _halved(v)
-    parts = None if total is None else _operands(total, Meaning.SUM)
+    total = _operands(v, Meaning.QUOTIENT)
+    if total is None or total[1].scalar is None or total[1].scalar != 2:
+        return None
+    parts = _operands(total[0], Meaning.SUM)
     if parts is None:
         return None
     for x, other in (parts, parts[::-1]):

@@ -18,14 +18,14 @@ from mpijax.compiler.graph.compared_keys import over_words
 from mpijax.compiler.graph.conversions import conversion_of, converted
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
+from mpijax.compiler.graph.quotients import by_shared_divisor
 from mpijax.compiler.graph.views import order_of, spread_axes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
-from mpijax.core.rules.lowering import Elementwise, Library, Meaning, Native, Reduction, Structural
+from mpijax.core.rules.lowering import Elementwise, Library, Native, Reduction, Structural
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
-from mpijax.ops.elementwise.binary import mul_p
 from mpijax.ops.shapes.reshape import broadcast_in_dim_p, squeeze_p, transpose_p
 
 
@@ -69,20 +69,6 @@ def _operands(builder: Any, op: Op) -> Outcome:
 
 def _count(builder: Any, op: Op) -> Outcome:
     return normalize.known_count(builder, op.primitive, op.params, op.inputs, op.avals)
-
-
-def _by_reciprocal(builder: Any, op: Op) -> Outcome:
-    """Replaces a quotient by a known real number by a product with its reciprocal, as XLA does."""
-    if op.primitive.lower.meaning is not Meaning.QUOTIENT or op.inputs[1].scalar is None:
-        return None
-    number = op.inputs[1].scalar
-    if number.dtype not in (np.float16, np.float32, np.float64):
-        return None
-    with np.errstate(all="ignore"):
-        reciprocal = number.dtype.type(1) / number
-    if not np.finfo(number.dtype).tiny <= abs(reciprocal) < np.inf:
-        return None
-    return replace(op, primitive=mul_p, inputs=[op.inputs[0], builder.literal(reciprocal, op.inputs[1].aval)])
 
 
 def _triangle(builder: Any, op: Op) -> Outcome:
@@ -195,7 +181,7 @@ def _swapped_product(builder: Any, op: Op) -> Outcome:
 
 
 KNOWN: dict[type, tuple[Rule, ...]] = {
-    Elementwise: (_operands, _count, over_words, _by_reciprocal, _triangle),
+    Elementwise: (_operands, _count, over_words, by_shared_divisor, _triangle),
     Native: (_unsymmetrized, _of_reals),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {

@@ -1,4 +1,4 @@
-"""Quotients by known numbers become products, with JAX's bits."""
+"""Quotients by values that a row shares become products, with JAX's bits; no others do."""
 
 import jax as theirs
 import numpy as np
@@ -8,26 +8,39 @@ import mpijax as jax
 import mpijax.numpy as jnp
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-@pytest.mark.parametrize("number", [3.0, -7.3, 5000.0, 0.25])
-def test_bits_are_jaxs(dtype, number):
-    x = np.random.default_rng(0).normal(size=1000).astype(dtype)
-    expected = np.asarray(theirs.jit(lambda x: x / number)(x))
-    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x / number)(x)), expected)
-    np.testing.assert_array_equal(np.asarray(jnp.asarray(x) / number), x / dtype(number))  # eager, as in JAX
+def by_rows(x, s):
+    return x / s[:, None]
 
 
-@pytest.mark.parametrize("number", [0.0, -0.0, np.inf, np.nan, 1e-39, 3e38])
-def test_no_reciprocal_leaves_the_normal_numbers(number):
-    x = np.array([0.0, 1.0, -2e-30, 3e38, np.inf, np.nan], np.float32)
+@pytest.mark.parametrize("shape", [(100, 64), (7, 1), (5, 1003)])
+def test_bits_are_jaxs(shape):
+    rng = np.random.default_rng(0)
+    x, s = rng.normal(size=shape).astype(np.float32), rng.normal(size=shape[0]).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(jax.jit(by_rows)(x, s)), np.asarray(theirs.jit(by_rows)(x, s)))
+
+
+@pytest.mark.parametrize("divisor", [0.0, -0.0, np.inf, np.nan, 3e38, -2e38, 1.2e-38])
+def test_no_divisor_is_out_of_range(divisor):
+    """The reciprocal of 3e38 is denormal: JAX's quotients are all zero."""
+    x = np.array([[0.0, 1.0, -2e-30, 1e30, 3e38, np.inf, np.nan]], np.float32)
     with np.errstate(all="ignore"):
-        divisor = np.float32(number) if not abs(number) < 1e-38 else np.copysign(np.float32(0), number)  # denormals are zero
-        expected = x / divisor
+        expected = x / np.float32(divisor)
     expected[np.abs(expected) < np.finfo(np.float32).tiny] = 0
-    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x / np.float32(number))(x)), expected)
+    got = np.asarray(jax.jit(by_rows)(x, np.float32([divisor])))
+    np.testing.assert_allclose(got, expected, rtol=2e-7)
 
 
-def test_integers_and_complex_numbers_are_divided():
-    i, z = np.array([7, -7, 9], np.int32), np.array([1 + 2j, 3 - 1j], np.complex64)
-    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: jax.lax.div(x, np.int32(3)))(i)), [2, -2, 3])
-    assert "div(" in jax.jit(lambda x: x / np.complex64(3 + 1j)).lower(z).as_text()
+@pytest.mark.parametrize(
+    ("divide", "kept"),
+    [
+        (lambda x, s: x / s[:, None], False),
+        (lambda x, s: x / jnp.sum(x, 1, keepdims=True), False),
+        (lambda x, s: x / s, True),  # each column has its own
+        (lambda x, s: x / s[0], True),  # numbers have the bits of a division
+        (lambda x, s: (10 * x).astype(np.int32) // 3, True),
+        (lambda x, s: (x / (1j + s)[:, None]).real, True),
+    ],
+)
+def test_which_quotients(divide, kept):
+    x = np.ones((4, 4), np.float32)
+    assert ("div(" in jax.jit(divide).lower(x, x[0]).as_text()) == kept
