@@ -16,6 +16,8 @@ from mpijax import version
 TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jaxlib._jax", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
     ("jaxlib.xla_extension", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
+    ("jax.interpreters.pxla", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax"),
+    ("jax._src.ad_checkpoint", "saved_residuals", "mpijax.ad_checkpoint:saved_residuals", "Haliax"),
     ("jax._src.ad_util", "stop_gradient_p", "mpijax._src.ad_util:stop_gradient_p", "Equinox"),
     ("jax._src.api", "jit", "mpijax._src.api:jit", "e3nn-jax, JAX's tutorial on primitives"),
     ("jax._src.array", "_reconstruct_array", "mpijax._src.array:_reconstruct_array", "pickles written by JAX"),
@@ -28,6 +30,9 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.lax.lax", "add", "mpijax._src.lax.lax:add", "JAX's tutorial on primitives"),
     ("jax._src.lib.mlir.dialects", "hlo", "mpijax._src.lib.mlir.dialects:hlo", "JAX's tutorial on primitives"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
+    ("jax._src.lib.xla_client", "Device", "mpijax:Device", "SCICO"),
+    ("jax._src.mesh", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax, Levanter"),
+    ("jax._src.numpy.einsum", "_einsum", "mpijax._src.numpy.einsum:_einsum", "Haliax, AQT"),
     ("jax._src.numpy.ufuncs", "ufunc", "mpijax.numpy.ufuncs.ufunc_type:ufunc", "Esquilax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.random", "threefry2x32", "mpijax._src.random.threefry2x32", "Quax's examples"),
