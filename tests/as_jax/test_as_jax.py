@@ -24,7 +24,12 @@ from jax import lax, tree_util
 from jax._src import core
 from jax._src.ad_checkpoint import saved_residuals
 from jax._src.lib import xla_client
+from jax._src import custom_api_util, dispatch, dtypes
+from jax._src.api import ShapeDtypeStruct
 from jax._src.mesh import thread_resources
+from jax._src.sharding import Sharding
+from jax._src.typing import Array, ArrayLike, DTypeLike
+import jaxlib.mlir.ir as ir
 from jax._src.numpy import einsum as jax_einsum
 from jax._src.numpy.ufuncs import ufunc
 from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -48,6 +53,11 @@ class Pair:
 
 def norm(x: jax.Array, block: "pl.BlockSpec | None" = None) -> jax.Array:
     return jnp.sqrt(lax.dot(x, x))
+
+@custom_api_util.register_custom_decorator_type
+class decorated: pass
+
+dispatch.prim_requires_devices_during_lowering.add(decorated)
 
 def outer(x):
     step = ((1, 0), frozenset(), "b,a->ab")
@@ -150,6 +160,8 @@ def test_a_library_runs(folder):
         assert float(jax.jit(fakelib.norm)(jnp.array([3.0, 4.0]))) == 5.0
         assert fakelib.negative(jnp.arange(3)).tolist() == [0, -1, -2]
         assert jax.devices()[0].__class__ is fakelib.xla_client.Device and fakelib.saved_residuals(jnp.sin, 1.0)
+        assert fakelib.Array is jax.Array and fakelib.Sharding is jax.sharding.Sharding
+        assert fakelib.ShapeDtypeStruct is jax.ShapeDtypeStruct and fakelib.dtypes.dtype(1.0) == "float32"
         from jax.interpreters.pxla import thread_resources
         assert thread_resources is fakelib.thread_resources
         assert fakelib.outer(jnp.arange(1, 3)).tolist() == [[2, 4], [4, 8]]
