@@ -76,6 +76,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return _while_deciding(cond_fun, body_fun, cond.written, body.written, init_val)
     if body.written:
         return _while_writing(cond_fun, body_fun, body.written, init_val)
+    _check_condition(cond)
     leaves, cond, body = _of_stable_types(cond_fun, body_fun, leaves, in_tree, cond, body)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
 
@@ -131,14 +132,15 @@ def _of_stable_types(cond_fun, body_fun, leaves: list[Any], in_tree, cond: Body,
 
 def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[Body, Body]:
     args = (tree.tree_unflatten(in_tree, [typeof(x) for x in leaves]),)
-    cond = trace_body(cond_fun, args, "while_cond")
-    body = trace_body(body_fun, args, "while_body")
+    return trace_body(cond_fun, args, "while_cond"), trace_body(body_fun, args, "while_body")
+
+
+def _check_condition(cond: Body) -> None:
     if not tree.treedef_is_leaf(cond.out_tree) or len(cond.out_avals) != 1:
         raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond.out_tree}.")
     [flag] = cond.out_avals
     if flag.shape or flag.dtype != np.bool_:
         raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) {cond.out_avals}.")
-    return cond, body
 
 
 def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
