@@ -49,7 +49,8 @@ def make_jaxpr(
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
-    jitted: Any = jit(fun, static_argnums=static_argnums) if static_argnums != () else None
+    static: Any = static_argnums
+    jitted: Any = jit(fun, static_argnums=static) if static != () else None
 
     def make_jaxpr_f(*args, **kwargs) -> ClosedJaxpr | tuple[ClosedJaxpr, Any]:
         _, dynamic, call = ((), (args, kwargs), fun) if jitted is None else jitted._split(args, kwargs)
