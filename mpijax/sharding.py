@@ -7,10 +7,10 @@ from typing import Any, NoReturn
 import numpy as _np
 
 from mpijax import missing as _missing
+from mpijax.core.base import config as _config
 from mpijax.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh, AxisType
 from mpijax.core.sharding.context import get_abstract_mesh, use_abstract_mesh
 from mpijax.core.sharding.mesh import Mesh, set_mesh
-from mpijax.core.sharding.mesh import current_mesh as _current_mesh
 from mpijax.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec, UnreducedKind
 from mpijax.core.types.avals import ManualAxisType
@@ -40,13 +40,13 @@ __all__ = [
 
 
 def get_mesh() -> Mesh:
-    """The mesh of the enclosing `with mesh:` or of `set_mesh`; one without axes if there is none.
+    """The mesh of `set_mesh`; one without axes if there is none.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_mesh().shape["x"]
     1
     """
-    mesh = _current_mesh()
+    mesh = _config.current_mesh.value
     return Mesh(_np.empty((), object), ()) if mesh is None else mesh
 
 

@@ -16,9 +16,13 @@ from mpijax import version
 TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jaxlib._jax", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
     ("jaxlib.xla_extension", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
+    ("jax.interpreters.pxla", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax"),
+    ("jax._src.ad_checkpoint", "saved_residuals", "mpijax.ad_checkpoint:saved_residuals", "Haliax"),
     ("jax._src.ad_util", "stop_gradient_p", "mpijax._src.ad_util:stop_gradient_p", "Equinox"),
     ("jax._src.api", "jit", "mpijax._src.api:jit", "e3nn-jax, JAX's tutorial on primitives"),
     ("jax._src.array", "_reconstruct_array", "mpijax._src.array:_reconstruct_array", "pickles written by JAX"),
+    ("jax._src.custom_api_util", "register_custom_decorator_type",
+     "mpijax._src.custom_api_util:register_custom_decorator_type", "jaxDecomp"),
     ("jax._src.distributed", "global_state", "mpijax._src.distributed:global_state", "Orbax"),
     ("jax._src.dtypes", "to_complex_dtype", "mpijax._src.dtypes:to_complex_dtype", "tinygp"),
     ("jax._src.hijax", "MappingSpec", "mpijax.core.types.abstract:MappingSpec", "JAX's examples of types of libraries"),
@@ -28,24 +32,29 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.lax.lax", "add", "mpijax._src.lax.lax:add", "JAX's tutorial on primitives"),
     ("jax._src.lib.mlir.dialects", "hlo", "mpijax._src.lib.mlir.dialects:hlo", "JAX's tutorial on primitives"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
+    ("jax._src.lib.xla_client", "Device", "mpijax:Device", "SCICO"),
+    ("jax._src.mesh", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax, Levanter"),
+    ("jax._src.numpy.einsum", "_einsum", "mpijax._src.numpy.einsum:_einsum", "Haliax, AQT"),
     ("jax._src.numpy.ufuncs", "ufunc", "mpijax.numpy.ufuncs.ufunc_type:ufunc", "Esquilax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.random", "threefry2x32", "mpijax._src.random.threefry2x32", "Quax's examples"),
+    ("jax._src.sharding", "Sharding", "mpijax.sharding:Sharding", "SCICO"),
     ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.core.tracing.out_sharding:explicit_sharding", "JAXNS"),
     ("jax._src.tree_util", "flatten_one_level", "mpijax._src.tree_util:flatten_one_level", "Orbax"),
-    ("jax._src.typing", "SupportsDType", "mpijax.typing:SupportsDType", "JAXNS"),
+    ("jax._src.typing", "SupportsDType", "mpijax._src.typing:SupportsDType", "JAXNS, jaxDecomp"),
     ("jax._src.util", "safe_map", "mpijax.api_util:safe_map", "JAX's tutorial on interpreters of Jaxprs"),
     ("jax._src.xla_bridge", "get_backend", "mpijax._src.xla_bridge:get_backend", "Keras"),
 )
 
 # Modules that libraries import without using their names, or only for their version.
 _VERSIONS = ("jaxlib", "jaxlib.version", "mpijax.lib")
+_UNUSED = ("jaxlib.mlir", "jaxlib.mlir.ir")
 
 
 @cache
 def modules() -> dict[str, dict[str, str]]:
     """{module: {name: its location in mpijax}}, with `jax` modules under mpijax's name for them."""
-    found: dict[str, dict[str, str]] = {name: {} for name in _VERSIONS}
+    found: dict[str, dict[str, str]] = {name: {} for name in (*_VERSIONS, *_UNUSED)}
     for module, name, home, _ in TABLE:
         found.setdefault(module.replace("jax.", "mpijax.", 1) if module.startswith("jax.") else module, {})[name] = home
     return found

@@ -75,7 +75,7 @@ def lacking(name: str) -> tuple[str, str] | None:
             return part, f"can be imported but not used: {reason}"
         if i > 1 and real.rpartition(".")[0] in names.modules() and parts[i - 1] in _homes(real.rpartition(".")[0]):
             return None
-        if real in names.modules():
+        if real in names.modules() and not _has_file(real):
             found = types.ModuleType(part)
             continue
         if i > 1 and not isinstance(found, types.ModuleType):
@@ -89,6 +89,12 @@ def lacking(name: str) -> tuple[str, str] | None:
                 why = missing.reason_for((counterpart(".".join(parts[: i - 1])) or "jax"), parts[i - 1])
                 return part, why or "not a public name of JAX, and unknown to mpijax"
     return None
+
+
+def _has_file(module: str) -> bool:
+    """Whether a private module of JAX is one of mpijax's, with more names than the libraries' table lists."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.has_location
 
 
 def _homes(module: str) -> dict[str, str]:

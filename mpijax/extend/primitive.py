@@ -74,8 +74,8 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     """An operation defined outside mpijax.
 
     Args:
-      name: the name in Jaxprs; must differ from mpijax's own names. When programs are read from files, a second
-        primitive with the same name replaces the first.
+      name: the name in Jaxprs. If mpijax itself has a primitive with this name, an underscore is added. When programs
+        are read from files, a second primitive with the same name replaces the first.
       rules: those of `core.rules.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch,
         multiple_results, effects, and so on. All are optional, and can be set later as attributes or with the methods
         below. Using a rule that was never set raises NotImplementedError.
@@ -95,9 +95,8 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     multiple_results = False
 
     def __init__(self, name: str, **rules: Any):
-        known = _known(name)
-        if known is not None and not has_open_slots(known):
-            raise ValueError(f"mpijax itself has a primitive named {name!r}. Choose another name.")
+        while (known := _known(name)) is not None and not has_open_slots(known):
+            name += "_"
         self._effectful_rule: Callable | None = None
         self._lower: Any = None
         given = {slot: rules.pop(slot, Unset(self, slot)) for slot in _SLOTS if slot != "impl"}

@@ -208,7 +208,11 @@ def _choose(
     if has_refs(leaves):
         return _choose_with_refs(name, index, labels, order, operands, **params)
     types = tree.tree_unflatten(in_tree, argument_types(leaves))
-    bodies = {i: trace_body(labels[i][1], types, name) for i in order}
+    bodies: dict[int, Body] = {}
+    of_function: dict[int, Body] = {}  # one function may be several branches
+    for i in order:
+        branch = labels[i][1]
+        bodies[i] = of_function[id(branch)] = of_function.get(id(branch)) or trace_body(branch, types, name)
     for i in order:
         check_aliases(bodies[i].refs, passed, partial(debug_info, name, labels[i][1], operands, {}))
     written = tuple(dict.fromkeys(ref for i in order for ref in bodies[i].written))

@@ -71,14 +71,13 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             "while_loop: the carry contains a reference, and mutable array references cannot be returned. Close over "
             "the reference."
         )
-    types = tree.tree_map(typeof, init_val)
-    decided = trace_body(cond_fun, (types,), "while_cond").written
-    written = trace_body(body_fun, (types,), "while_body").written
-    if decided:
-        return _while_deciding(cond_fun, body_fun, decided, written, init_val)
-    if written:
-        return _while_writing(cond_fun, body_fun, written, init_val)
-    leaves, cond, body = _traced(cond_fun, body_fun, leaves, in_tree)
+    cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+    if cond.written:
+        return _while_deciding(cond_fun, body_fun, cond.written, body.written, init_val)
+    if body.written:
+        return _while_writing(cond_fun, body_fun, body.written, init_val)
+    _check_condition(cond)
+    leaves, cond, body = _of_stable_types(cond_fun, body_fun, leaves, in_tree, cond, body)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
 
 
@@ -120,28 +119,28 @@ def _python_while(cond_fun, body_fun, init_val):
     return val
 
 
-def _traced(cond_fun, body_fun, leaves: list[Any], in_tree) -> tuple[list[Any], Body, Body]:
-    """The carry, promoted to the types that the loop gives, and the traced functions."""
-    leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+def _of_stable_types(cond_fun, body_fun, leaves: list[Any], in_tree, cond: Body, body: Body):
+    """The carry, promoted to the types that the loop gives, and the traced functions of these types."""
     if len(body.out_avals) == len(leaves):
         leaves, changed = promote_weak(leaves, body.out_avals)
         if changed:
-            leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+            cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
         leaves, cond, body = _vary_together(cond_fun, body_fun, leaves, in_tree, cond, body)
     check_carry("while_loop body", body_fun, in_tree, [typeof(x) for x in leaves], body.out_tree, body.out_avals)
     return leaves, cond, body
 
 
-def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[list[Any], Body, Body]:
+def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[Body, Body]:
     args = (tree.tree_unflatten(in_tree, [typeof(x) for x in leaves]),)
-    cond = trace_body(cond_fun, args, "while_cond")
-    body = trace_body(body_fun, args, "while_body")
+    return trace_body(cond_fun, args, "while_cond"), trace_body(body_fun, args, "while_body")
+
+
+def _check_condition(cond: Body) -> None:
     if not tree.treedef_is_leaf(cond.out_tree) or len(cond.out_avals) != 1:
         raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond.out_tree}.")
     [flag] = cond.out_avals
     if flag.shape or flag.dtype != np.bool_:
         raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) {cond.out_avals}.")
-    return leaves, cond, body
 
 
 def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
@@ -153,7 +152,7 @@ def _vary_together(cond_fun, body_fun, leaves, in_tree, cond: Body, body: Body):
             closed = vary_jaxpr(body.jaxpr, [frozenset()] * len(body.jaxpr.in_avals), axes)
             return leaves, cond, Body(closed, body.consts, body.out_tree)
         leaves = [vary(x, a) for x, a in zip(leaves, axes, strict=True)]
-        leaves, cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
+        cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
 
 
 def _bind(cond: Body, body: Body, init: list[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ import mpijax.numpy as jnp
 from mpijax import random
 from mpijax.core import dtypes
 from mpijax.core.tracing.out_sharding import with_out_sharding
-from mpijax.numpy.util import canonical_shape
+from mpijax.ops.shapes.moves import canonical_shape
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",

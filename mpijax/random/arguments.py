@@ -9,7 +9,8 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core import dtypes
-from mpijax.numpy.util import canonical_shape, shape_of
+from mpijax.numpy.util import shape_of
+from mpijax.ops.shapes.moves import canonical_shape
 
 _ARTICLES: dict[type, str] = {np.floating: "a float", np.inexact: "a float or complex", np.integer: "an int"}
 

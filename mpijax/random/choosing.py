@@ -15,7 +15,6 @@ from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.numpy.util import (
     canonical_axis,
-    canonical_shape,
     check_arraylike,
     dtype_of,
     promote_dtypes_inexact,
@@ -23,6 +22,7 @@ from mpijax.numpy.util import (
     static,
 )
 from mpijax.ops.random.keys import random_bits
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import check_shape
 from mpijax.random.continuous import gumbel
 from mpijax.random.keys import check_key, split_key

@@ -13,8 +13,9 @@ from mpijax.core import dtypes
 from mpijax.core.base.option import values as options
 from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.core.types.avals import number_of
-from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, scalar_like, shape_of
+from mpijax.numpy.util import promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random.keys import random_bits
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,

@@ -11,8 +11,9 @@ import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.tracing.out_sharding import takes_out_sharding
-from mpijax.numpy.util import canonical_shape, check_arraylike, promote_dtypes_inexact, scalar_like, shape_of
+from mpijax.numpy.util import check_arraylike, promote_dtypes_inexact, scalar_like, shape_of
 from mpijax.ops.random.keys import threefry_prng_impl
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.keys import check_key, split_key
 from mpijax.random.uniform import uniform

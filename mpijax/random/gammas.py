@@ -11,8 +11,9 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.base import provided
 from mpijax.core.tracing.out_sharding import takes_out_sharding
-from mpijax.numpy.util import canonical_shape, scalar_like, shape_of, static
+from mpijax.numpy.util import scalar_like, shape_of, static
 from mpijax.ops.random.gamma import random_gamma_p
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import (
     broadcast_shape,
     check_castable,

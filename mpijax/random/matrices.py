@@ -11,7 +11,8 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.base.config import numpy_rank_promotion
 from mpijax.core.tracing.out_sharding import takes_out_sharding
-from mpijax.numpy.util import canonical_shape, promote_dtypes_inexact, static
+from mpijax.numpy.util import promote_dtypes_inexact, static
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.continuous import normal
 from mpijax.random.keys import check_key

@@ -12,8 +12,9 @@ from mpijax import lax
 from mpijax.core import dtypes
 from mpijax.core.tracing.out_sharding import takes_out_sharding
 from mpijax.core.types.avals import number_of
-from mpijax.numpy.util import canonical_shape, check_arraylike, dtype_of, scalar_like, shape_of
+from mpijax.numpy.util import check_arraylike, dtype_of, scalar_like, shape_of
 from mpijax.ops.random.keys import random_bits
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.random.arguments import check_shape, sampler_dtype
 from mpijax.random.keys import check_key, split_key
 from mpijax.transforms.jit import jit

@@ -40,7 +40,7 @@ def make_jaxpr(
 
     Args:
       fun: a function of pytrees of arrays.
-      static_argnums: positional arguments that are passed as Python values.
+      static_argnums: positional arguments that are passed as Python values, also when they are given by name.
       axis_env: named axes in scope, as pairs of name and size.
       return_shape: also return the result's structure, with `ShapeDtypeStruct`s as leaves.
 
@@ -49,16 +49,12 @@ def make_jaxpr(
     """
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
-    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    static: Any = static_argnums
+    jitted: Any = jit(fun, static_argnums=static) if static != () else None
 
     def make_jaxpr_f(*args, **kwargs) -> ClosedJaxpr | tuple[ClosedJaxpr, Any]:
-        dynamic = tuple(a for i, a in enumerate(args) if i not in static)
-        leaves, in_tree = tree.tree_flatten((dynamic, kwargs))
-
-        def call(*dyn, **kw):
-            it = iter(dyn)
-            return fun(*[a if i in static else next(it) for i, a in enumerate(args)], **kw)
-
+        _, dynamic, call = ((), (args, kwargs), fun) if jitted is None else jitted._split(args, kwargs)
+        leaves, in_tree = tree.tree_flatten(dynamic)
         flat_fun = FlatFun(call, in_tree)
         with named_axes(dict(axis_env or ())):
             check_aliases((), leaves, lambda: debug_info("make_jaxpr", fun, args, kwargs))

@@ -140,6 +140,17 @@ def _states(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(typeof(x).with_state(x) for x in values)
 
 
+def _positions(nums: tuple[int, ...], count: int) -> set[int]:
+    """The positions of the arguments `nums` in a call with `count` arguments; -1 is the last one."""
+    for i in nums:
+        if i < -count:
+            raise ValueError(
+                "Positional argument indices, e.g. for `static_argnums`, must have value greater than or equal to "
+                f"-len(args) and less than len(args), but got value of {i} for len(args) == {count}."
+            )
+    return {i + count if i < 0 else i for i in nums}
+
+
 def _as_tuple(what: str, value: Any, kind: type) -> tuple:
     """`value`, a sequence of this type or one of its values, as a tuple. Raises TypeError for anything else."""
     if value is None:
@@ -247,7 +258,8 @@ class PjitFunction(JitBase):
             raise ValueError(
                 f"Jitted function has invalid argnames {missing} in {kind}_argnames. Function does not take these args."
             )
-        nums = tuple(i % len(positional) if i < 0 else i for i in nums)
+        if not known.variadic:  # otherwise each call says which argument is the last
+            nums = tuple(i % len(positional) for i in nums)
         if nums and given_names is None:
             names = tuple(positional[i] for i in nums if known.unnamed <= i < len(positional))
         elif names and given_nums is None:
@@ -327,8 +339,9 @@ class PjitFunction(JitBase):
         fixed: dict[Any, Any] = {}
         statics: list[tuple[Any, type, Any]] = []
         dynamic = []
+        positions = _positions(self._static_argnums, len(args))
         for i, a in enumerate(args):
-            if i in self._static_argnums:
+            if i in positions:
                 statics.append((i, type(a), _in_key(a, f"positional argument {i}", self._fun)))
                 fixed[i] = a
             else:
@@ -436,8 +449,9 @@ class PjitFunction(JitBase):
     def _donated(self, args, kwargs) -> tuple[bool, ...]:
         """For each flat dynamic argument, whether it is donated."""
         flags: list[bool] = []
+        static = _positions(self._static_argnums, len(args))
         for i, a in enumerate(args):
-            if i not in self._static_argnums:
+            if i not in static:
                 flags += [i in self._donate_argnums] * len(tree.tree_leaves(a))
         rest = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
         for path, _ in tree.tree_flatten_with_path(rest)[0]:

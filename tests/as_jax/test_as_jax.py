@@ -22,6 +22,15 @@ import jax.numpy as jnp
 import jax.experimental.pallas as pl
 from jax import lax, tree_util
 from jax._src import core
+from jax._src.ad_checkpoint import saved_residuals
+from jax._src.lib import xla_client
+from jax._src import custom_api_util, dispatch, dtypes
+from jax._src.api import ShapeDtypeStruct
+from jax._src.mesh import thread_resources
+from jax._src.sharding import Sharding
+from jax._src.typing import Array, ArrayLike, DTypeLike
+import jaxlib.mlir.ir as ir
+from jax._src.numpy import einsum as jax_einsum
 from jax._src.numpy.ufuncs import ufunc
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
@@ -44,6 +53,15 @@ class Pair:
 
 def norm(x: jax.Array, block: "pl.BlockSpec | None" = None) -> jax.Array:
     return jnp.sqrt(lax.dot(x, x))
+
+@custom_api_util.register_custom_decorator_type
+class decorated: pass
+
+dispatch.prim_requires_devices_during_lowering.add(decorated)
+
+def outer(x):
+    step = ((1, 0), frozenset(), "b,a->ab")
+    return jax_einsum._einsum([x, x], (step,), None, None, lambda a, b, *args, **kwargs: 2 * lax.dot_general(a, b, *args, **kwargs))
 
 def negative(x):
     kernel = lambda r, o: o.set(-r[...])
@@ -141,6 +159,12 @@ def test_a_library_runs(folder):
 
         assert float(jax.jit(fakelib.norm)(jnp.array([3.0, 4.0]))) == 5.0
         assert fakelib.negative(jnp.arange(3)).tolist() == [0, -1, -2]
+        assert jax.devices()[0].__class__ is fakelib.xla_client.Device and fakelib.saved_residuals(jnp.sin, 1.0)
+        assert fakelib.Array is jax.Array and fakelib.Sharding is jax.sharding.Sharding
+        assert fakelib.ShapeDtypeStruct is jax.ShapeDtypeStruct and fakelib.dtypes.dtype(1.0) == "float32"
+        from jax.interpreters.pxla import thread_resources
+        assert thread_resources is fakelib.thread_resources
+        assert fakelib.outer(jnp.arange(1, 3)).tolist() == [[2, 4], [4, 8]]
         assert float(jax.grad(lambda p: p.a * p.b)(fakelib.Pair(2.0, 3.0)).a) == 3.0
         assert isinstance(jax.jit(fakelib.norm), fakelib.PjitFunction) and fakelib.gone is None
         hints = typing.get_type_hints(fakelib.norm)

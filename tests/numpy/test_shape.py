@@ -90,6 +90,11 @@ def test_jaxpr_of_reshapes():
     cases += [
         ("reshape of a list", lambda J: lambda x: J.numpy.reshape([1, 2], (2, 1)), (X,)),
         ("reshape of a scalar", function("reshape", (1, 1)), (2.5,)),
+        ("reshape to a generator", lambda J: lambda x: J.numpy.reshape(x, (n for n in (2, -1))), (M,)),
+        ("lax.reshape to a generator", lambda J: lambda x: J.lax.reshape(x, (n for n in (2, 6))), (M,)),
+        ("lax.full of a generator", lambda J: lambda: J.lax.full((n for n in (2, 3)), 1.0), ()),
+        ("bits of a generator", lambda J: lambda: J.random.bits(J.random.key(0), (n for n in (2, 3))), ()),
+        ("zeros of a generator", lambda J: lambda: J.numpy.zeros(n for n in (2, 3)), ()),
     ]
     check_all(cases)
 

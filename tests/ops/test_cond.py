@@ -273,3 +273,20 @@ def test_a_branch_whose_derivative_needs_a_key():
         found[-1].append(J.vmap(J.grad(f), (None, None, 0))(1.5, key, np.array([True, False])))
     for theirs, ours in zip(*found, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-5)
+
+
+def test_a_function_that_is_several_branches_is_traced_once():
+    def count(J):
+        seen = []
+
+        def nested(depth, x):
+            def branch(y):
+                seen.append(depth)
+                return y * x if depth == 0 else nested(depth - 1, y * x)
+
+            return J.lax.switch(x.astype(int), [branch, lambda y: y, branch], x)
+
+        J.make_jaxpr(lambda x: nested(2, x))(np.float32(0.5))
+        return seen
+
+    assert count(OURS) == count(THEIRS)

@@ -286,3 +286,22 @@ def test_bounds_of_every_dtype():
         for b in dtypes
     ]
     check_all(cases)
+
+
+def test_a_body_is_traced_once_at_each_depth():
+    """A loop in a loop in a loop, whose bodies read traced values from outside, takes no more traces than JAX."""
+
+    def count(J):
+        seen = []
+
+        def nested(depth, x):
+            def body(carry):
+                seen.append(depth)
+                return carry[0] + 1, carry[1] * x if depth == 0 else nested(depth - 1, carry[1] * x)
+
+            return J.lax.while_loop(lambda carry: carry[0] < 2, body, (0, x))[1]
+
+        J.make_jaxpr(lambda x: nested(3, x))(np.float32(0.5))
+        return seen
+
+    assert count(OURS) == count(THEIRS)

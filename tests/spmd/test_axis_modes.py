@@ -6,6 +6,7 @@ from oracle import OURS, THEIRS
 
 import mpijax as jax
 from mpijax import numpy as jnp
+from mpijax._src.mesh import thread_resources
 from mpijax.sharding import (
     AbstractMesh,
     AxisType,
@@ -44,6 +45,28 @@ def test_an_abstract_mesh_in_context():
         return *out, J.sharding.get_abstract_mesh().empty
 
     assert seen(OURS) == seen(THEIRS)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_mesh_of_with_is_no_mesh_in_context():
+    """Libraries look for a mesh in context, and else for that of `with mesh:`, which has devices."""
+
+    def seen(J):
+        out = []
+        devices = np.array(J.devices()[:1])
+        look = lambda x: out.append(repr(J.sharding.get_abstract_mesh())) or J.lax.with_sharding_constraint(x, J.P("x"))
+        with J.sharding.Mesh(devices, ("x",)):
+            out += [repr(J.sharding.get_mesh()), J.jit(look)(X).shape]
+            with J.set_mesh(J.sharding.Mesh(devices, ("y",))):
+                out.append(J.sharding.get_abstract_mesh().axis_names)
+            out.append(J.sharding.get_abstract_mesh().empty)
+        return out
+
+    assert seen(OURS) == seen(THEIRS)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+    with mesh:
+        assert thread_resources.env.physical_mesh is mesh
+    assert thread_resources.env.physical_mesh.empty
 
 
 def test_functions_are_traced_for_each_mesh():

@@ -325,6 +325,38 @@ def test_make_jaxpr_returns_shapes_and_takes_static_arguments():
     assert shapes == [OURS.ShapeDtypeStruct((3,), np.float32)] * 2
 
 
+def times(x, *rest, n=1):
+    return x * len(rest[-1]) if rest else x * len(n)
+
+
+def by_name(x, n):
+    return x * len(n)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda J: J.make_jaxpr(by_name, static_argnums=1)(1.0, n="ab"),
+        lambda J: J.make_jaxpr(by_name, static_argnums=-1)(1.0, "ab"),
+        lambda J: J.make_jaxpr(by_name, static_argnums=5)(1.0, "ab"),
+        lambda J: J.make_jaxpr(by_name, static_argnums=1)(1.0, n=[]),
+        lambda J: J.make_jaxpr(times, static_argnums=-1)(1.0, 2.0, "ab"),
+        lambda J: J.make_jaxpr(lambda *x: x[0], static_argnums=-1)(1.0, "ab"),
+        lambda J: J.make_jaxpr(lambda *x: x[0], static_argnums=-3)(1.0, "ab"),
+        lambda J: J.jit(times, static_argnums=-1).trace(1.0, 2.0, 3.0, "ab").jaxpr,
+        lambda J: J.jit(times, static_argnums=-1, donate_argnums=-3).lower(X3, 1.0, "ab").args_info[0][0].donated,
+    ],
+)
+def test_the_last_argument_is_static_and_static_arguments_have_names(call):
+    def result(J):
+        try:
+            return str(call(J))
+        except (TypeError, ValueError) as error:
+            return type(error)
+
+    assert result(OURS) == result(THEIRS)
+
+
 @pytest.mark.parametrize("J", [OURS, THEIRS], ids=["ours", "jax"])
 def test_only_programs_that_run_need_values(J):
     """A type alone may be a constant of what is traced; libraries ask for shapes of functions that return one."""
@@ -389,7 +421,7 @@ def test_the_mesh_in_scope_belongs_to_the_signature():
     with OURS.set_mesh(meshes[0]) as mesh:
         assert mesh is meshes[0]
         f(X3)
-    assert len(seen) == 2
+    assert len(seen) == 3  # two meshes of `with`, and one of set_mesh
     with pytest.raises(ValueError, match="The context mesh cannot be empty"):
         f(X3)
 

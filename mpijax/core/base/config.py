@@ -260,7 +260,10 @@ abstract_mesh = object_option(
     "mpijax_abstract_mesh", None, "The mesh of use_abstract_mesh, and the traced function that entered it.", traced=True
 )
 current_mesh = object_option(
-    "mpijax_current_mesh", None, "The default mesh of shard_map.", traced=True
+    "mpijax_current_mesh", None, "The mesh of set_mesh: the default mesh of shard_map.", traced=True
+)
+entered_mesh = object_option(
+    "mpijax_entered_mesh", None, "The mesh of `with mesh:`, for a PartitionSpec outside of set_mesh.", traced=True
 )
 placing_mesh = object_option(
     "mpijax_placing_mesh", None, "The mesh of set_mesh: the default mesh of results.", checks=True

@@ -62,7 +62,7 @@ def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
 def get_abstract_mesh() -> AbstractMesh:
     """The mesh of the enclosing `shard_map`, or else of `set_mesh`, without its devices; else an empty mesh.
 
-    In the body of a `shard_map`, the axes it maps have type Manual.
+    In the body of a `shard_map`, the axes it maps have type Manual. `with mesh:` does not change the result, as in JAX.
 
     >>> with mpijax.set_mesh(mpijax.make_mesh((1,), ("x",))):
     ...     mpijax.sharding.get_abstract_mesh().axis_names
@@ -74,7 +74,7 @@ def get_abstract_mesh() -> AbstractMesh:
     if state.body is not None:
         mesh, manual = state.body
         return in_body(mesh.abstract_mesh, manual)
-    mesh = current_mesh()
+    mesh = config.current_mesh.value
     return AbstractMesh((), ()) if mesh is None else mesh.abstract_mesh
 
 
@@ -123,8 +123,8 @@ def under(mesh: AbstractMesh) -> Any:
 
 
 def context_mesh() -> Mesh | None:
-    """The mesh that a PartitionSpec refers to: that of the enclosing `shard_map`, or else of `set_mesh`. If an
-    enclosing `use_abstract_mesh` renames the axes, the mesh has these names."""
+    """The mesh that a PartitionSpec refers to: that of the enclosing `shard_map`, or else of `set_mesh`, or else
+    of `with mesh:`. If an enclosing `use_abstract_mesh` renames the axes, the mesh has these names."""
     mesh = current_mesh() if state.body is None else state.body[0]
     chosen = config.abstract_mesh.value
     if mesh is None or chosen is None or chosen[1] is not state.body or chosen[0].shape_tuple == mesh.shape_tuple:

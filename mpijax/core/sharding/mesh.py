@@ -243,7 +243,7 @@ class Mesh(ContextDecorator):
         return Mesh(np.array([known[i] for i in ids], dtype=object).reshape(shape), axis_names, axis_types)
 
     def __enter__(self):
-        scope = config.current_mesh(self)
+        scope = config.entered_mesh(self)
         scope.__enter__()
         self._entered.append(scope)
         return self
@@ -272,7 +272,8 @@ class Mesh(ContextDecorator):
         )
 
     def __repr__(self) -> str:
-        return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}, axis_types={self.axis_types})"
+        types = "" if self.empty else f", axis_types={self.axis_types}"
+        return f"Mesh(axis_sizes={self.devices.shape}, axis_names={self.axis_names}{types})"
 
 
 def _grid(devices) -> np.ndarray:
@@ -284,8 +285,9 @@ def _grid(devices) -> np.ndarray:
 
 
 def current_mesh() -> Mesh | None:
-    """The mesh of the enclosing `with mesh:`, or else of `set_mesh`. It is part of jit's cache key."""
-    return config.current_mesh.value
+    """The mesh of `set_mesh`, or else of the enclosing `with mesh:`. Both are part of jit's cache key."""
+    mesh = config.current_mesh.value
+    return config.entered_mesh.value if mesh is None else mesh
 
 
 class set_mesh:
@@ -306,7 +308,7 @@ class set_mesh:
                 f"mesh {mesh} contains manual axes. set_mesh takes a mesh without them: only shard_map makes axes "
                 "manual."
             )
-        self._mesh, self._previous = mesh, (current_mesh(), config.placing_mesh.value)
+        self._mesh, self._previous = mesh, (config.current_mesh.value, config.placing_mesh.value)
         self._set(mesh, mesh if mesh is not None and mesh.is_local else None)
 
     def __enter__(self):

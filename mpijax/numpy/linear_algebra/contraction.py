@@ -115,14 +115,18 @@ def _plan(operands: tuple, optimize: Any) -> tuple[list[Any], tuple[Contraction,
 
 
 def _plan_many(inputs, output, arrays, optimize):
+    text = f"{','.join(inputs)}->{output}"
+    optimize = _opt_einsum_optimize(optimize, len(arrays))
+    _, steps = path_of_any_sizes(text, *arrays, einsum_call=True, use_blas=True, optimize=optimize)
+    return arrays, tuple((positions, frozenset(summed), step) for positions, summed, step, *_ in steps)
+
+
+def path_of_any_sizes(text: str, *arrays: Any, **options: Any) -> tuple[list[Any], Any]:
+    """(arrays, opt_einsum's steps), where the arrays may have symbolic sizes. options: those of its contract_path."""
     import opt_einsum  # slow to import; two operands do without
 
-    text = f"{','.join(inputs)}->{output}"
-    _, steps = opt_einsum.contract_path(
-        text, *map(_with_numbers, arrays), einsum_call=True, use_blas=True,
-        optimize=_opt_einsum_optimize(optimize, len(arrays)),
-    )  # fmt: skip
-    return arrays, tuple((positions, frozenset(summed), step) for positions, summed, step, *_ in steps)
+    _, steps = opt_einsum.contract_path(text, *map(_with_numbers, arrays), **options)
+    return list(arrays), steps
 
 
 def _with_numbers(x: Any) -> Any:
@@ -219,7 +223,9 @@ def _check_sizes(inputs: Sequence[str], arrays: Sequence[Any]) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
-def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_general, sharding):
+def contract(
+    operands, contractions, precision, preferred_element_type, dot_general=lax.dot_general, sharding=None
+):  # fmt: skip
     """Carry out contractions; operands are consumed, each result is appended. sharding: of the only one's result."""
     dtype, weak_type = result_type("einsum", preferred_element_type, *operands)
     operands = list(operands)
@@ -243,7 +249,7 @@ def _einsum_impl(operands, contractions, precision, preferred_element_type, dot_
     return convert(operands[0], dtype, weak_type)
 
 
-_einsum = jit(_einsum_impl, static_argnums=(1, 2, 3, 4, 5), inline=True)
+_einsum = jit(contract, static_argnums=(1, 2, 3, 4, 5), inline=True)
 
 
 class _Named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
     broadcast_together,
     canonical_axis,
-    canonical_shape,
     check_arraylike,
     ensure_arraylike,
     ensure_arraylike_tuple,
     index_tuple,
 )
+from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.transforms.jit import jit
 
 
@@ -30,7 +31,7 @@ def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
     Raises:
       TypeError: the sizes do not match, or there is more than one -1.
     """
-    new = canonical_shape(shape)
+    new = canonical_shape(shape if isinstance(shape, Iterable) else (shape,))
     unknown = [i for i, n in enumerate(new) if n == -1]
     size = math.prod(old)
     if len(unknown) > 1:

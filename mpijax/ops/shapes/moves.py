@@ -24,14 +24,15 @@ from mpijax.transforms import key_reuse
 
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of ints; a single int is a shape with one axis. Raises TypeError for anything else."""
+    """A shape, any iterable of ints, as a tuple; a single int is a shape with one axis. Raises TypeError for others."""
     if type(shape) is tuple and all(type(d) is int for d in shape):
         return shape
     if isinstance(shape, (int, np.integer, DimExpr)):
         return (dimension(shape),)
     try:
-        if not any(isinstance(d, Tracer) for d in shape):
-            return tuple(dimension(d) for d in shape)
+        sizes = tuple(shape)
+        if not any(isinstance(d, Tracer) for d in sizes):
+            return tuple(map(dimension, sizes))
     except TypeError:
         pass
     raise errors.shape_error(shape)

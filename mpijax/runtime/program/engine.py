@@ -23,6 +23,7 @@ from mpijax.core.base.source import FirstCall, current_source, sources_from
 from mpijax.core.programs.jaxpr import ClosedJaxpr, subjaxprs
 from mpijax.core.rules.lowering import Reshard
 from mpijax.core.rules.primitive import Primitive
+from mpijax.core.sharding.mesh import current_mesh
 from mpijax.core.tracing import transfers
 from mpijax.core.tracing.jaxpr_trace import trace_to_closed_jaxpr
 from mpijax.core.tracing.refs import has_views, opened
@@ -236,7 +237,7 @@ def dispatch(jitted, args, kwargs):
         return _call_watched(jitted, args, kwargs)
     key = entry = None
     names = partial(parameter_names, jitted._fun, args, kwargs)
-    default = over_mesh(config.current_mesh.value) if jitted._over_mesh else None
+    default = over_mesh(current_mesh()) if jitted._over_mesh else None
     if jitted._shardings is not None:
         leaves = jitted._shardings.moved(*dynamic, leaves)
     shardings = shardings_of(leaves, lambda: [f"{name} of {jitted._name}" for name in names()], default)

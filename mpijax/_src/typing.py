@@ -1,0 +1,16 @@
+"""Types for annotations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpijax.core.types.array_api import Array
+from mpijax.typing import ArrayLike, DTypeLike, SupportsDType
+
+DType = np.dtype
+ExtendedDType = Any
+DimSize = int | Any
+Shape = Sequence[DimSize]
+
+__all__ = ["Array", "ArrayLike", "DType", "DTypeLike", "DimSize", "ExtendedDType", "Shape", "SupportsDType"]
