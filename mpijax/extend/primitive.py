@@ -74,8 +74,8 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     """An operation defined outside mpijax.
 
     Args:
-      name: the name in Jaxprs. If mpijax itself has a primitive with this name, an underscore is added. When programs
-        are read from files, a second primitive with the same name replaces the first.
+      name: the name in Jaxprs. When programs are read from files, a second primitive with the same name replaces the
+        first. If mpijax itself has a primitive with this name, files have it with an underscore.
       rules: those of `core.rules.primitive.Primitive`: type_rule, reference, lower, jvp, transpose, batch,
         multiple_results, effects, and so on. All are optional, and can be set later as attributes or with the methods
         below. Using a rule that was never set raises NotImplementedError.
@@ -95,8 +95,9 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
     multiple_results = False
 
     def __init__(self, name: str, **rules: Any):
-        while (known := _known(name)) is not None and not has_open_slots(known):
-            name += "_"
+        key = name
+        while (known := _known(key)) is not None and not has_open_slots(known):
+            key += "_"
         self._effectful_rule: Callable | None = None
         self._lower: Any = None
         given = {slot: rules.pop(slot, Unset(self, slot)) for slot in _SLOTS if slot != "impl"}
@@ -104,13 +105,13 @@ class Primitive(core.Primitive, metaclass=_EveryPrimitive):
         if isinstance(lower, Unset):
             lower = Decompose(lower)
         rules.setdefault("multiple_results", type(self).multiple_results)
-        super().__init__(name, lower=lower, register=False, **given, **rules)
+        super().__init__(name, key=key, lower=lower, register=False, **given, **rules)
         if not self.is_set("lower"):
             self.impl = Unset(self, "impl")
         for method, define in (("impl", self.def_impl), ("abstract_eval", self.def_effectful_abstract_eval)):
             if hasattr(type(self), method):
                 define(getattr(type(self), method).__get__(self))
-        core.registry[name] = self
+        core.registry[key] = self
 
     def is_set(self, slot: str) -> bool:
         """Whether a rule is set."""

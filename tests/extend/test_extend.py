@@ -406,9 +406,12 @@ def test_what_cannot_be_done_says_what_can(call, error, message):
 
 def test_a_library_may_use_a_name_of_mpijax():
     def doubled(J):
-        return simple(J, "sin", lambda x: x + x).bind(X)
+        own = simple(J, "sin", lambda x: x + x)
+        return own.bind(X), str(J.make_jaxpr(own.bind)(X))
 
-    np.testing.assert_array_equal(doubled(OURS), doubled(THEIRS))
+    (ours, text), (theirs, expected) = doubled(OURS), doubled(THEIRS)
+    np.testing.assert_array_equal(ours, theirs)
+    assert text == expected
     np.testing.assert_allclose(OURS.jit(OURS.lax.sin)(X), np.sin(X), rtol=1e-6)
 
 
