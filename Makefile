@@ -58,6 +58,7 @@ test-many: ready-test
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
 	$(call MPI_TESTS,2) --slow --ignore=tests/mpi/test_matrix.py -k "not test_many_over_ranks"
+	$(call MPI_TESTS,4) --slow --ignore=tests/mpi/test_matrix.py -k "not test_many_over_ranks"
 
 # Builds in build/sanitize-memory and build/sanitize-thread. The extensions in the source tree do not change.
 sanitize: ready-test

@@ -47,6 +47,8 @@ RANK = int(
     next((os.environ[v] for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK") if v in os.environ), 0)
 )
 SIZE = int(next((os.environ[v] for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE") if v in os.environ), 1))
+# On three and four ranks, of each test that is not marked `many_ranks` one case in so many runs.
+ON_FOUR_RANKS = 3
 
 
 def pytest_addoption(parser):
@@ -94,6 +96,11 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.slow)
     for item in quickly.cases_of_sweeps(items)[1]:
         item.add_marker(pytest.mark.slow)
+    for item in quickly.left_out_of_samples(items):
+        item.add_marker(pytest.mark.slow)
+    if 2 < SIZE <= 4:
+        for item in quickly.left_out_of_samples(items, ON_FOUR_RANKS):
+            item.add_marker(pytest.mark.slow)
     slow = [] if config.getoption("--slow") else [item for item in items if "slow" in item.keywords]
     if len(slow) == len(items):  # what somebody asked for by name: pytest shows the reason
         for item in slow:

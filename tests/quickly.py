@@ -130,3 +130,43 @@ def cases_of_sweeps(items: list) -> tuple[list, list]:
             left = waiting
         others += left
     return chosen, others
+
+
+def left_out_of_samples(items: list, count: int | None = None) -> list:
+    """The cases of tests marked `one_in(n)` that the default run leaves out.
+
+    Of one parameter the first of each n values stays. Of several parameters a diagonal of their product stays, so that
+    different values of one meet different values of another.
+
+    count: the n of all tests with parameters that are not marked `many_ranks`, in place of the marker's.
+    """
+    samples: dict[tuple, list] = {}
+    for item in items:
+        if "slow" not in item.keywords and (item.get_closest_marker("one_in") if count is None else _may_be_fewer(item)):
+            samples.setdefault((item.path, item.parent, item.originalname), []).append(item)
+    return [
+        item for cases in samples.values()
+        for item in _left_out(cases, count or cases[0].get_closest_marker("one_in").args[0])
+    ]  # fmt: skip
+
+
+def _may_be_fewer(item: Any) -> bool:
+    return hasattr(item, "callspec") and not item.get_closest_marker("many_ranks")
+
+
+def _left_out(cases: list, count: int) -> list:
+    """All but one in `count` cases of a test."""
+    indices = [_indices(case) for case in cases]
+    numbers = [{index: k for k, index in enumerate(sorted(set(column)))} for column in zip(*indices, strict=True)]
+    places = [sum(number[i] for number, i in zip(numbers, index, strict=True)) for index in indices]
+    return [case for case, place in zip(cases, places, strict=True) if place % count]
+
+
+def _indices(case: Any) -> tuple[int, ...]:
+    """The number of a case's value of each parameter; names that vary together are one parameter."""
+    found, names = case.callspec.indices, set()
+    for mark in case.iter_markers("parametrize"):
+        argument = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        first, *others = argument.replace(" ", "").split(",") if isinstance(argument, str) else argument
+        names.update(others)
+    return tuple(index for name, index in found.items() if name not in names)

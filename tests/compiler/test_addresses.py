@@ -41,6 +41,7 @@ def test_divided_positions_that_run_backwards():
 @pytest.mark.parametrize("by", [1, 3, 4, 9])
 @pytest.mark.parametrize("c", [1, -1, 2, -5, 9])
 @pytest.mark.parametrize("offset", [-7, 0, 8, 44])
+@pytest.mark.one_in(4)
 def test_division_of_positions(by, c, offset):
     """Quotients and remainders are those of positions that are not negative, whatever runs backwards."""
     v = LoopVar(6)

@@ -66,6 +66,7 @@ def compare(f, shape, monkeypatch) -> tuple[int, int]:
 @pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.one_in(3)
 def test_results_and_memory(name, shape, monkeypatch):
     before, after = compare(FUNCTIONS[name], shape, monkeypatch)
     assert after < before * 0.7
@@ -74,6 +75,7 @@ def test_results_and_memory(name, shape, monkeypatch):
 @pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.one_in(3)
 def test_gradients(name, shape, monkeypatch):
     """Forwards and backwards in one loop: what is summed over rows is added up iteration by iteration."""
     before, after = compare(gradient(FUNCTIONS[name]), shape, monkeypatch)
@@ -150,6 +152,7 @@ def random_program(seed):
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(8)))
+@pytest.mark.one_in(3)
 def test_random_programs(seed, monkeypatch):
     check_random_program(seed, monkeypatch)
 

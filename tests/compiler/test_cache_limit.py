@@ -159,6 +159,7 @@ def test_processes_that_read_write_and_remove_at_once(tmp_path):
     assert not list(folder.glob(".new-*"))
 
 
+@pytest.mark.slow  # by default the next one removes programs too
 def test_a_hundred_programs_in_a_small_cache(tmp_path):
     x = np.ones(3, np.float32)
     with config.compilation_cache_dir(str(tmp_path / "cache")), config.compilation_cache_max_size(16 * BLOCK):  # each write looks

@@ -42,6 +42,7 @@ SCALARS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.one_in(3)
 def test_of_a_vector(name, size):
     x = normal(size)
     fun = SCALARS[name]
@@ -82,6 +83,7 @@ def test_first_of_equal_extremes(name, at):
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min", "sum"])
 @pytest.mark.parametrize("at", [3, 2 * GRAIN, LARGE + 2])
+@pytest.mark.one_in(3)
 def test_nan(name, at):
     x = normal(LARGE + 3)
     x[at] = np.nan
@@ -98,6 +100,7 @@ def test_sign_of_zero(name):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint32", "int64", "float16", "bfloat16", "float64", "complex64"])
+@pytest.mark.one_in(3)
 def test_types(dtype):
     x = np.random.default_rng(0).integers(-9, 10, LARGE + 7)
     with jax.enable_x64(True), real_jax.enable_x64(True):
@@ -121,6 +124,7 @@ COLUMNS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.one_in(2)
 def test_along_the_outer_axis(name, shape):
     x = normal(*shape)
     fun = COLUMNS[name]
@@ -164,6 +168,7 @@ def test_what_needs_no_chunks_has_none(shape):
         lambda n, x: n.sum(x[: LARGE // 512 * 512].reshape(512, -1).T * x[: LARGE // 512 * 512].reshape(-1, 512)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_with_what_follows_and_feeds_them(fun):
     x = normal(LARGE + 77)
     found = on_threads(lambda x: fun(jnp, x), x)
@@ -218,6 +223,7 @@ ROWS = [((LARGE * 32 + 3,), 0), ((LARGE + 1,), 0), ((50_001, 4), 0), ((3001, 120
 @pytest.mark.parametrize("reverse", (False, True))
 @pytest.mark.parametrize("shape, axis", ROWS)
 @pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.one_in(3)
 def test_running(name, shape, axis, reverse):
     x = normal(*shape)
     if name == "cumprod":
@@ -243,6 +249,7 @@ def test_running_of_special_values():
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.complex64])
+@pytest.mark.one_in(2)
 def test_running_of_other_types(dtype):
     x = (normal(LARGE + 5) * 50).astype(dtype)
     [found] = on_threads(lambda x: jnp.cumsum(x)[::-1], x)

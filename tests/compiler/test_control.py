@@ -126,6 +126,7 @@ def test_operations_on_views_of_outside_arrays_leave_the_loop(op, kernels):
     assert [label for label in before if label != "iota"] == kernels and "loop" in loop
 
 
+@pytest.mark.slow
 def test_many_views_of_an_outside_array_leave_the_loop():
     """However many there are: no function calls itself for each."""
     w = np.random.default_rng(1).normal(size=(70, 70)).astype(np.float32)
@@ -296,6 +297,7 @@ def check_random_program(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.one_in(4)
 def test_random_programs_with_loops(seed):
     check_random_program(seed)
 

@@ -107,6 +107,7 @@ def test_broken_programs_are_refused():
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 @pytest.mark.parametrize("donated", [False, True])
+@pytest.mark.one_in(3)
 def test_all_forms_of_a_program_keep_their_rules(number, donated):
     closed = jax.make_jaxpr(PROGRAMS[number])(X)
     with config.enable_checks(True):
@@ -279,6 +280,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("name", PLANS)
+@pytest.mark.one_in(3)
 def test_broken_plans_are_refused(name):
     breaks, rule = PLANS[name]
     found = plan()

@@ -94,6 +94,7 @@ def nests(name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_forms_of_programs_keep_their_rules(name):
     for nest in nests(name):
         kernels.verify(nest)

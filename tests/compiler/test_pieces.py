@@ -43,6 +43,7 @@ def test_one_pass(name):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.one_in(2)
 def test_nothing_beyond_the_arrays_is_touched(threads):
     script = Path(__file__).with_name("guarded.py")
     done = subprocess.run(
@@ -205,6 +206,7 @@ def _set(x, index, value):
 
 
 @pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.one_in(3)
 def test_known_positions(name):
     fun, want = INDEXED[name]
     x = floats(7, 9)

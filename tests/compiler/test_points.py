@@ -27,6 +27,7 @@ def neighbours(x, y, xp):
 @pytest.mark.sweep
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 9])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.one_in(2)
 def test_coordinates(dtype, k):
     for n in (7, 33, 100):
         x, y = numbers(dtype, n, k), numbers(dtype, n, k)[::-1].copy()
@@ -62,6 +63,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
 def test_products(name):
     ours, theirs, *shapes = CASES[name]
     args = [numbers("f4", *shape) for shape in shapes]

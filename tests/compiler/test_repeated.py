@@ -35,6 +35,7 @@ def functions(function, *args):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(1, 7), (3, 32), (5, 100), (40, 1)], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.one_in(3)
 def test_bits(name, shape, dtype, monkeypatch):
     monkeypatch.setattr(plan_cache, "_disk", lambda: None)
     with jax.enable_x64(True):

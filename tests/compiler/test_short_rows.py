@@ -29,6 +29,7 @@ def numbers(dtype, rows: int, length: int) -> np.ndarray:
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16", "float64"])
+@pytest.mark.one_in(2)
 def test_values(name, dtype):
     function, expected = FUNCTIONS[name]
     with mpijax.enable_x64(dtype == "float64"):
@@ -64,6 +65,7 @@ def test_nan_and_signs_of_zero(length):
 
 @pytest.mark.parametrize("length", [5, 6, 7, 9, 10, 13])
 @pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.one_in(3)
 def test_reads_stay_inside(length, at_end):
     """Arrays that end, or begin, where a page of memory does beside one that cannot be read."""
     page = mmap.PAGESIZE

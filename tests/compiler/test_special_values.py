@@ -16,6 +16,7 @@ EXTREMES = {"max": jnp.max, "min": jnp.min}
 @pytest.mark.parametrize("axis", (0, 1))
 @pytest.mark.parametrize("name", EXTREMES)
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.one_in(4)
 def test_nan_wins(name, size, axis):
     """Wherever it is, in whole vectors and in the rest."""
     x = np.random.default_rng(size).standard_normal((size, size)).astype(np.float32)
@@ -61,6 +62,7 @@ def test_signs_of_nan_and_of_zeros(size):
 
 @pytest.mark.parametrize("find", (jnp.argmax, jnp.argmin))
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.one_in(3)
 def test_argmax_finds_the_first_nan_or_the_first_of_equals(find, size):
     fun = mpijax.jit(find)
     assert int(fun(np.zeros(size, np.float32))) == 0
@@ -75,6 +77,7 @@ def test_argmax_finds_the_first_nan_or_the_first_of_equals(find, size):
 @pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16", "int8", "bool"))
 @pytest.mark.parametrize("find", (jnp.argmax, jnp.argmin))
+@pytest.mark.one_in(2)
 def test_rows_find_their_extremum_wherever_it_is(find, dtype):
     """A pass that looks for it ends with the vector where it is found."""
     rng = np.random.default_rng(0)

@@ -113,6 +113,7 @@ PROGRAMS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("count", [2, 7, 10, 33])
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(3)
 def test_the_bits_are_those_of_the_plain_loop(name, count):
     turn, state = PROGRAMS[name]
     check(repeated(turn, count), state, tiled=True if count == 33 else None)
@@ -148,6 +149,7 @@ def random_turn(rng, fields, rows):
 
 
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(k, marks=pytest.mark.slow) for k in range(12, 150))])
+@pytest.mark.one_in(3)
 def test_random_programs(seed):
     rng = np.random.default_rng(seed)
     fields, rows, columns = int(rng.integers(1, 4)), int(rng.integers(60, 300)), int(rng.integers(4, 20))

@@ -36,6 +36,7 @@ def written(*lines, **variables):
         ),
     ],
 )
+@pytest.mark.one_in(2)
 def test_messages_are_written_once(lines):
     text = written(*lines, CALL)
     assert text.count(FINISHED) == 1
@@ -55,10 +56,12 @@ def test_messages_are_written_once(lines):
         ),
     ],
 )
+@pytest.mark.one_in(2)
 def test_nothing_is_written(lines):
     assert written(*lines, CALL) == ""
 
 
+@pytest.mark.slow
 def test_the_environment_asks_for_messages():
     assert FINISHED in written(CALL, JAX_LOGGING_LEVEL="DEBUG")
     assert FINISHED in written(CALL, JAX_DEBUG_LOG_MODULES="jax")

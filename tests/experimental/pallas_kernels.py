@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
+
+
+def library(module):
+    """A library, as the kernels of the table use it."""
+    pallas = module.experimental.pallas
+
+    def shape(*sizes, dtype="float32"):
+        return module.ShapeDtypeStruct(sizes, module.numpy.dtype(dtype))
+
+    return SimpleNamespace(
+        jax=module, jnp=module.numpy, lax=module.lax, pl=pallas, pltpu=pallas.tpu, plgpu=pallas.triton,
+        call=partial(pallas.pallas_call, interpret=True), shape=shape,
+    )  # fmt: skip
 
 
 def data(*shape, dtype=np.float32, seed=0):

@@ -30,6 +30,7 @@ def test_half_precision(name):
 
 @pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ACTIVATIONS + NORMALIZERS)
+@pytest.mark.one_in(4)
 def test_derivatives(name, order):
     def loss(J):
         return lambda x: getattr(J.nn, name)(x).sum()
@@ -136,6 +137,7 @@ ATTENTION = [
 
 
 @pytest.mark.parametrize("how", one_in(3, ATTENTION), ids=lambda h: "-".join(h))
+@pytest.mark.one_in(2)
 def test_dot_product_attention(how):
     check(
         lambda J: lambda q, k: J.nn.dot_product_attention(q, k, k, **how),

@@ -94,6 +94,7 @@ INTEGERS = rows("""
 
 
 @pytest.mark.parametrize("source", INTEGERS)
+@pytest.mark.one_in(3)
 def test_integers(source):
     check_numpy(source, x=COUNTS)
 
@@ -151,5 +152,6 @@ ERRORS = rows("""
 
 
 @pytest.mark.parametrize("source", ERRORS)
+@pytest.mark.one_in(4)
 def test_errors(source):
     check_error(source, x=COUNTS)

@@ -24,6 +24,7 @@ def function(name, *after, **options):
     "dtypes", [("bool", "float32"), pytest.param(("int8", "uint32", "bfloat16", "complex64"), marks=pytest.mark.slow)], ids=str
 )
 @pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.one_in(4)
 def test_jaxpr(name, dtypes):
     mask = array("bool", 2, 3)
     cases = []
@@ -95,6 +96,7 @@ def values(dtype):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+@pytest.mark.one_in(4)
 def test_values(name, dtype):
     if name.startswith("cumulative"):
         check(function(name, axis=1), values(dtype), jaxpr=False, eager=False, rtol=1e-5)

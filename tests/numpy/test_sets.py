@@ -29,6 +29,7 @@ UNIQUES = rows("""
 
 
 @pytest.mark.parametrize("source", UNIQUES)
+@pytest.mark.one_in(3)
 def test_unique(source):
     # How many there are depends on values, which jit does not know.
     check_numpy(source, jitted=False, x=TABLE)

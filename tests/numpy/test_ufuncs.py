@@ -65,6 +65,7 @@ def test_binary_jaxpr_of_some_dtypes(name):
 
 
 @pytest.mark.parametrize("name", all_slow_but(("subtract", "left_shift", "equal", "logical_or", "float_power", *MANY), BINARY))
+@pytest.mark.one_in(3)
 def test_binary_jaxpr_of_other_arguments(name):
     cases = []
     for dtype, x in itertools.product(("bool", "int8", "float32", "bfloat16"), (2, 2.5, np.float32(0.5))):
@@ -124,6 +125,7 @@ def test_unary_values(name):
 
 
 @pytest.mark.parametrize("name", one_in(3, [n for n in BINARY if n not in ("array_equal", "array_equiv", "allclose")]))
+@pytest.mark.one_in(3)
 def test_binary_values(name):
     x, y = np.meshgrid(SPECIAL[:9], SPECIAL[:9])
     if "bitwise" in name or "shift" in name:
@@ -148,6 +150,7 @@ def test_denormal_numbers_count_where_they_are_kept():
     "name", ["floor_divide", "remainder", "fmod", "divmod", "power", "maximum", "multiply"]
 )
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+@pytest.mark.one_in(2)
 def test_integer_values(name, dtype):
     values = np.array([0, 1, 2, 3, 7, 100, 127], dtype)
     if np.dtype(dtype).kind == "i":

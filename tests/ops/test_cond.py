@@ -129,6 +129,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_jaxprs_as_jax(name):
     check(PROGRAMS[name], X, eager=False, jitted=False)
 
@@ -165,6 +166,7 @@ def test_values_as_jax(name):
 
 
 @pytest.mark.parametrize("name", ["closure", "trees", "partly", "weak types", "switch", "platform", "gradient", "vmap"])
+@pytest.mark.one_in(3)
 def test_eager(name):
     """Outside of jit the chosen branch alone runs; values and types are those under jit."""
     make = PROGRAMS[name]

@@ -138,6 +138,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_jaxprs_as_jax(name):
     check(PROGRAMS[name], W, XS, eager=False, jitted=False)
 
@@ -356,6 +357,7 @@ def test_operands_are_checked():
 @pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [2, 6, 9, True])
+@pytest.mark.one_in(2)
 def test_loops_written_out_have_the_bits_of_loops(unroll, reverse):
     x, xs = (jnp.asarray(np.random.default_rng(0).standard_normal(s), jnp.float32) for s in ((37,), (6, 37)))
 

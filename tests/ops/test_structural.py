@@ -107,6 +107,7 @@ def by_references(monkeypatch):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.one_in(4)
 def test_references(row, by_references):
     for _, fun, args in value(row):
         assert_same(fun(OURS)(*args), fun(JAX)(*args))

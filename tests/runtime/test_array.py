@@ -54,6 +54,7 @@ def keys(shape=()):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0, 3), (1, 1, 1, 4)])
+@pytest.mark.one_in(4)
 def test_round_trip(dtype, shape):
     value = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     x = array_of(value)
@@ -161,6 +162,7 @@ VALUES = {
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_in(4)
 def test_conversions_are_jax(convert, value):
     mine, theirs = array_of(value), jnp.asarray(value)
     try:

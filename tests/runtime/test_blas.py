@@ -78,6 +78,7 @@ def product(address: int, bits: int) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 def test_numpys_library_is_used_where_it_has_one():
     found = blas._numpys()
     if not found:
@@ -132,6 +133,7 @@ print(*found)
     "environment, expected",
     [({"MPIJAX_NUM_THREADS": "2"}, "0 0 1"), ({"MPIJAX_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}, "0 0 0")],
 )
+@pytest.mark.one_in(2)
 def test_large_products_run_on_the_threads_of_kernels(environment, expected):
     """Those of OpenBLAS wait for each other while they work, which takes ten times as long on a busy machine."""
     if blas.product_thread_functions() == (0, 0) and not any(os.environ.get(name) for name in SETTERS):

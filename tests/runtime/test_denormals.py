@@ -91,6 +91,7 @@ def process_sees_denormals():
 @pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["eager", "jitted"])
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(4)
 def test_as_in_jax(name, mode):
     function, x = CASES[name]
     results = []
@@ -191,6 +192,7 @@ def test_an_option_keeps_them():
             assert jnp.asarray(SMALL) > 0
 
 
+@pytest.mark.slow  # by default the tests above keep them by the option
 def test_the_variable_keeps_them():
     code = "import mpijax.numpy as jnp, numpy as np; print(bool(jnp.float32(1e-40) * 1e30 > 0))"
     for value, expected in (("1", "True"), ("0", "False")):

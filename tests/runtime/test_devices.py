@@ -8,7 +8,7 @@ import pytest
 from mpijax.runtime.arrays import devices
 from mpijax.runtime.mpi import mpi_start
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # what is asked does not depend on their number
 
 
 def test_one_device_per_rank():

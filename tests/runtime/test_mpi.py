@@ -17,7 +17,7 @@ import pytest
 
 from mpijax.runtime.mpi import mpi_start
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # rings, trees and shared memory of several ranks
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -114,6 +114,7 @@ def moved(mpi, x):
 
 
 @pytest.mark.parametrize("name, op", REDUCTIONS)
+@pytest.mark.one_in(4)
 def test_allreduce(mpi, name, op):
     for n in SIZES:
         send, recv = data(name, mpi.rank, (n,)), np.empty(n, dtype_of(name))
@@ -256,6 +257,7 @@ def waiting(mpi, way):
 
 
 @pytest.mark.parametrize("way", ["blocking", "yielding", "polling", "sleeping"])
+@pytest.mark.one_in(2)
 def test_all_ways_of_waiting_give_the_same(mpi, way):
     with waiting(mpi, way):
         for name in ("float32", "bfloat16", "complex64", "bool"):

@@ -55,6 +55,7 @@ def test_another_librarys_traceback_is_kept():
 
 
 @pytest.mark.skipif(is_open_mpi(), reason="Open MPI's ranks are told by another protocol")
+@pytest.mark.slow  # by default tests/faults starts processes
 def test_a_process_that_a_rank_starts_is_alone():
     done = run(
         "import subprocess, sys\n"
@@ -114,6 +115,7 @@ def test_no_mpi_library_is_an_error_that_says_what_to_install():
     "wait, ranks, yields",
     [("block", 2, "False False"), pytest.param("yield", 2, "True True", marks=pytest.mark.slow), ("", 2 * (os.cpu_count() or 1), "True True")],
 )
+@pytest.mark.one_in(2)
 def test_waiting_is_decided_once(wait, ranks, yields):
     if ranks > 16:
         pytest.skip("too many cores to oversubscribe in a test")
@@ -125,6 +127,7 @@ def test_waiting_is_decided_once(wait, ranks, yields):
     assert done.stdout.splitlines() == [yields] * ranks, done.stderr
 
 
+@pytest.mark.slow  # by default tests of settings have such words
 def test_an_unknown_way_of_waiting():
     done = run("from mpijax.runtime.mpi import mpi_start as m; m.size()", MPIJAX_WAIT="sleep")
     assert "ValueError: MPIJAX_WAIT must be 'block' or 'yield', got 'sleep'" in done.stderr

@@ -303,6 +303,7 @@ def sample(rng, shape, dtype):
 @pytest.mark.parametrize("trans_a", ["N", "T"])
 @pytest.mark.parametrize("trans_b", ["N", "T"])
 @pytest.mark.parametrize("m, n, k", [(3, 4, 5), (1, 7, 2), (4, 1, 3), (2, 3, 0), (0, 2, 3), (33, 17, 40)])
+@pytest.mark.one_in(4)
 def test_gemm(dtype, trans_a, trans_b, m, n, k):
     rng = np.random.default_rng(m + n + k)
     a = sample(rng, (m, k) if trans_a == "N" else (k, m), dtype)
@@ -478,6 +479,7 @@ def marker(kernels, n, grain):
 
 @pytest.mark.parametrize("n", [0, 1, 7, 100, 1003, 100000])
 @pytest.mark.parametrize("grain", [1, 7, 64, 501])
+@pytest.mark.one_in(4)
 def test_every_element_is_done_once(kernels, four_threads, n, grain):
     program = marker(kernels, n, grain)
     for _ in range(20):

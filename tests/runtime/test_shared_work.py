@@ -47,6 +47,7 @@ TYPES = (np.float32, np.float64, np.float16, np.int32, np.int64, np.uint32, np.u
 @pytest.mark.sweep
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.__name__)
 @pytest.mark.parametrize("shape", SORTED)
+@pytest.mark.one_in(3)
 def test_sort(shape, dtype):
     x = special(*shape, dtype=dtype)
     order = np.argsort(x, axis=-1, kind="stable")
@@ -93,6 +94,7 @@ def test_sort_by_several_keys():
 @pytest.mark.parametrize("side", ("left", "right"))
 @pytest.mark.parametrize("dtype", (np.float32, np.float64, np.int32, np.int8), ids=lambda t: t.__name__)
 @pytest.mark.parametrize("rows, queries", [(10, 50_000), (60_001, 50_001), (100_000, 900)])
+@pytest.mark.one_in(4)
 def test_searchsorted(rows, queries, dtype, side):
     row, values = np.sort(special(rows, dtype=dtype)), special(queries, dtype=dtype)
     [found] = on_threads(lambda a, v: jnp.searchsorted(a, v, side=side), row, values)
@@ -160,6 +162,7 @@ DECOMPOSITIONS = {
 @pytest.mark.parametrize("dtype", (np.float32, np.complex128), ids=lambda t: t.__name__)
 @pytest.mark.parametrize("count, n", STACKS)
 @pytest.mark.parametrize("name", DECOMPOSITIONS)
+@pytest.mark.one_in(3)
 def test_decompositions(name, count, n, dtype):
     decompose, sides = DECOMPOSITIONS[name]
     a = positive(count, n, dtype)
@@ -228,6 +231,7 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float64, np.complex64, np.complex128), ids=lambda t: t.__name__)
+@pytest.mark.one_in(2)
 def test_products(dtype):
     """Parts of rows and of columns, of one matrix and of stacks, transposed and not."""
     for stack, m, k, n, transposed in PRODUCTS:

@@ -133,6 +133,7 @@ def test_a_loop_goes_on_with_other_code(name, cold):
 
 
 @pytest.mark.parametrize("name", ["while", "inner loop", "branch", "batched", "products"])
+@pytest.mark.one_in(2)
 def test_a_loop_that_takes_long_gets_optimised_code(name, cold, monkeypatch):
     """The first run, which is short, does not; a later one, which is long, does before it ends."""
     asked = []
@@ -279,6 +280,7 @@ print(*made, np.asarray(y).tobytes().hex())
 """
 
 
+@pytest.mark.slow  # by default test_plan_cache.py has code of another process
 def test_processes_leave_optimised_code_to_one_another(tmp_path, monkeypatch):
     monkeypatch.setenv("MPIJAX_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("MPIJAX_CACHE", raising=False)

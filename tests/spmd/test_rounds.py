@@ -66,6 +66,7 @@ def kinds(f, args) -> set[str]:
 
 
 @pytest.mark.parametrize("name", one_in(2, ATTENTION))
+@pytest.mark.one_in(3)
 def test_nothing_is_gathered(name):
     """Neither forwards nor backwards; the gradients are split as what they are of."""
     f, arrays, specs = case(name)

@@ -189,6 +189,7 @@ DERIVATIVES_OF_NUMBERS = {
 
 @pytest.mark.parametrize("derivative", DERIVATIVES_OF_NUMBERS.values(), ids=DERIVATIVES_OF_NUMBERS)
 @pytest.mark.parametrize("number", [0.75, np.float64(0.75), np.float32(0.75)], ids=lambda x: type(x).__name__)
+@pytest.mark.one_in(3)
 def test_numbers_keep_their_dtype_where_64_bit_types_are_turned_on(derivative, number):
     def wide(J, factor):
         def f(x):

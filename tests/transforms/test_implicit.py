@@ -158,6 +158,7 @@ def test_values_are_jaxs(name):
 
 
 @pytest.mark.parametrize("name", ["solve: grad", "root: grad", "linear call: grad", "custom vmap: batch"])
+@pytest.mark.one_in(2)
 def test_jitted_is_eager(name):
     make, args = PROGRAMS[name]
     f = make(OURS)

@@ -224,6 +224,7 @@ def check_forms(derivative, loop, plain, forms, args, columns):
 
 
 @rows(SMOOTH, lambda row: row.thorough or not row.reverse)  # reverse mode is compared with forward mode
+@pytest.mark.one_in(4)
 def test_forward_mode(row: Row, request):
     """The difference quotient; compiled, vectorized, in loops and branches the same."""
     if not row.forward:
@@ -253,6 +254,7 @@ def test_forward_mode(row: Row, request):
 
 
 @rows(SMOOTH)
+@pytest.mark.one_in(4)
 def test_reverse_mode(row: Row, request):
     """The transpose of forward mode, or where there is none of the difference quotient; under transformations the same."""
     if not row.reverse:
@@ -284,6 +286,7 @@ def test_reverse_mode(row: Row, request):
 
 
 @rows(SMOOTH, lambda row: row.thorough or FIRST.index(row) % 3 == 0)
+@pytest.mark.one_in(4)
 def test_second_derivatives(row: Row):
     """<c, D2 f(u, v)> is the same number by all four orders of modes, and by differences of first derivatives."""
     if row.order < 2:
