@@ -156,17 +156,19 @@ def _may_be_fewer(item: Any) -> bool:
 
 def _left_out(cases: list, count: int) -> list:
     """All but one in `count` cases of a test."""
-    indices = [_indices(case) for case in cases]
-    numbers = [{index: k for k, index in enumerate(sorted(set(column)))} for column in zip(*indices, strict=True)]
-    places = [sum(number[i] for number, i in zip(numbers, index, strict=True)) for index in indices]
+    parameters = [_parameters(case) for case in cases]
+    numbers: list[dict] = [{} for _ in parameters[0]]
+    places = [
+        sum(known.setdefault(value, len(known)) for known, value in zip(numbers, values, strict=True)) for values in parameters
+    ]
     return [case for case, place in zip(cases, places, strict=True) if place % count]
 
 
-def _indices(case: Any) -> tuple[int, ...]:
-    """The number of a case's value of each parameter; names that vary together are one parameter."""
-    found, names = case.callspec.indices, set()
+def _parameters(case: Any) -> list[tuple]:
+    """A case's value of each parameter, as what can be compared. Names that vary together are one parameter."""
+    params, together = case.callspec.params, []
     for mark in case.iter_markers("parametrize"):
-        argument = mark.args[0] if mark.args else mark.kwargs["argnames"]
-        first, *others = argument.replace(" ", "").split(",") if isinstance(argument, str) else argument
-        names.update(others)
-    return tuple(index for name, index in found.items() if name not in names)
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        together.append([n.strip() for n in names.split(",")] if isinstance(names, str) else list(names))
+    of_fixtures = params.keys() - {name for names in together for name in names}
+    return [tuple(id(params[n]) for n in names if n in params) for names in (*together, *([n] for n in sorted(of_fixtures)))]

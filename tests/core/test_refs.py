@@ -419,6 +419,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", one_in(3, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_programs_as_in_jax(program):
     both(program)
 

@@ -126,7 +126,8 @@ def test_more_ranks_than_cells_are_refused(model):
 class TestScript:
     pytestmark = starts_jobs
 
-    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), pytest.param(6, "3 x 2", marks=pytest.mark.slow)])
+    @pytest.mark.slow  # by default the tests above run its functions, and test_cg.py draws on ranks
+    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), (6, "3 x 2")])
     def test_ranks_have_the_fields_of_one_and_draw_them(self, model, tmp_path, ranks, grid):
         pytest.importorskip("matplotlib")
         fields, frames = tmp_path / "fields.npy", tmp_path / "frames"

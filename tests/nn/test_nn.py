@@ -18,12 +18,14 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # JAX's, of -inf as integer
 @pytest.mark.parametrize("name", one_in(3, ACTIVATIONS + NORMALIZERS))
+@pytest.mark.one_in(3)
 def test_values(name):
     for x in (X, X.astype(np.int32)) + ((2.0,) if name in ACTIVATIONS and name != "glu" else ()):
         check(lambda J: lambda x: getattr(J.nn, name)(x), x, **CLOSE)
 
 
 @pytest.mark.parametrize("name", one_in(3, ACTIVATIONS + NORMALIZERS))
+@pytest.mark.one_in(3)
 def test_half_precision(name):
     check(lambda J: lambda x: getattr(J.nn, name)(x.astype("bfloat16")), X, eager=False, rtol=2e-2, atol=1e-2)
 

@@ -42,6 +42,7 @@ NUMPYS = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(3, NUMPYS))
+@pytest.mark.one_in(3)
 def test_values(source):
     check_numpy(source, x=X)
 
@@ -74,6 +75,7 @@ JAXS = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(2, JAXS))
+@pytest.mark.one_in(2)
 def test_values_as_jaxs(source):
     check_jax(source, x=X)
 

@@ -100,6 +100,7 @@ COVARIANCES = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(3, COVARIANCES))
+@pytest.mark.one_in(2)
 def test_covariances(source):
     check_numpy(source, x=X, atol=1e-5)
 

@@ -144,6 +144,7 @@ def test_jaxprs_as_jax(name):
 
 
 @pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(3)
 def test_results_as_jax(name):
     check(PROGRAMS[name], W, XS, jaxpr=False, eager=False, **TOLERANCE)
 
@@ -200,6 +201,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", one_in(2, VALUES))
+@pytest.mark.one_in(2)
 def test_values_as_jax(name):
     check(VALUES[name], W, XS, jaxpr=False, eager=False, **TOLERANCE)
 

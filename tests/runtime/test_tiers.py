@@ -67,6 +67,7 @@ def wait_for_threads():
 
 
 @pytest.mark.parametrize("name", one_in(3, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_both_codes_compute_the_same_bits(name, cold):
     fun, x = PROGRAMS[name]
     with config.enable_x64(x.dtype == np.float64):
@@ -113,6 +114,7 @@ N = 150_000
 
 
 @pytest.mark.parametrize("name", one_in(3, LOOPS))
+@pytest.mark.one_in(2)
 def test_a_loop_goes_on_with_other_code(name, cold):
     """Whenever the code changes, whoever else runs the program: the bits are those of optimised code alone."""
     x = np.linspace(0.1, 0.9, 7, dtype=np.float32)

@@ -40,6 +40,7 @@ SMOOTH = sorted(set(SCALARS) - {"stop_gradient", "max", "where", "constant", "so
 
 
 @pytest.mark.parametrize("name", one_in(3, SCALARS))
+@pytest.mark.one_in(2)
 def test_gradient_is_jaxs(name):
     f, how = SCALARS[name], {"jaxpr": False, "rtol": RTOL, "atol": 1e-5, "compiled": name != "constant"}
     check(lambda J: J.value_and_grad(f(J)), X3, **how)
@@ -47,6 +48,7 @@ def test_gradient_is_jaxs(name):
 
 
 @pytest.mark.parametrize("name", one_in(2, SMOOTH))
+@pytest.mark.one_in(2)
 def test_derivatives_to_order_2_are_those_of_finite_differences(name):
     with OURS.enable_x64(True):
         check_grads(SCALARS[name](OURS), (np.linspace(-0.9, 1.1, 3),), order=2, rtol=1e-4, atol=1e-4)

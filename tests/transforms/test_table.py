@@ -136,6 +136,7 @@ def in_while(fun):
 
 
 @rows(ROWS, lambda row: row.thorough or not row.order or FIRST.index(row) % 2 == 0)
+@pytest.mark.one_in(3)
 def test_values(row: Row):
     """Compiled, in bodies of loops, in branches, vectorized and under checkpoint: what the plain call returns."""
     examples = rows_of_batch(row)
