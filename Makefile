@@ -51,7 +51,7 @@ test-mpi: ready-test
 test-many: ready-test
 	$(call MPI_TESTS,16) --timeout=3000
 	$(call MPI_TESTS,16) --timeout=3000 --slow tests/mpi/test_matrix.py
-	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
+	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/mpi/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
 # On all cores, too. A test that starts ranks shares the cores with other tests. tests/mpi/test_matrix.py starts its own ranks.

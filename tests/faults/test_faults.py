@@ -9,8 +9,8 @@ from faults.run import abandoned_files, faults
 from launching import marked
 from once import computed_once, shared_folder
 
-# In the default run other files have jobs with these faults: tests/mpi/test_watchdog.py, and test_guard.py, test_mesh_agreement.py,
-# test_announcements.py and test_pairing.py beside it. Most of those jobs have several faults, one after the other.
+# In the default run other files have jobs with these faults: tests/runtime/reports/test_watchdog.py, and four files of
+# tests/runtime/matching. Most of those jobs have several faults, one after the other.
 ELSEWHERE = {
     promises.DIFFERENT, promises.MEANT, promises.MESSAGE, promises.SHORT, promises.COMMUNICATORS, promises.RING, promises.UNSTARTED,
     promises.LATE, promises.EXITED, promises.INTERRUPTED, promises.THREADS, promises.NOT_A_RANK, promises.FREED,

@@ -140,7 +140,7 @@ def test_binary_values(name):
 
 
 def test_denormal_numbers_count_where_they_are_kept():
-    """As in NumPy; otherwise they are zero, as in XLA (tests/runtime/test_denormals.py)."""
+    """As in NumPy; otherwise they are zero, as in XLA (tests/runtime/program/test_denormals.py)."""
     x = np.array([1e-40, -1e-45], np.float32)
     with keep_denormals(True):
         for name in ("sign", "ceil", "floor", "absolute", "square", "logical_not", "frexp"):

@@ -2,7 +2,7 @@
 and reduction.
 
 Runs on any number of ranks, also one: ``mpirun -n 4 python -m pytest --with-mpi -m mpi
-tests/runtime/test_mpi.py``.
+tests/runtime/mpi/test_mpi.py``.
 """
 
 import contextlib

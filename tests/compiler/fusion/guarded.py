@@ -51,7 +51,7 @@ def main(programs) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, __file__.rsplit("/", 2)[0])
-    from compiler.stencils import PROGRAMS
+    sys.path.insert(0, __file__.rsplit("/", 3)[0])
+    from compiler.fusion.stencils import PROGRAMS
 
     main(PROGRAMS)

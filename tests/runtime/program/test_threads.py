@@ -11,7 +11,6 @@ JOB = Path(__file__).with_name("threads_job.py")
 
 
 @pytest.mark.parametrize("cached", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["compiled before", "nothing compiled before"])
-@pytest.mark.slow  # by default threads run programs in test_tiers.py and test_shared_work.py
 def test_threads_at_once(cached, tmp_path):
     cache = {} if cached else {"XDG_CACHE_HOME": str(tmp_path)}
     job = subprocess.run(

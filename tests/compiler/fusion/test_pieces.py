@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiler.stencils import PROGRAMS
+from compiler.fusion.stencils import PROGRAMS
 from quickly import one_in
 
 import mpijax

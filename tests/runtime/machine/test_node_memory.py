@@ -23,7 +23,7 @@ print("mapped", sum("/mpijax-" in line for line in open("/proc/self/maps")) > 1)
 
 
 @marked
-@pytest.mark.slow  # by default tests/mpi/test_watchdog.py looks for names
+@pytest.mark.slow  # by default tests/runtime/reports/test_watchdog.py looks for names
 def test_the_memory_that_a_rank_makes_has_no_name(tmp_path_factory):
     [ran] = run_once({"waits": Job(WAITS, settings={"MPIJAX_GUARD": "0"}, start=START)}, shared_folder(tmp_path_factory, "node memory")).values()
     assert ran.status == 0 and "named [] 1" in ran.output and ran.output.count("mapped True") == 2, ran.output
