@@ -49,9 +49,9 @@ test-mpi: ready-test
 # On 16 ranks: all tests, and the whole matrix of operations and transformations. On 64 ranks: the collectives, and the
 # float32 part of the matrix. The time grows with the number of ranks per core.
 test-many: ready-test
-	$(call MPI_TESTS,16) --timeout=3000
+	$(call MPI_TESTS,16) --timeout=3000 --every-case
 	$(call MPI_TESTS,16) --timeout=3000 --slow tests/mpi/test_matrix.py
-	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/mpi/test_mpi.py
+	$(call MPI_TESTS,64) --timeout=3000 --every-case tests/runtime/mpi/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
 # On all cores, too. A test that starts ranks shares the cores with other tests. tests/mpi/test_matrix.py starts its own ranks.
