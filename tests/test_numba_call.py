@@ -184,7 +184,7 @@ def test_vmap_one_by_one(method):
 
 
 @pytest.mark.parametrize("method", [pytest.param("broadcast_all", marks=pytest.mark.slow), "expand_dims"])
-@pytest.mark.slow
+@pytest.mark.slow  # by default tests above have vmap
 def test_vmap_of_kernels_that_broadcast(method):
     f = OURS.vmap(OURS.numba_call(add_whatever, F3, vmap_method=method), in_axes=(0, None))
     np.testing.assert_array_equal(OURS.jit(f)(XS, X), XS + X)

@@ -206,7 +206,7 @@ def shown_on_this_rank():
 
 
 @pytest.mark.skipif(UNDER_LAUNCHER, reason="starts jobs itself")
-@pytest.mark.slow
+@pytest.mark.slow  # by default tests above have what a display shows
 def test_only_rank_0_shows():
     assert mpijax.spawn(shown_on_this_rank, 2, env={"MPIJAX_PROGRESS": "lines"}) == [(45, 10), (45, 0)]
 

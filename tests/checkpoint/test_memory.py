@@ -139,7 +139,6 @@ with Checkpointer(sys.argv[1], every=100, memory=1) as checkpoints:
 
 
 @marked
-@pytest.mark.slow
 def test_the_launcher_keeps_it_until_the_job_ends(tmp_path):
     before = set(Path("/dev/shm").glob("mpijax-memory-*"))
     env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}

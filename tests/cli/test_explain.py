@@ -81,7 +81,7 @@ def test_a_program_written_for_jax():
 
 
 @alone
-@pytest.mark.slow  # by default the test of two ranks shows loops
+@pytest.mark.slow  # by default the test of two ranks has the page, and tests of the plan cache the plans
 def test_programs_in_the_cache_are_shown_with_their_loops(program, tmp_path):
     for name in ("first.html", "second.html"):
         done = run("--html", tmp_path / name, program, MPIJAX_CACHE_DIR=str(tmp_path / "cache"))

@@ -93,7 +93,7 @@ def test_text_of_a_program_nested_a_thousand_times():
     assert mpijax.jit(nested()).lower(X).as_text()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default the tests above nest as deep
 def test_hash_and_comparison_of_a_program_nested_a_thousand_times():
     jaxpr = mpijax.make_jaxpr(nested())(X)
     assert jaxpr == jaxpr

@@ -61,7 +61,6 @@ def test_nothing_is_written(lines):
     assert written(*lines, CALL) == ""
 
 
-@pytest.mark.slow
 def test_the_environment_asks_for_messages():
     assert FINISHED in written(CALL, JAX_LOGGING_LEVEL="DEBUG")
     assert FINISHED in written(CALL, JAX_DEBUG_LOG_MODULES="jax")

@@ -201,7 +201,7 @@ def test_a_convolution_is_that_of_dense_arrays():
         sparse.bcoo_conv_general_dilated(x, sparse.BCOO.fromdense(w), window_strides=(2,), padding="VALID")
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default the tests above have layouts of other functions
 def test_random_arrays_have_jaxs_layouts():
     for options in ({"n_batch": 1}, {"n_dense": 1}, {"nse": 0.5}):
         options["dtype"] = np.float32

@@ -84,7 +84,7 @@ def test_derivatives_of_solutions(solver, A):
     np.testing.assert_allclose(many[1], 2 * x, rtol=2e-3, atol=5e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default the solutions have their ends
 def test_ends_of_iterations():
     assert cg(SYMMETRIC, np.zeros(N, np.float32))[1] is None
     for solver in (cg, bicgstab, gmres):
@@ -187,7 +187,7 @@ def test_limited_memory_tries_whole_steps_as_jax_does():
 
 
 @pytest.mark.parametrize("promotion", ["standard", pytest.param("strict", marks=pytest.mark.slow)])
-@pytest.mark.slow
+@pytest.mark.slow  # by default the minima are of real numbers
 def test_minima_of_complex_numbers(promotion):
     goal, weights = np.complex64([1 + 2j, -1j, 3]), np.float32([1, 5, 20])
 

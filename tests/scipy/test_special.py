@@ -171,7 +171,7 @@ def test_bessel_functions_of_all_orders():
     np.testing.assert_allclose(mapped, ours, rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default its docstring has an example
 def test_spherical_harmonics():
     n, m = np.array([0, 1, 1, 2, 3, 3]), np.array([0, -1, 1, 0, -2, 3])
     theta, phi = np.linspace(0, np.pi, 6), np.linspace(-3, 3, 6)

@@ -63,7 +63,6 @@ def run(ranks: int, count: int, *words: str) -> subprocess.CompletedProcess:
 
 @marked
 @pytest.mark.parametrize(("ranks", "count", "programs"), [(2, 2, "3"), pytest.param(2, 2, "12", marks=pytest.mark.slow), pytest.param(2, 3, "4", marks=pytest.mark.slow)])
-@pytest.mark.slow  # by default the tests above have their parts, and test_local_devices.py has programs
 def test_values_are_those_of_whole_arrays(ranks, count, programs):
     done = run(ranks, count, programs)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stdout + done.stderr

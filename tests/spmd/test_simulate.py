@@ -69,7 +69,7 @@ def test_memory_of_factorizations_by_block_columns(f, rank, parts):
     assert found.peak_memory_in_bytes < parts * found.argument_size_in_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default test_rounds.py has pairs of fewer operations
 def test_pairs_after_and_before_many_operations(monkeypatch):
     """What rounds need is found in one walk, however often operations share their operands."""
     monkeypatch.setattr(dot_over_ranks, "LARGE", 0)

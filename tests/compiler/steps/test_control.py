@@ -126,7 +126,7 @@ def test_operations_on_views_of_outside_arrays_leave_the_loop(op, kernels):
     assert [label for label in before if label != "iota"] == kernels and "loop" in loop
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # by default tests above have one view
 def test_many_views_of_an_outside_array_leave_the_loop():
     """However many there are: no function calls itself for each."""
     w = np.random.default_rng(1).normal(size=(70, 70)).astype(np.float32)

@@ -78,7 +78,6 @@ def product(address: int, bits: int) -> np.ndarray:
     return out
 
 
-@pytest.mark.slow
 def test_numpys_library_is_used_where_it_has_one():
     found = blas._numpys()
     if not found:

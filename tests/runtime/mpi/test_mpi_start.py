@@ -55,7 +55,6 @@ def test_another_librarys_traceback_is_kept():
 
 
 @pytest.mark.skipif(is_open_mpi(), reason="Open MPI's ranks are told by another protocol")
-@pytest.mark.slow  # by default tests/faults starts processes
 def test_a_process_that_a_rank_starts_is_alone():
     done = run(
         "import subprocess, sys\n"
@@ -127,7 +126,6 @@ def test_waiting_is_decided_once(wait, ranks, yields):
     assert done.stdout.splitlines() == [yields] * ranks, done.stderr
 
 
-@pytest.mark.slow  # by default tests of settings have such words
 def test_an_unknown_way_of_waiting():
     done = run("from mpijax.runtime.mpi import mpi_start as m; m.size()", MPIJAX_WAIT="sleep")
     assert "ValueError: MPIJAX_WAIT must be 'block' or 'yield', got 'sleep'" in done.stderr

@@ -192,7 +192,6 @@ def test_an_option_keeps_them():
             assert jnp.asarray(SMALL) > 0
 
 
-@pytest.mark.slow  # by default the tests above keep them by the option
 def test_the_variable_keeps_them():
     code = "import mpijax.numpy as jnp, numpy as np; print(bool(jnp.float32(1e-40) * 1e30 > 0))"
     for value, expected in (("1", "True"), ("0", "False")):

@@ -255,7 +255,7 @@ def test_a_second_process_plans_nothing(tmp_path):
     assert first[2:] == second[2:]
 
 
-@pytest.mark.slow  # by default tests/compiler has processes that write at once
+@pytest.mark.slow  # by default tests/compiler/backend has processes that write at once
 def test_processes_that_write_at_once(tmp_path):
     folder = tmp_path / "cache"
     alone = processes(1, tmp_path / "other")[0][2:]
@@ -265,7 +265,7 @@ def test_processes_that_write_at_once(tmp_path):
     assert not list(Path(folder).glob(".new-*"))
 
 
-@pytest.mark.slow  # by default one below runs without a cache
+@pytest.mark.slow  # by default one above runs without a cache
 def test_the_cache_can_be_turned_off(tmp_path):
     for _ in range(2):
         assert processes(1, tmp_path / "cache", MPIJAX_CACHE="0")[0][0] > 0
