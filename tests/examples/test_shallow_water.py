@@ -151,6 +151,6 @@ class TestScript:
     def test_without_matplotlib_it_says_so(self, tmp_path):
         (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['matplotlib'] = None\n")
         command = [sys.executable, path_of("shallow_water"), "--frames", tmp_path / "frames"]
-        env = os.environ | {"PYTHONPATH": str(tmp_path)}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
         assert done.returncode == 1 and "--frames needs matplotlib, which is not installed" in done.stderr
