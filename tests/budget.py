@@ -10,7 +10,7 @@ import os
 import pytest
 
 # Of one test without its fixtures, of all tests alone, and of the tests of each of two ranks, of each of four.
-LONG, ALONE, OF_TWO, OF_FOUR = 4.0, 750.0, 95.0, 60.0
+LONG, ALONE, OF_TWO, OF_FOUR = 4.0, 750.0, 80.0, 60.0
 _took: dict[str, float] = {}
 _calls: dict[str, float] = {}
 

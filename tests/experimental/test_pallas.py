@@ -5,9 +5,6 @@ import re
 from types import ModuleType
 
 import jax
-import jax.experimental.pallas
-import jax.experimental.pallas.tpu
-import jax.experimental.pallas.triton
 import numpy as np
 import pytest
 from experimental.pallas_kernels import CASES, data, library, matmul, scaled
