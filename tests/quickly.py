@@ -135,18 +135,19 @@ def cases_of_sweeps(items: list) -> tuple[list, list]:
 def left_out_of_samples(items: list, count: int | None = None) -> list:
     """The cases of tests marked `one_in(n)` that the default run leaves out.
 
-    Of one parameter the first of each n values stays. Of several parameters a diagonal of their product stays, so that
-    different values of one meet different values of another.
+    Of one parameter one of each n values stays. Of several parameters a diagonal of their product stays, so that different
+    values of one meet different values of another. The tests of a file begin at different values: what one of them leaves
+    out of a table, another runs.
 
     count: the n of all tests with parameters that are not marked `many_ranks`, in place of the marker's.
     """
-    samples: dict[tuple, list] = {}
+    samples: dict[Path, dict[tuple, list]] = {}
     for item in items:
         if "slow" not in item.keywords and (item.get_closest_marker("one_in") if count is None else _may_be_fewer(item)):
-            samples.setdefault((item.path, item.parent, item.originalname), []).append(item)
+            samples.setdefault(item.path, {}).setdefault((item.parent, item.originalname), []).append(item)
     return [
-        item for cases in samples.values()
-        for item in _left_out(cases, count or cases[0].get_closest_marker("one_in").args[0])
+        item for tests in samples.values() for begin, cases in enumerate(tests.values())
+        for item in _left_out(cases, count or cases[0].get_closest_marker("one_in").args[0], begin)
     ]  # fmt: skip
 
 
@@ -154,14 +155,15 @@ def _may_be_fewer(item: Any) -> bool:
     return hasattr(item, "callspec") and not item.get_closest_marker("many_ranks")
 
 
-def _left_out(cases: list, count: int) -> list:
+def _left_out(cases: list, count: int, begin: int) -> list:
     """All but one in `count` cases of a test."""
     parameters = [_parameters(case) for case in cases]
     numbers: list[dict] = [{} for _ in parameters[0]]
     places = [
         sum(known.setdefault(value, len(known)) for known, value in zip(numbers, values, strict=True)) for values in parameters
     ]
-    return [case for case, place in zip(cases, places, strict=True) if place % count]
+    begin %= min(count, max(places) + 1)  # so that some case stays
+    return [case for case, place in zip(cases, places, strict=True) if place % count != begin]
 
 
 def _parameters(case: Any) -> list[tuple]:

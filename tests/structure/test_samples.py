@@ -15,6 +15,10 @@ class Case:
 
     path, parent, originalname = "test_file.py", None, "test"
 
+    def named(self, name: str) -> Case:
+        self.originalname = name
+        return self
+
     def __init__(self, tables: dict[str, list], values: tuple, *marks: Any):
         names = [n for argument in tables for n in argument.split(", ")]
         self.callspec = SimpleNamespace(params=dict(zip(names, values, strict=True)))
@@ -43,7 +47,7 @@ def one_in(count: int) -> Any:
     return pytest.mark.one_in(count).mark
 
 
-def test_the_first_of_each_n_values_stays():
+def test_one_of_each_n_values_stays():
     assert kept(cases({"x": list(range(7))}, one_in(3))) == [(0,), (3,), (6,)]
     assert kept(cases({"x, y": [(k, 0) for k in range(5)]}, one_in(2))) == [(0, 0), (2, 0), (4, 0)]
     assert kept(cases({"x": [1, 2]})) == [(1,), (2,)]
@@ -54,6 +58,12 @@ def test_of_a_product_a_diagonal_stays(n):
     found = kept(cases({"x": list("abcd"), "y": list(range(6))}, one_in(n)))
     assert 24 // n - 2 <= len(found) <= 24 // n + 2
     assert {x for x, _ in found} == set("abcd") and {y for _, y in found} == set(range(6))
+
+
+def test_tests_of_a_file_begin_at_different_values():
+    found = [case.named(name) for name in "abc" for case in cases({"x": [0, 1, 2]}, one_in(3))]
+    few = [case.named("d") for case in cases({"x": [0]}, one_in(3))]
+    assert kept([*found, *few]) == [(0,), (1,), (2,), (0,)]
 
 
 def test_what_is_slow_is_left_alone():
