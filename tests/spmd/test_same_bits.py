@@ -163,7 +163,6 @@ print(np.asarray(jax.jit(lambda x: jnp.outer(x, x)[:40].sum(0) @ x)(x[:90])).tob
 """
 
 
-@pytest.mark.slow  # by default the option asks for the same sums
 def test_eager_operations_the_environment_and_plans_on_disk(tmp_path):
     """A second process reads plans with float64 sums, although float64 is not enabled."""
     x = drawn((4001,))
