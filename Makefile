@@ -49,15 +49,16 @@ test-mpi: ready-test
 # On 16 ranks: all tests, and the whole matrix of operations and transformations. On 64 ranks: the collectives, and the
 # float32 part of the matrix. The time grows with the number of ranks per core.
 test-many: ready-test
-	$(call MPI_TESTS,16) --timeout=3000
+	$(call MPI_TESTS,16) --timeout=3000 --every-case
 	$(call MPI_TESTS,16) --timeout=3000 --slow tests/mpi/test_matrix.py
-	$(call MPI_TESTS,64) --timeout=3000 tests/runtime/test_mpi.py
+	$(call MPI_TESTS,64) --timeout=3000 --every-case tests/runtime/mpi/test_mpi.py
 	$(call MPI_TESTS,64) --timeout=3000 --slow tests/mpi/test_matrix.py -k "test_matrix and float32"
 
 # On all cores, too. A test that starts ranks shares the cores with other tests. tests/mpi/test_matrix.py starts its own ranks.
 test-slow: ready-test
 	$(PYTEST) --slow -m slow -n auto --dist worksteal
 	$(call MPI_TESTS,2) --slow --ignore=tests/mpi/test_matrix.py -k "not test_many_over_ranks"
+	$(call MPI_TESTS,4) --slow --ignore=tests/mpi/test_matrix.py -k "not test_many_over_ranks"
 
 # Builds in build/sanitize-memory and build/sanitize-thread. The extensions in the source tree do not change.
 sanitize: ready-test

@@ -24,7 +24,7 @@
    The rank that ends a session sets the lowest bit of the count of messages read. No message is read once it is set, so
    each one is either read or sent again. A receiver whose offer has been taken reads the fence before it leaves. The
    next session continues the count of the last one, so no message is mistaken for an earlier one.
-   tests/runtime/test_lane_model.py explores this.
+   tests/runtime/mpi/test_lane_model.py explores this.
 
    Offers are safe for this reason: a receive that mpi4py posted before the run, and that could take a message of the
    lane, would have taken the message after which the lane was offered.

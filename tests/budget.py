@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-# Of one test without its fixtures, of all tests alone, and of a rank's tests under mpirun.
-LONG, ALONE, OF_A_RANK = 4.0, 900.0, 110.0
+# Of one test without its fixtures, of all tests alone, and of the tests of each of two ranks, of each of four.
+LONG, ALONE, OF_TWO, OF_FOUR = 4.0, 750.0, 80.0, 60.0
 _took: dict[str, float] = {}
 _calls: dict[str, float] = {}
 
@@ -63,7 +63,8 @@ def pytest_terminal_summary(terminalreporter, config):
     for name, seconds in sorted(_calls.items(), key=lambda x: -x[1]):
         if seconds > LONG:
             terminalreporter.write_line(f"WARNING: {name} took {seconds:.1f} CPU s: make it shorter, or mark it slow", yellow=True)
-    total, limit = sum(_took.values()), OF_A_RANK if config.option.markexpr == "mpi" else ALONE
+    total, ranks = sum(_took.values()), int(os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
+    limit = ALONE if ranks == 1 else OF_TWO if ranks == 2 else OF_FOUR
     terminalreporter.write_line(f"{len(_took)} tests took {total:.0f} CPU s")
     if total > limit:
         terminalreporter.write_line(f"WARNING: they may take {limit:.0f} CPU s: see CONTRIBUTING.md", yellow=True)

@@ -47,10 +47,13 @@ RANK = int(
     next((os.environ[v] for v in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK") if v in os.environ), 0)
 )
 SIZE = int(next((os.environ[v] for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE") if v in os.environ), 1))
+# On more than two ranks, of each test that is not marked `many_ranks` one case in so many runs.
+ON_MORE_RANKS = 3
 
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run tests marked slow")
+    parser.addoption("--every-case", action="store_true", help="also run cases that one_in(n) or the number of ranks leaves out")
 
 
 @pytest.hookimpl(trylast=True)
@@ -85,15 +88,21 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+def _mark_slow(items):
+    for item in items:
+        item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_modifyitems(config, items):
     if SIZE > 1:
         quickly.sweep_products(items)
     if SIZE > 2:
-        for item in items:
-            if item.get_closest_marker("two_ranks"):
-                item.add_marker(pytest.mark.slow)
-    for item in quickly.cases_of_sweeps(items)[1]:
-        item.add_marker(pytest.mark.slow)
+        _mark_slow([item for item in items if item.get_closest_marker("two_ranks")])
+    _mark_slow(quickly.cases_of_sweeps(items)[1])
+    if not config.getoption("--every-case"):
+        _mark_slow(quickly.left_out_of_samples(items))
+        if SIZE > 2:
+            _mark_slow(quickly.left_out_of_samples(items, ON_MORE_RANKS))
     slow = [] if config.getoption("--slow") else [item for item in items if "slow" in item.keywords]
     if len(slow) == len(items):  # what somebody asked for by name: pytest shows the reason
         for item in slow:

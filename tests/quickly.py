@@ -130,3 +130,47 @@ def cases_of_sweeps(items: list) -> tuple[list, list]:
             left = waiting
         others += left
     return chosen, others
+
+
+def left_out_of_samples(items: list, count: int | None = None) -> list:
+    """The cases of tests marked `one_in(n)` that the default run leaves out.
+
+    Of one parameter one of each n values stays. Of several parameters a diagonal of their product stays, so that different
+    values of one meet different values of another. The tests of a file begin at different values: what one of them leaves
+    out of a table, another runs.
+
+    count: the n of all tests with parameters that are not marked `many_ranks`, in place of the marker's.
+    """
+    samples: dict[Path, dict[tuple, list]] = {}
+    for item in items:
+        if "slow" not in item.keywords and (item.get_closest_marker("one_in") if count is None else _may_be_fewer(item)):
+            samples.setdefault(item.path, {}).setdefault((item.parent, item.originalname), []).append(item)
+    return [
+        item for tests in samples.values() for begin, cases in enumerate(tests.values())
+        for item in _left_out(cases, count or cases[0].get_closest_marker("one_in").args[0], begin)
+    ]  # fmt: skip
+
+
+def _may_be_fewer(item: Any) -> bool:
+    return hasattr(item, "callspec") and not item.get_closest_marker("many_ranks")
+
+
+def _left_out(cases: list, count: int, begin: int) -> list:
+    """All but one in `count` cases of a test."""
+    parameters = [_parameters(case) for case in cases]
+    numbers: list[dict] = [{} for _ in parameters[0]]
+    places = [
+        sum(known.setdefault(value, len(known)) for known, value in zip(numbers, values, strict=True)) for values in parameters
+    ]
+    begin %= min(count, max(places) + 1)  # so that some case stays
+    return [case for case, place in zip(cases, places, strict=True) if place % count != begin]
+
+
+def _parameters(case: Any) -> list[tuple]:
+    """A case's value of each parameter, as what can be compared. Names that vary together are one parameter."""
+    params, together = case.callspec.params, []
+    for mark in case.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+        together.append([n.strip() for n in names.split(",")] if isinstance(names, str) else list(names))
+    of_fixtures = params.keys() - {name for names in together for name in names}
+    return [tuple(id(params[n]) for n in names if n in params) for names in (*together, *([n] for n in sorted(of_fixtures)))]

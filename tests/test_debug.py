@@ -116,6 +116,7 @@ def test_checkpoint_prints_again_what_it_does_not_keep(policy, ordered, capfd):
 
 
 @pytest.mark.parametrize("number", one_in(2, range(len(PROGRAMS))))
+@pytest.mark.one_in(3)
 def test_programs_print_what_jax_prints(number, capfd):
     theirs, ours = (said(J, PROGRAMS[number], capfd).splitlines() for J in (THEIRS, OURS))
     # What is not ordered comes in the order of XLA's schedule.
@@ -237,6 +238,7 @@ def test_breakpoint_evaluates_in_the_frames():
 
 
 @pytest.mark.parametrize("values", [(2, 2.5, True, 1j, None, "a"), (np.arange(2), np.float32(2)), ([1, {"k": 2.0}],)], ids=str)
+@pytest.mark.one_in(3)
 def test_breakpoint_shows_untraced_values_as_jax(values):
     said = []
     for J in (THEIRS, OURS):

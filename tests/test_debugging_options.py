@@ -324,6 +324,7 @@ def test_promotion_contexts_refuse():
     J.scipy.stats.rankdata(x, "min", axis=0)
     """),
 )
+@pytest.mark.one_in(3)
 def test_functions_do_not_promote_of_themselves(source):
     def value():
         x = OURS.numpy.asarray(sample(3, 5))

@@ -127,6 +127,7 @@ OFTEN = (0, 2, 5, 8, 10, 11)
 @pytest.mark.parametrize(
     "kernel, types, args, expected", [pytest.param(*c, marks=() if i in OFTEN else pytest.mark.slow) for i, c in enumerate(CASES)]
 )
+@pytest.mark.one_in(2)
 def test_values(kernel, types, args, expected):
     f = OURS.numba_call(kernel, types)
     assert_close(f(*args), expected)
@@ -134,6 +135,7 @@ def test_values(kernel, types, args, expected):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "complex64"])
+@pytest.mark.one_in(3)
 def test_dtypes(dtype):
     @numba.njit
     def copy(x, out):
@@ -182,6 +184,7 @@ def test_vmap_one_by_one(method):
 
 
 @pytest.mark.parametrize("method", [pytest.param("broadcast_all", marks=pytest.mark.slow), "expand_dims"])
+@pytest.mark.slow  # by default tests above have vmap
 def test_vmap_of_kernels_that_broadcast(method):
     f = OURS.vmap(OURS.numba_call(add_whatever, F3, vmap_method=method), in_axes=(0, None))
     np.testing.assert_array_equal(OURS.jit(f)(XS, X), XS + X)
@@ -196,6 +199,7 @@ def test_vmap_of_kernels_that_broadcast(method):
         (lambda x: OURS.lax.while_loop(lambda c: OURS.numba_call(largest, SCALAR)(abs(c)) < 20, lambda c: OURS.numba_call(scale, F3)(c, 2.0), x), X * 16),
     ], rows=True),
 )
+@pytest.mark.one_in(2)
 def test_in_loops_and_branches(f, expected):
     np.testing.assert_array_equal(OURS.jit(f)(X), expected)
 
@@ -274,6 +278,7 @@ NAME_AND_PLACE = r"the kernel {} at .*test_numba_call\.py:\d+"
         (scale, 3.0, (X, 2.0), "Got 3.0 at position 0"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_kernels_that_do_not_fit_are_explained_while_tracing(kernel, types, args, message):
     with pytest.raises(TypeError, match=message):
         OURS.make_jaxpr(OURS.numba_call(kernel, types))(*args)
@@ -294,6 +299,7 @@ def test_kernels_that_do_not_fit_are_explained_while_tracing(kernel, types, args
     ],
 )
 @pytest.mark.parametrize("transform", [lambda f: f, OURS.jit])
+@pytest.mark.one_in(3)
 def test_what_goes_wrong_later_is_explained_too(call, error, message, transform):
     with pytest.raises(error, match=message):
         call(transform)

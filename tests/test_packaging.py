@@ -112,6 +112,7 @@ def test_another_system(sources):
     assert done.returncode and done.stderr.startswith("mpijax runs on Linux only"), done.stderr
 
 
+@pytest.mark.slow  # by default nothing is installed
 def test_progress_is_shown_where_pip_takes_long(sources):
     """Outside of a terminal a line every 20 s; pip is a stand-in."""
     text = (sources / "tools" / "environment.sh").read_text()

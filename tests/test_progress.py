@@ -48,6 +48,7 @@ def test_bounds_that_are_known_when_it_runs(upper):
 @pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 7, 100, 101, 131, 250])
+@pytest.mark.one_in(2)
 def test_scan_is_laxs(n, reverse):
     def f(J, c, x):
         return J.numpy.tanh(c + x["a"]), (c, x["b"] * 2)
@@ -78,6 +79,7 @@ def test_wrong_arguments_raise_as_lax_does(wrong):
 
 
 @pytest.mark.parametrize("n", [7, 100, 131])
+@pytest.mark.one_in(3)
 def test_derivatives_and_batches(n):
     def loss(J, scan, w, x):
         carry, ys = scan(lambda c, v: (J.numpy.tanh(c * w + v), c.sum()), J.numpy.zeros(3), x)
@@ -204,11 +206,13 @@ def shown_on_this_rank():
 
 
 @pytest.mark.skipif(UNDER_LAUNCHER, reason="starts jobs itself")
+@pytest.mark.slow  # by default tests above have what a display shows
 def test_only_rank_0_shows():
     assert mpijax.spawn(shown_on_this_rank, 2, env={"MPIJAX_PROGRESS": "lines"}) == [(45, 10), (45, 0)]
 
 
 @pytest.mark.skipif(UNDER_LAUNCHER, reason="starts jobs itself")
+@pytest.mark.slow  # by default tests/distributed/test_notebook.py has a kernel's output
 def test_a_kernel_updates_one_display(monkeypatch):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

@@ -24,6 +24,7 @@ def test_the_package_says_that_it_has_types():
     assert (Path(mpijax.__file__).parent / "py.typed").exists()
 
 
+@pytest.mark.slow  # by default the type checker reads it
 def test_the_program_runs():
     ran = run("tests/typed_program.py")
     assert ran.returncode == 0, ran.stderr

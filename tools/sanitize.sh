@@ -55,13 +55,15 @@ run() {
 if [ $# -gt 0 ]; then
     run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider "$@"
 elif [ "$kind" = thread ]; then
-    run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider \
-        tests/runtime/test_threads.py tests/runtime/test_shared_work.py tests/runtime/test_tiers.py tests/compiler/test_time_tiles.py
+    run "$python" -P -m pytest --with-mpi --every-case -q -p no:cacheprovider \
+        tests/runtime/program/test_threads.py tests/runtime/machine/test_shared_work.py tests/runtime/program/test_tiers.py \
+        tests/compiler/steps/test_time_tiles.py
 else
-    run "$python" -P -m pytest --with-mpi -q -p no:cacheprovider \
-        tests/core/test_tree.py tests/core/test_deep_trees.py tests/runtime/test_array.py tests/runtime/test_program.py \
-        tests/runtime/test_threads.py tests/runtime/test_shared_work.py tests/core/test_damaged_programs.py tests/test_ffi.py \
-        tests/compiler/test_time_tiles.py tests/compiler/test_strided.py tests/runtime/test_tiers.py
-    run "$mpirun" --bind-to none -n 2 "$python" -P -m pytest --with-mpi --timeout-method=thread -m mpi -q \
-        -p no:cacheprovider tests/runtime/test_mpi.py tests/mpi/test_lanes.py tests/mpi/test_counted.py
+    run "$python" -P -m pytest --with-mpi --every-case -q -p no:cacheprovider \
+        tests/core/test_tree.py tests/core/test_deep_trees.py tests/core/test_damaged_programs.py tests/test_ffi.py \
+        tests/runtime/arrays/test_array.py tests/runtime/program/test_program.py tests/runtime/program/test_threads.py \
+        tests/runtime/machine/test_shared_work.py \
+        tests/compiler/steps/test_time_tiles.py tests/compiler/loops/test_strided.py tests/runtime/program/test_tiers.py
+    run "$mpirun" --bind-to none -n 2 "$python" -P -m pytest --with-mpi --every-case --timeout-method=thread -m mpi -q \
+        -p no:cacheprovider tests/runtime/mpi/test_mpi.py tests/mpi/test_lanes.py tests/mpi/test_counted.py
 fi

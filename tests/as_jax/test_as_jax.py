@@ -150,6 +150,7 @@ def test_versions_are_those_of_the_jax_that_is_followed(folder):
     assert done.stdout.strip() == str({".".join(map(str, mpijax.__version_info__))})
 
 
+@pytest.mark.slow  # by default tests above import the modules
 def test_a_library_runs(folder):
     as_jax(
         folder,
@@ -256,6 +257,7 @@ def test_statuses_and_tracebacks_are_the_programs(folder):
     assert python(folder, "-m", "mpijax.as_jax", check=False).returncode == 2
 
 
+@pytest.mark.slow  # by default others below run programs
 def test_classes_and_processes_of_a_program(folder):
     """What multiprocessing starts anew finds the program's functions, and jax."""
     as_jax(
@@ -272,6 +274,7 @@ def test_classes_and_processes_of_a_program(folder):
     )
 
 
+@pytest.mark.slow  # by default tests of libraries run so each night
 def test_pytest_runs_under_it(folder):
     (folder / "test_it.py").write_text("import jax\ndef test_name(): assert jax.vmap.__module__.startswith('mpijax')\n")
     assert "1 passed" in python(folder, "-m", "mpijax.as_jax", "-m", "pytest", "-q", "-p", "no:cacheprovider").stdout
@@ -289,6 +292,7 @@ def test_jax_that_is_imported_already_is_a_clear_error(folder):
     assert "first line of the program" in done.stderr
 
 
+@pytest.mark.slow  # by default ranks below get it from the hook
 def test_the_installed_hook_heeds_the_variable_and_costs_nothing_without(folder):
     """The line of the .pth file, as Python's `site` runs it."""
     site = folder / "site"
@@ -350,6 +354,7 @@ def test_doctor_says_what_jax_is(folder):
     assert "`import jax`" in checks.as_jax().text
 
 
+@pytest.mark.slow  # by default tests/mpi/test_with_tokens.py has the functions
 def test_programs_for_mpi4jax_with_tokens_run_with_the_variable(folder):
     code = """
         from mpi4py import MPI

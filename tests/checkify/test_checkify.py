@@ -110,6 +110,7 @@ def outcome(J, f, x, transform):
 
 
 @pytest.mark.parametrize("name", one_in(3, FUNCTIONS))
+@pytest.mark.one_in(3)
 def test_messages_are_jaxs(name):
     both = [outcomes(J, FUNCTIONS[name], lambda J, f: J.jit(f), X, BAD) for J in (THEIRS, OURS)]
     for theirs, ours in zip(*both, strict=True):
@@ -132,6 +133,7 @@ def test_vmap_reports_each_example(name):
 
 
 @pytest.mark.parametrize("name", ["custom_jvp", "custom_vjp", "nan in jit", "scan", "remat"])
+@pytest.mark.one_in(2)
 def test_derivatives_of_checked_functions(name):
     def gradient(J, f):
         def loss(v):
@@ -221,6 +223,7 @@ def test_check_error_goes_into_the_next_checkify():
         lambda J, c: c.debug_check(False, "not looked at"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_errors_are_of_jaxs_classes(call):
     theirs, ours = (run(lambda J=J: call(J, of(J))) for J in (THEIRS, OURS))
     assert theirs[0] == ours[0]

@@ -12,7 +12,7 @@ from mpijax import numpy as jnp
 from mpijax.checkpoint import CheckpointError
 from mpijax.experimental.array_serialization import pytree_serialization as ps
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # test_over_ranks.py changes the number
 
 
 def test_names_are_jaxs():

@@ -118,6 +118,7 @@ with Checkpointer(sys.argv[1] + "/run", keep=2) as checkpoints:
 """
 
 
+@pytest.mark.slow  # by default the next ones stop it at chosen moments
 def test_killed_at_random_moments(folder):
     """The latest whole checkpoint is there, and a new run goes on from it."""
     rng = random.Random(0)

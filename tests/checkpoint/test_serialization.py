@@ -2,16 +2,16 @@
 
 import asyncio
 
-import jax as theirs
 import numpy as np
 import pytest
+from oracle import THEIRS as theirs
 from spmd.ranks import DTYPES, SIZE, P, assert_same, draw, mesh_1d
 
 import mpijax as jax
 from mpijax.experimental.array_serialization import serialization, tensorstore_impl
 from mpijax.runtime.mpi import objects
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # test_over_ranks.py changes the number
 
 ROWS, WHOLE = (jax.NamedSharding(mesh_1d(), spec) for spec in (P("i"), P()))
 alone = pytest.mark.skipif(SIZE > 1, reason="JAX is on one rank")
@@ -52,6 +52,7 @@ def test_paths_that_jax_refuses(oracle, path):
 @alone
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("driver", ["zarr", "zarr3"])
+@pytest.mark.one_in(3)
 def test_jax_reads_what_is_written_here_and_the_other_way_round(oracle, folder, dtype, driver):
     if (dtype, driver) == ("bool", "zarr3"):
         dtype = "int8"

@@ -320,6 +320,7 @@ def test_run_names_the_rank_that_others_waited_for():
         ("pass", 0),
     ],
 )
+@pytest.mark.one_in(3)
 def test_status_of_the_first_that_fails(body, status):
     ran = mpijax("run", "-n", 2, "-c", RANK + body)
     assert ran.returncode == status
@@ -327,6 +328,7 @@ def test_status_of_the_first_that_fails(body, status):
 
 
 @starts_jobs
+@pytest.mark.slow  # by default tests above read the words
 def test_module_without_prefix_and_variables_of_a_launcher():
     ran = mpijax("run", "-n", 2, "--no-prefix", "-m", "this", PMI_FD="9", PMI_RANK="5", PMI_SIZE="9")
     assert ran.returncode == 0 and ran.stdout.count("Beautiful is better than ugly.\n") == 2
@@ -335,6 +337,7 @@ def test_module_without_prefix_and_variables_of_a_launcher():
 
 @starts_jobs
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.one_in(2)
 def test_signals_reach_the_program(number):
     body = RANK + (
         "import signal\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
@@ -579,6 +582,7 @@ def test_trace_says_how_to_record_kernels(tmp_path, capsys):
 
 @starts_jobs
 @pytest.mark.parametrize("wanted", [{"sin", "gemm 80x80x80"}, pytest.param(set(), marks=pytest.mark.slow)], ids=["profiled", "not"])
+@pytest.mark.slow  # by default tests below draw such records
 def test_records_of_ranks_have_their_kernels(tmp_path, wanted):
     program = tmp_path / "program.py"
     program.write_text(

@@ -58,6 +58,7 @@ def test_a_program_that_runs_alone_sends_nothing(program):
 
 
 @alone
+@pytest.mark.slow  # by default test_cli.py has both for `run`
 def test_arguments_and_the_exit_status_are_the_programs(program):
     done = run("--json", program, "a", "--json")
     assert done.returncode == 2 and "['a', '--json']" in done.stderr
@@ -73,12 +74,14 @@ def test_what_was_compiled_before_an_error_is_shown():
 
 
 @alone
+@pytest.mark.slow  # by default tests/as_jax runs such programs
 def test_a_program_written_for_jax():
     done = run("--as-jax", "-c", "import jax; jax.jit(jax.numpy.sin)(1.0)")
     assert (done.returncode, done.stdout) == (0, "programs that send nothing: sin\n")
 
 
 @alone
+@pytest.mark.slow  # by default the test of two ranks has the page, and tests of the plan cache the plans
 def test_programs_in_the_cache_are_shown_with_their_loops(program, tmp_path):
     for name in ("first.html", "second.html"):
         done = run("--html", tmp_path / name, program, MPIJAX_CACHE_DIR=str(tmp_path / "cache"))

@@ -257,6 +257,7 @@ def test_imagined_ranks(folder):
 
 
 @alone
+@pytest.mark.slow  # by default tests above have the model, and the next one has the command
 def test_more_work_takes_longer(folder):
     (folder / "work.py").write_text(
         "import numpy as np, mpijax as jax, sys\n"

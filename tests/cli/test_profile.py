@@ -95,6 +95,7 @@ def test_lines_calls_bytes_and_operations(program, tmp_path):
 
 
 @alone
+@pytest.mark.slow  # by default the test of two ranks has the rows
 def test_the_table(program):
     done = run(program)
     assert done.returncode == 3

@@ -202,6 +202,7 @@ def job(body: str, *options: str, ranks: int = 2) -> subprocess.CompletedProcess
 
 
 @marked
+@pytest.mark.slow  # by default the tests of deaths see it
 def test_status_is_that_of_the_last_run():
     ran = job("print('run', n, flush=True); sys.exit(0 if n == '2' else 4)", "--restart", "5")
     assert ran.returncode == 0
@@ -214,6 +215,7 @@ def test_status_is_that_of_the_last_run():
 
 @marked
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+@pytest.mark.one_in(2)
 def test_a_job_that_was_asked_to_stop_is_not_started_again(number, tmp_path):
     """Programs save then and exit with a status that says that they are not finished."""
     body = (
@@ -231,6 +233,7 @@ def test_a_job_that_was_asked_to_stop_is_not_started_again(number, tmp_path):
 
 
 @marked
+@pytest.mark.slow  # by default tests/faults has this end
 def test_a_rank_that_ends_before_mpi_starts_ends_the_job():
     """Hydra leaves the others, who wait in MPI_Init, alone."""
     begun = time.time()

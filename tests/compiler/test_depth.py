@@ -65,6 +65,7 @@ USES = {
 
 
 @pytest.mark.parametrize("name", one_in(3, USES))
+@pytest.mark.one_in(3)
 def test_frames_do_not_grow_with_the_program(name):
     USES[name]()  # imports have frames of their own
     mpijax.clear_caches()

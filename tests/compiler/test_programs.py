@@ -57,6 +57,7 @@ def check(program: Program, eager: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(120)))
+@pytest.mark.one_in(3)
 def test_programs(seed):
     check(Maker(seed).program, eager=seed % 2 == 0)
 
@@ -68,6 +69,7 @@ def test_programs_x64(seed):
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(3000, 3040)))
+@pytest.mark.one_in(3)
 def test_programs_of_parts(seed):
     check(Maker(seed, length=8, parts=True).program, eager=seed % 4 == 0)
 
@@ -92,6 +94,7 @@ def test_many_programs(seed):
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize("seed", one_in(3, range(2000, 2040)))
+@pytest.mark.one_in(3)
 def test_donated_arguments(seed):
     """Results that take over the memory of arguments are what they are without."""
     program = Maker(seed).program

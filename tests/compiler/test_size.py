@@ -90,12 +90,14 @@ def reference(fun, x):
 
 
 @pytest.mark.parametrize("make, n", one_in(2, [(plus_one, 1100), (affine, 600), (sines, 400), (euler, 250), (turned, 300)], rows=True))
+@pytest.mark.one_in(3)
 def test_long_lines_of_operations_compile(make, n):
     x = RNG.uniform(0, 0.9, (5, 5)).astype(np.float32)
     np.testing.assert_allclose(mpijax.jit(make(n))(x), reference(make(n), x), rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("make, n", [(plus_one, 1000), (affine, 200), (euler, 80)])
+@pytest.mark.one_in(3)
 def test_gradients_of_long_lines_compile(make, n):
     x = RNG.uniform(0, 0.5, 4)
     step = 1e-6
@@ -104,6 +106,7 @@ def test_gradients_of_long_lines_compile(make, n):
     np.testing.assert_allclose(got, slope, rtol=1e-3)
 
 
+@pytest.mark.slow  # by default gradients of long lines have as many
 def test_sum_over_many_leaves():
     xs = [RNG.standard_normal(3).astype(np.float32) for _ in range(320)]
     value, slope = mpijax.jit(mpijax.value_and_grad(squared_leaves))(xs)
@@ -133,6 +136,7 @@ def test_loop_bodies_of_many_operations():
 
 
 @pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.one_in(2)
 def test_calls_a_thousand_deep(cached, monkeypatch):
     """Jitted functions in each other; each is traced before the next one is made."""
     monkeypatch.setenv("MPIJAX_CACHE", str(int(cached)))

@@ -68,6 +68,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("use", "depth", "inside_out"), CASES)
+@pytest.mark.one_in(3)
 def test_many_calls_inside_of_each_other(use, depth, inside_out):
     run, want = USES[use]
     f = nested(depth, inside_out)
@@ -83,6 +84,7 @@ def test_a_thousand_calls_inside_of_each_other(use):
     test_many_calls_inside_of_each_other(use, DEPTH, False)
 
 
+@pytest.mark.slow  # by default the tests above nest as deep
 def test_text_of_a_program_nested_a_thousand_times():
     text = str(mpijax.make_jaxpr(nested())(X))
     assert text.count("= jit[") == DEPTH
@@ -91,6 +93,7 @@ def test_text_of_a_program_nested_a_thousand_times():
     assert mpijax.jit(nested()).lower(X).as_text()
 
 
+@pytest.mark.slow  # by default the tests above nest as deep
 def test_hash_and_comparison_of_a_program_nested_a_thousand_times():
     jaxpr = mpijax.make_jaxpr(nested())(X)
     assert jaxpr == jaxpr
@@ -106,6 +109,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(2)
 def test_checkify_takes_a_time_that_grows_with_the_depth_and_not_twofold_with_each_level(kind):
     """Forty levels, each traced twice, would be traced for weeks."""
     f = jnp.sin

@@ -11,6 +11,7 @@ import mpijax.numpy as jnp
 
 
 @pytest.mark.parametrize("method", one_in(2, ["x.T", "x.mean(axis=0)", "x.at[0].set(1.0)", "x.astype('int32')"]))
+@pytest.mark.one_in(2)
 def test_a_method_of_a_tracer_needs_no_import_of_the_numpy_layer(method):
     program = f"import numpy, mpijax; mpijax.jit(lambda x: {method})(numpy.ones((2, 2), 'float32'))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -192,6 +192,7 @@ def test_a_thread_may_end_during_an_update(monkeypatch):
         ({"JAX_CPU_GET_GLOBAL_TOPOLOGY_TIMEOUT_MINUTES": "7"}, "False allow 7"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_environment(environment, expected):
     program = (
         "from mpijax.core.base.config import config as c; "
@@ -281,6 +282,7 @@ flags.DEFINE_bool = flags.DEFINE_string = flags.FLAGS.define
         ([], "False allow"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_options_on_the_command_line(arguments, expected):
     program = ABSL + (
         "sys.modules['absl.flags'] = flags\nimport mpijax\nmpijax.config.parse_flags_with_absl()\n"

@@ -43,6 +43,7 @@ def test_structures_of_any_depth_have_a_hash_and_compare():
     ]),
     ids=["str", "unflatten", "compose", "walk", "flatten_up_to", "flatten", "map", "paths"],
 )
+@pytest.mark.one_in(2)
 def test_what_needs_the_stack_raises_recursion_error(use):
     with pytest.raises(RecursionError):
         use()

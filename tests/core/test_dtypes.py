@@ -62,6 +62,7 @@ oracle.register_type_whose_dtype_should_not_be_canonicalized(Abstract)
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("mode", ["standard", "strict"])
 @pytest.mark.parametrize("name", ["promote_types", "result_type", "lattice_result_type", "safe_to_cast"])
+@pytest.mark.one_in(2)
 def test_pairs_of_dtypes(name, mode, x64):
     with options(x64, mode):
         for a, b in itertools.product([*STRONG, int, float, complex], repeat=2):
@@ -73,6 +74,7 @@ def test_pairs_of_dtypes(name, mode, x64):
 @pytest.mark.sweep
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("mode", ["standard", "strict"])
+@pytest.mark.one_in(2)
 def test_pairs_of_arrays_weak_and_strong(mode, x64):
     operands = [Abstract(d) for d in STRONG] + [Abstract(d, True) for d in STRONG if d.name != "bool"]
     with options(x64, mode):

@@ -36,6 +36,7 @@ def written(*lines, **variables):
         ),
     ],
 )
+@pytest.mark.one_in(2)
 def test_messages_are_written_once(lines):
     text = written(*lines, CALL)
     assert text.count(FINISHED) == 1
@@ -55,6 +56,7 @@ def test_messages_are_written_once(lines):
         ),
     ],
 )
+@pytest.mark.one_in(2)
 def test_nothing_is_written(lines):
     assert written(*lines, CALL) == ""
 

@@ -37,6 +37,7 @@ INDICES = [
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.one_in(3)
 def test_parts_are_those_of_arrays(index):
     whole = np.arange(6.0, dtype=np.float32).reshape(2, 3)
     x = jnp.asarray(whole)
@@ -71,6 +72,7 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("index", one_in(2, COMPUTED.values()), ids=COMPUTED)
+@pytest.mark.one_in(2)
 def test_parts_at_computed_positions(index):
     def make(J):
         ds = importlib.import_module(f"{J.name}.experimental.pallas").ds
@@ -417,6 +419,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", one_in(3, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_programs_as_in_jax(program):
     both(program)
 
@@ -607,6 +610,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.one_in(4)
 def test_errors_as_in_jax(case):
     make, text = REFUSED[case]
     with pytest.raises(Exception, match=text) as theirs:

@@ -171,6 +171,7 @@ def test_equal_structures_are_equal_however_made(tree_):
 
 
 @every_pair
+@pytest.mark.one_in(4)
 def test_comparisons_as_jax(first, second):
     def equal(library):
         return library.tree_structure(first) == library.tree_structure(second)
@@ -208,6 +209,7 @@ IS_LEAF = {
 
 @pytest.mark.parametrize("is_leaf", IS_LEAF.values(), ids=IS_LEAF)
 @every_tree
+@pytest.mark.one_in(4)
 def test_is_leaf_as_jax(tree_, is_leaf):
     def flat(library):
         leaves, treedef = library.tree_flatten(tree_, is_leaf=is_leaf)
@@ -241,6 +243,7 @@ def test_none_leaf_registry():
 
 
 @every_pair
+@pytest.mark.one_in(4)
 def test_flatten_up_to_as_jax(first, second):
     def up_to(library):
         return library.tree_structure(first).flatten_up_to(second)

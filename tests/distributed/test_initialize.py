@@ -11,6 +11,7 @@ import time
 
 import pytest
 from once import computed_once, shared_folder
+from quickly import slow
 
 from mpijax import distributed
 from mpijax.distributed import bootstrap, handshake, launchers, server
@@ -67,6 +68,7 @@ time.sleep(20)
 total()
 """),
 }  # fmt: skip
+SLOW = ("raises",)  # by default a rank dies only by a signal
 # What an allocation's shell and a finished job leave behind.
 STRAY = {"PMI_SIZE": "7", "PMI_RANK": "3", "SLURM_PROCID": "3", "SLURM_NTASKS": "9", "SLURM_STEP_NUM_TASKS": "9"}
 
@@ -81,16 +83,17 @@ def environment(**settings):
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+def outcomes(tmp_path_factory, request):
     """{case: [(status, output, seconds) per rank]}."""
     folder = shared_folder(tmp_path_factory, "initialize")
-    return computed_once(folder, lambda: run_cases(folder))
+    cases = CASES if request.config.getoption("--slow") else {name: case for name, case in CASES.items() if name not in SLOW}
+    return computed_once(folder, lambda: run_cases(folder, cases))
 
 
-def run_cases(shared):
+def run_cases(shared, cases):
     running = {}
     begin = time.monotonic()
-    for case, (ranks, size, program) in CASES.items():
+    for case, (ranks, size, program) in cases.items():
         folder = shared / case
         folder.mkdir()
         numbers = [str(number) for number in (ranks, free_port(), size)]
@@ -101,7 +104,7 @@ def run_cases(shared):
                 [*command, str(rank)], env=environment(**STRAY), stdout=file, stderr=subprocess.STDOUT
             )
             running[case, rank] = process, file
-    found = {case: [] for case in CASES}
+    found = {case: [] for case in cases}
     ends = {}
     while len(ends) < len(running) and time.monotonic() - begin < 200:
         for key, (process, _) in running.items():
@@ -135,7 +138,7 @@ def test_a_coordinator_that_dies_ends_all(outcomes):
         assert status == 1 and "the coordinator (a process that process 0 started) was killed" in output and seconds < 20
 
 
-@pytest.mark.parametrize("case", ["killed", "raises"])
+@pytest.mark.parametrize("case", ["killed", *slow(*SLOW)])
 def test_a_rank_that_dies_ends_the_others(outcomes, case):
     (status0, output0, seconds0), (status1, output1, _) = outcomes[case]
     assert status0 == 1 and "rank 1 ended the job" in output0 and seconds0 < 100

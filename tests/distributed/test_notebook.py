@@ -77,6 +77,7 @@ def test_an_interrupt_stops_the_cell_and_leaves_the_ranks(notebook):
     assert text(notebook.run("%%mpijax\nturns > 0"), "value") == ["True"]
 
 
+@pytest.mark.slow  # by default one rank that fails while another waits ends them too
 def test_an_interrupt_in_a_wait_that_does_not_end(notebook):
     notebook.run("%mpijax -n 2")
     notebook.run("%%mpijax\nimport time, mpijax\nfrom mpijax import mpi\nmpi.barrier()")
@@ -98,6 +99,7 @@ def test_restart_stop_and_another_number(notebook):
     assert text(notebook.run("%mpijax")) == "mpijax: no ranks run\n"
 
 
+@pytest.mark.slow  # by default the tests above have output
 def test_output_comes_while_the_cell_runs_and_a_bar_overwrites_itself(notebook):
     notebook.run("%mpijax -n 2")
     shown = text(notebook.run(
@@ -208,6 +210,7 @@ def test_ranks_that_stopped_at_different_places_are_ended(capsys):
         ranks.stop()
 
 
+@pytest.mark.slow  # by default the test above ends the ranks
 def test_a_rank_that_is_killed():
     ranks = Ranks(2)
     with pytest.raises(RankError, match=r"rank 1 was killed by SIGKILL.*All ranks were killed"):

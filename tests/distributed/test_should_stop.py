@@ -29,6 +29,7 @@ sys.stdout.write(f"rank {rank} stops at {step} {seen}\\n")
 
 @pytest.mark.skipif(MPIRUN is None or launchers.under_launcher(), reason="starts mpirun itself")
 @pytest.mark.parametrize("number, rank", [("SIGTERM", 1), ("SIGUSR2", 0)])
+@pytest.mark.one_in(2)
 def test_all_ranks_stop_at_the_same_step(number, rank):
     command = [*mpirun(2), sys.executable, "-c", PROGRAM, number, str(rank)]
     env = launchers.outside(os.environ)

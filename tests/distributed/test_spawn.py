@@ -113,6 +113,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow  # by default the test above sends functions
 def test_classes_of_a_script_and_functions_of_a_cell(tmp_path):
     """Instances and exceptions come back as those of the script's own classes."""
     script = tmp_path / "program.py"
@@ -121,6 +122,7 @@ def test_classes_of_a_script_and_functions_of_a_cell(tmp_path):
     assert done.stdout.splitlines() == ["True", "4.0 True"], done.stderr
 
 
+@pytest.mark.slow  # by default tests/cli/test_cli.py merges lines
 def test_lines_appear_with_their_ranks_where_the_output_is_no_file(monkeypatch):
     def show(start):
         print("all", start)

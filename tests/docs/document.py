@@ -3,6 +3,7 @@
     python tests/docs/document.py docs/how-it-works.md             compare what they print with the text blocks
     python tests/docs/document.py --renew docs/how-it-works.md     write what they print into the text blocks
     python tests/docs/document.py --each docs/*.md                 compare each in a process of its own; results as JSON
+    python tests/docs/document.py --each --in FOLDER docs/*.md     the same, each in a folder of its own, FOLDER/PAGE
 
 A block marked `text` right after a Python block holds its output.
 """
@@ -47,10 +48,18 @@ def stripped(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
-def each(files: list[Path]) -> None:
-    """Run each file in a copy of this process, which has loaded mpijax; print {file: [exit status, what it says]}."""
+def each(files: list[Path], folder: Path | None = None) -> None:
+    """Run each file in a copy of this process, which has loaded mpijax; print {file: [exit status, what it says]}.
+
+    folder: has a folder for each file, with the file's name without its suffix, in which it runs.
+    """
     import mpijax.mpi  # noqa: F401
 
+    if any("import matplotlib.pyplot" in file.read_text() for file in files):
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot
     outcomes = {}
     for file in files:
         with tempfile.TemporaryFile("w+") as said:
@@ -58,6 +67,8 @@ def each(files: list[Path]) -> None:
             if copy == 0:
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)
+                if folder is not None:
+                    os.chdir(folder / file.stem)
                 sys.exit("\n\n".join(run(file)[0]) or 0)
             status = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
             said.seek(0)
@@ -70,9 +81,10 @@ if __name__ == "__main__":
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--renew", action="store_true")
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--in", dest="folder", type=Path)
     arguments = parser.parse_args()
     if arguments.each:
-        sys.exit(each(arguments.files))
+        sys.exit(each(arguments.files, arguments.folder))
     found = []
     for file in arguments.files:
         differences, renewed = run(file)

@@ -4,6 +4,7 @@
 before they are committed.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from launching import marked, mpirun
+from once import computed_once, shared_folder
 
 from mpijax.cli.launcher import clean_environment
 
@@ -25,14 +27,9 @@ NAMES = [page.stem for page in PAGES]
 ON_ONE_RANK = tuple(name for name in NAMES if name not in ("mpi4py", "from-numpy-mpi4py"))
 # They run programs of examples/, which tests/examples runs with smaller numbers.
 OF_EXAMPLES = ("data-parallel", "ocean")
-CASES = [
-    pytest.param(
-        page, ranks, id=f"{page.stem}-{ranks}",
-        marks=() if (ranks == 1) == (page.stem in ON_ONE_RANK) and page.stem not in OF_EXAMPLES else pytest.mark.slow,
-    )
-    for page in PAGES
-    for ranks in (1, 2)
-]
+ALONE = [page for page in PAGES if page.stem in ON_ONE_RANK and page.stem not in OF_EXAMPLES]
+# On two ranks a page is a job of its own.
+JOBS = [pytest.param(page, id=page.stem, marks=pytest.mark.slow if page.stem in ON_ONE_RANK else ()) for page in PAGES]
 QUOTED = re.compile(r"^```python file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -40,13 +37,11 @@ def parts(page: Path, kind: str) -> str:
     return "".join(re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-def run(page: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
-    """The page's program, in a folder from which `examples` can be reached."""
-    (folder / "page.py").write_text(parts(page, "python"))
+def run(command: list, folder: Path) -> subprocess.CompletedProcess:
+    """A command, in a folder from which `examples` can be reached."""
     if not (folder / "examples").exists():
         (folder / "examples").symlink_to(ROOT / "examples")
     environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
-    command = [*words, sys.executable, "page.py"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
 
 
@@ -54,13 +49,41 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
+def pictures(page: Path) -> set[str]:
+    """The names of the pictures that a page shows."""
+    return set(re.findall(r"images/tutorials/(\S+\.png)", page.read_text()))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """By page: its folder, the exit status, and what it said. One process that has loaded all they need is copied for each."""
+    folder = shared_folder(tmp_path_factory, "tutorials")
+
+    def compute():
+        for page in ALONE:
+            (folder / page.stem).mkdir()
+        document = ROOT / "tests" / "docs" / "document.py"
+        ran = run([sys.executable, document, "--each", "--in", folder, *ALONE], folder)
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    return {page: (folder / page.stem, *computed_once(folder, compute)[str(page)]) for page in ALONE}
+
+
+@pytest.mark.parametrize("page", ALONE, ids=lambda page: page.stem)
+def test_prints_what_the_page_says(alone, page):
+    folder, status, said = alone[page]
+    assert status == 0, said
+    assert {picture.name for picture in folder.glob("*.png")} == pictures(page)
+
+
 @marked
-@pytest.mark.parametrize(("page", "ranks"), CASES)
-def test_prints_what_the_page_says(page, ranks, tmp_path):
-    ran = run(page, tmp_path, *mpirun(ranks))
+@pytest.mark.parametrize("page", JOBS)
+def test_prints_the_same_on_two_ranks(page, tmp_path):
+    (tmp_path / "page.py").write_text(parts(page, "python"))
+    ran = run([*mpirun(2), sys.executable, "page.py"], tmp_path)
     assert lines(ran.stdout) == lines(parts(page, "text")), ran.stderr
-    drawn = {picture.name for picture in tmp_path.glob("*.png")}
-    assert drawn == set(re.findall(r"images/tutorials/(\S+\.png)", page.read_text()))
+    assert {picture.name for picture in tmp_path.glob("*.png")} == pictures(page)
 
 
 def test_pictures_are_small_and_used():

@@ -102,6 +102,7 @@ def test_the_texts_are_those_of_the_table():
 
 
 @pytest.mark.parametrize("name", mistakes.MISTAKES)
+@pytest.mark.one_in(4)
 def test_mistake(name):
     import mpijax
     from mpijax.core.base import tracebacks

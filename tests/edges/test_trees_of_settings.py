@@ -125,6 +125,7 @@ INDICES = {
 
 @pytest.mark.parametrize("name", INDICES)
 @pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.one_in(3)
 def test_known_indices_within_bounds(name, jitted):
     def call(s):
         s.jax.config.update("jax_check_static_indices", True)
@@ -206,6 +207,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.one_in(3)
 def test_refused_as_in_jax(name):
     ours, theirs = (said(REFUSED[name], s) for s in BOTH)
     assert ours == theirs

@@ -39,6 +39,7 @@ QUICK = [number for number, row in enumerate(APPLIED) if not row.heavy]
 
 
 @pytest.mark.parametrize("first", range(0, ALWAYS, TOGETHER))
+@pytest.mark.one_in(3)
 def test_values(first):
     lines = wrong([in_turn(number) for number in QUICK[first : first + TOGETHER]])
     assert not lines, "\n".join(lines)
@@ -90,6 +91,7 @@ def _elementwise(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("row", one_in(3, CREATION), ids=lambda row: row.source)
+@pytest.mark.one_in(3)
 def test_created(row):
     case = Case(row, "nothing", [])
     for a, b in zip(eagerly(THEIRS, case), eagerly(OURS, case), strict=True):

@@ -36,6 +36,7 @@ def steps(J, make, params=PARAMS):
 
 
 @pytest.mark.parametrize("name", one_in(2, OPTIMIZERS))
+@pytest.mark.one_in(2)
 def test_steps_are_jaxs(name):
     theirs, ours = (steps(J, OPTIMIZERS[name]) for J in (THEIRS, OURS))
     assert theirs.keys() == ours.keys()

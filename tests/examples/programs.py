@@ -3,6 +3,11 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
+# Asked without an import: each rank and each worker would take seconds for it, whatever tests it runs.
+needs_sklearn = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="needs scikit-learn")
+
 
 def path_of(name: str) -> Path:
     return Path(__file__).parents[2] / "examples" / f"{name}.py"

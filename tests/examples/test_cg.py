@@ -6,8 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
 from examples.programs import load_example, path_of
 from launching import mpirun, starts_jobs
 from mpi4py import MPI
@@ -25,6 +23,8 @@ def cg():
 
 def direct(cg, shape):
     """Source, log k and temperature of all cells, by SciPy's direct solver."""
+    import scipy.sparse.linalg
+
     source, log_k, _ = cg.problem(cg.make_grid(shape, MPI.COMM_SELF))
     rows, columns = shape
     k = np.pad(np.exp(log_k), 1, mode="edge")

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from examples.programs import load_example, path_of
+from examples.programs import load_example, needs_sklearn, path_of
 from quickly import all_slow_but
 
-pytest.importorskip("sklearn")
+pytestmark = needs_sklearn
 
 # Mean training loss of the first epochs, from the same file run on jax 0.10.2 (one process).
 JAX_CURVES = {
@@ -19,8 +19,9 @@ JAX_CURVES = {
 
 
 @pytest.mark.mpi
-@pytest.mark.two_ranks  # federated averaging and conjugate gradients have curves on four
+@pytest.mark.two_ranks  # conjugate gradients have a solution on four
 @pytest.mark.parametrize("name", all_slow_but(("attention",), JAX_CURVES))  # by default the script below trains the other
+@pytest.mark.slow  # by default the script below learns, and federated averaging has JAX's curve on ranks
 def test_loss_curve_is_that_of_jax_on_any_number_of_ranks(name):
     digits = load_example("digits")
     mesh = digits.Mesh(np.array(digits.jax.devices()), ("data",))

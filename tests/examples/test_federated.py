@@ -4,15 +4,15 @@ import re
 import subprocess
 import sys
 
-import jax as theirs
 import numpy as np
 import pytest
-from examples.programs import load_example, path_of
+from examples.programs import load_example, needs_sklearn, path_of
+from oracle import THEIRS as theirs
 
 import mpijax as jax
 from mpijax.experimental.multihost_utils import broadcast_one_to_all
 
-pytest.importorskip("sklearn")
+pytestmark = needs_sklearn
 ROUNDS = 2
 
 
@@ -56,6 +56,7 @@ def curve_of_jax(example, data, test, per_round, epochs, size, rate):
 
 
 @pytest.mark.mpi
+@pytest.mark.two_ranks  # conjugate gradients have a solution on four
 def test_the_curve_is_that_of_jax_on_any_number_of_ranks():
     example = load_example("federated")
     data, images, labels = example.load_clients(12)
@@ -68,6 +69,7 @@ def test_the_curve_is_that_of_jax_on_any_number_of_ranks():
 
 
 @pytest.mark.parametrize(("rounds", "accuracy"), [(4, 35), pytest.param(30, 85, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default the curve below is of the same functions
 def test_the_program_learns(rounds, accuracy):
     command = [sys.executable, str(path_of("federated")), "--rounds", str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)

@@ -31,6 +31,7 @@ def losses(output):
 
 @marked
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default the next one stops and starts it, and tests/checkpoint changes the number of ranks
 def test_the_losses_are_those_of_an_undisturbed_run(tmp_path, ranks):
     """20 steps on two ranks, then the rest: on two the same bits, on four and on one the same numbers."""
     resume = load_example("resume")

@@ -126,7 +126,8 @@ def test_more_ranks_than_cells_are_refused(model):
 class TestScript:
     pytestmark = starts_jobs
 
-    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), pytest.param(6, "3 x 2", marks=pytest.mark.slow)])
+    @pytest.mark.slow  # by default the tests above run its functions, and test_cg.py draws on ranks
+    @pytest.mark.parametrize(("ranks", "grid"), [(2, "2 x 1"), (6, "3 x 2")])
     def test_ranks_have_the_fields_of_one_and_draw_them(self, model, tmp_path, ranks, grid):
         pytest.importorskip("matplotlib")
         fields, frames = tmp_path / "fields.npy", tmp_path / "frames"
@@ -150,6 +151,6 @@ class TestScript:
     def test_without_matplotlib_it_says_so(self, tmp_path):
         (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['matplotlib'] = None\n")
         command = [sys.executable, path_of("shallow_water"), "--frames", tmp_path / "frames"]
-        env = os.environ | {"PYTHONPATH": str(tmp_path)}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
         assert done.returncode == 1 and "--frames needs matplotlib, which is not installed" in done.stderr

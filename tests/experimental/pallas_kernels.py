@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
+from types import SimpleNamespace
+
 import numpy as np
+
+
+def library(module):
+    """A library, as the kernels of the table use it."""
+    pallas, pltpu, plgpu = (
+        import_module(f"{module.__name__}.experimental.pallas{part}") for part in ("", ".tpu", ".triton")
+    )  # fmt: skip
+
+    def shape(*sizes, dtype="float32"):
+        return module.ShapeDtypeStruct(sizes, module.numpy.dtype(dtype))
+
+    return SimpleNamespace(
+        jax=module, jnp=module.numpy, lax=module.lax, pl=pallas, pltpu=pltpu, plgpu=plgpu,
+        call=partial(pallas.pallas_call, interpret=True), shape=shape,
+    )  # fmt: skip
 
 
 def data(*shape, dtype=np.float32, seed=0):

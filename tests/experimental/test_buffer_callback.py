@@ -32,6 +32,7 @@ def double(context, out, x):
 @BOTH
 @EAGER_AND_JIT
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex64", "bfloat16"])
+@pytest.mark.one_in(3)
 def test_what_the_function_gets(J, transform, dtype):
     seen = []
 

@@ -95,6 +95,7 @@ CASES = [(name, fun, X) for name, fun in ANYWHERE.items()] + [(n, f, POSITIVE) f
 
 
 @pytest.mark.parametrize(("fun", "x"), one_in(2, [pytest.param(f, x, id=name) for name, f, x in CASES]))
+@pytest.mark.one_in(4)
 def test_series_are_finite_differences(fun, x):
     with mpijax.enable_x64():
         value, terms = mpijax.jit(lambda x, s: jet(fun, (x,), (s,)))(x, SERIES)
@@ -162,6 +163,7 @@ def test_functions_with_derivatives_of_their_own_are_expanded_themselves():
 
 @pytest.mark.parametrize("fun", [jnp.exp, jnp.tanh, jnp.sqrt, lambda x: x**2.5, special.erf, lambda x: lax.scan(
     lambda c, _: (jnp.sin(c), None), x, None, length=5)[0]])  # fmt: skip
+@pytest.mark.one_in(2)
 def test_programs_grow_with_the_square_of_the_order(fun):
     def operations(order):
         count = lambda jaxpr: sum(1 + sum(map(count, mpijax.extend.core.jaxprs_in_params(e.params))) for e in jaxpr.eqns)

@@ -97,6 +97,7 @@ def watched():
 
 
 @pytest.mark.parametrize("name", programs(OURS))
+@pytest.mark.one_in(4)
 def test_calls_that_reuse_keys_are_found(name, watched):
     fun, key = programs(OURS)[name], random.key(1)
     if name.endswith("!"):

@@ -93,6 +93,7 @@ def close(got, expected):
 
 
 @pytest.mark.parametrize("layout", one_in(3, LAYOUTS))
+@pytest.mark.one_in(2)
 def test_operators_are_those_of_dense_arrays(layout):
     x, y = (sparse.BCOO.fromdense(a, n_batch=layout[0], n_dense=layout[1]) for a in (C, D))
     for name, operation in ALIKE.items():
@@ -104,6 +105,7 @@ def test_operators_are_those_of_dense_arrays(layout):
 
 
 @pytest.mark.parametrize("layout", one_in(2, LAYOUTS))
+@pytest.mark.one_in(3)
 def test_arrays_of_different_ranks_may_be_forbidden(layout):
     """The option is about the program's own operations, not about those within sparse arrays."""
     with OURS.numpy_rank_promotion("raise"):
@@ -119,6 +121,7 @@ def test_arrays_of_different_ranks_may_be_forbidden(layout):
 @pytest.mark.sweep
 @pytest.mark.parametrize("shape", [(1, 3, 4), (2, 3, 1), (1, 1, 4), (1, 1, 1)])
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.one_in(2)
 def test_products_with_an_array_that_is_repeated(layout, shape):
     other = thinned(*shape, seed=3) + (np.prod(shape) == 1)
     x, y = (sparse.BCOO.fromdense(a, n_batch=layout[0], n_dense=layout[1]) for a in (C, other))
@@ -127,6 +130,7 @@ def test_products_with_an_array_that_is_repeated(layout, shape):
 
 
 @pytest.mark.parametrize("name", one_in(3, FUNCTIONS))
+@pytest.mark.one_in(2)
 def test_functions_are_those_of_dense_arrays(name):
     function, expected = FUNCTIONS[name]
     for n_batch, n_dense in LAYOUTS:
@@ -148,6 +152,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("case", one_in(2, STORED))
+@pytest.mark.one_in(3)
 def test_layouts_of_results_are_jaxs(case):
     theirs, ours = (
         STORED[case](S, S.BCOO.fromdense(C, n_batch=1))
@@ -158,6 +163,7 @@ def test_layouts_of_results_are_jaxs(case):
 
 
 @pytest.mark.parametrize("shapes", one_in(2, [((2, 4), (4,), (3, 4)), ((1, 4), (4,)), ((4,), (1, 4)), ((4,), (2, 4))]))
+@pytest.mark.one_in(2)
 def test_rows_and_matrices_are_stacked(shapes):
     """A row becomes a matrix with a batch axis of size 1, and the matrices have no batch axis."""
     dense = [thinned(*shape, seed=i) for i, shape in enumerate(shapes)]
@@ -195,6 +201,7 @@ def test_a_convolution_is_that_of_dense_arrays():
         sparse.bcoo_conv_general_dilated(x, sparse.BCOO.fromdense(w), window_strides=(2,), padding="VALID")
 
 
+@pytest.mark.slow  # by default the tests above have layouts of other functions
 def test_random_arrays_have_jaxs_layouts():
     for options in ({"n_batch": 1}, {"n_dense": 1}, {"nse": 0.5}):
         options["dtype"] = np.float32

@@ -175,6 +175,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", one_in(3, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_one_program_for_several_sizes(name):
     fun, texts, constraints, calls = PROGRAMS[name]
 

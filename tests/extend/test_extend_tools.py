@@ -480,6 +480,7 @@ def test_meshes_without_devices(J):
 
 
 @IN_BOTH
+@pytest.mark.one_in(2)
 def test_the_type_of_arrays_has_their_methods_before_there_are_any(J):
     code = f"""if True:
         import {J.name} as jax

@@ -18,7 +18,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.runtime.program.traffic import sent
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # the rules are those of any primitive
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-primitive.md"
 N = 12

@@ -9,10 +9,14 @@ from faults.run import abandoned_files, faults
 from launching import marked
 from once import computed_once, shared_folder
 
-# Of these a job takes 10 s and more: tests/mpi/test_watchdog.py and test_pairing.py have such jobs.
-LONG = {promises.RING, promises.COMMUNICATORS, promises.UNSTARTED, promises.EXITED}
-# In the default run: the first row of each promise.
-OFTEN = sorted({next(row.name for row in ROWS if row.promise is p) for p in promises.PROMISES if p not in LONG})
+# In the default run other files have jobs with these faults: tests/runtime/reports/test_watchdog.py, and four files of
+# tests/runtime/matching. Most of those jobs have several faults, one after the other.
+ELSEWHERE = {
+    promises.DIFFERENT, promises.MEANT, promises.MESSAGE, promises.SHORT, promises.COMMUNICATORS, promises.RING, promises.UNSTARTED,
+    promises.LATE, promises.EXITED, promises.INTERRUPTED, promises.THREADS, promises.NOT_A_RANK, promises.FREED,
+}  # fmt: skip
+# In the default run: the first row of each of the other promises.
+OFTEN = sorted({next(row.name for row in ROWS if row.promise is p) for p in promises.PROMISES if p not in ELSEWHERE})
 
 
 def outcomes(folders, name, rows):

@@ -2,17 +2,17 @@
 
 import itertools
 
-import jax as theirs
 import numpy as np
 import pytest
 from mpi4py import MPI
+from oracle import THEIRS as theirs
 from spmd.ranks import SIZE, whole
 
 import mpijax as jax
 from mpijax import federated
 from mpijax import numpy as jnp
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # clients are drawn by key, whatever the number
 RANK = jax.process_index()
 SIZES = {"a": 7, "b": 1, "c": 0, "d": 12, "e": 5, "f": 5}
 

@@ -78,6 +78,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.slow  # by default tests/numpy/test_array_api.py has the standard
 def test_scipys_array_api():
     pytest.importorskip("scipy")
     done = subprocess.run(

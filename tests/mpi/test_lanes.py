@@ -16,7 +16,7 @@ from mpijax.runtime.mpi import mpi_start
 RANK, SIZE = jax.process_index(), jax.process_count()
 PARTNER = RANK ^ 1
 in_pairs = [pytest.mark.skipif(SIZE < 2, reason="two ranks"), pytest.mark.skipif(SIZE % 2 == 1, reason="ranks in pairs")]
-pytestmark = [pytest.mark.mpi, *in_pairs]
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks, *in_pairs]  # who sends to whom depends on their number
 TURNS = 40
 COUNT = 150
 

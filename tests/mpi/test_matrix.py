@@ -326,6 +326,7 @@ def exchanged(parts: list) -> list:
 @pytest.mark.mpi
 @pytest.mark.parametrize("check", [the_same_for_all_examples, remat, custom_rules, reverse_over_both, batches_of_derivatives],
                          ids=lambda f: f.__name__)  # fmt: skip
+@pytest.mark.one_in(2)
 def test_some(check):
     """What the tests of operations leave out."""
     compare(check, ["allreduce-SUM", "scan-MAX", "scatterv", "exchange"], "float32")

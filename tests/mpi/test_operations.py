@@ -32,6 +32,7 @@ def close(got, want):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_types(name):
     row = TABLE[name]
     with jax.enable_x64(True):
@@ -49,6 +50,7 @@ def test_types(name):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_jvp(name):
     row = TABLE[name]
     values = values_for(row)
@@ -73,6 +75,7 @@ def cotangents(row, values):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_vjp(name):
     row = TABLE[name]
     values = values_for(row)
@@ -82,6 +85,7 @@ def test_vjp(name):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_derivative_of_a_gradient(name):
     """Forward over reverse, of a function that is not linear in what it sends."""
     row = TABLE[name]
@@ -101,6 +105,7 @@ def test_derivative_of_a_gradient(name):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_vmap(name):
     row = TABLE[name]
     values = values_for(row, batch=(3,))
@@ -109,6 +114,7 @@ def test_vmap(name):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_loops_and_branches(name):
     """A loop of each kind, and branches, give what the operation gives outside."""
     row = TABLE[name]
@@ -130,6 +136,7 @@ def test_loops_and_branches(name):
 
 
 @every_operation
+@pytest.mark.one_in(4)
 def test_gradient_through_a_scan_and_a_branch(name):
     row = TABLE[name]
     xs = np.stack([values_for(row)[RANK] * k for k in (1, 2)])
@@ -179,6 +186,7 @@ def test_views_that_are_not_contiguous():
 
 @pytest.mark.parametrize("op", ["LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR"])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32"])
+@pytest.mark.one_in(3)
 def test_logic(op, dtype):
     values = [draw((5,), dtype, seed=r) for r in range(SIZE)]
     ufunc = {"LAND": np.logical_and, "LOR": np.logical_or, "LXOR": np.logical_xor,

@@ -107,6 +107,7 @@ def random_program(rng):
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.one_in(3)
 def test_what_an_exchange_uses_stays_as_it_is(seed):
     """Between start and wait nothing touches its result, nothing writes what it sends (seen where it runs: below)."""
     plan = plan_program(jax.make_jaxpr(random_program(np.random.default_rng(seed)))(X, X, X, X), (True,) * 4)
@@ -163,13 +164,16 @@ assert runs(lambda x: step(x), large) == want
 print('the same bits')
 """
 )
+# Every type at the size that takes the most paths, and each of the other sizes with three.
+SIZES = """
+SIZES = ((1, ('float32', 'int8', 'bool')), (5, ('int32', 'complex64', 'int8')),
+         (1000, ('float32', 'int32', 'int8', 'bool', 'complex64', 'bfloat16')), (70000, ('float32', 'int32', 'bfloat16')))
+"""
+FEW_SIZES = "\nSIZES = ((5, ('int32',)), (1000, ('float32', 'int8')), (70000, ('float32',)))\n"
 OPERATIONS = """
 from mpijax.sharding import Mesh, PartitionSpec as P
 def bits(x): return np.asarray(x).tobytes()
 world = MPI.COMM_WORLD
-# Every type at the size that takes the most paths, and each of the other sizes with three.
-SIZES = ((1, ('float32', 'int8', 'bool')), (5, ('int32', 'complex64', 'int8')),
-         (1000, ('float32', 'int32', 'int8', 'bool', 'complex64', 'bfloat16')), (70000, ('float32', 'int32', 'bfloat16')))
 windows = os.environ.get('MPIJAX_WAIT') == 'block' and 'MPIJAX_SHARED_MEMORY' not in os.environ
 for comm in (None, world.Split(rank % 2, -rank)):
     group = comm or world
@@ -248,20 +252,23 @@ PATH = "import sys; sys.path.insert(0, 'tests')\n"
 START = PATH + START_ALONE + "from mpi4py import MPI\n"
 ALONE = {"MPIJAX_SHARED_MEMORY": "0"}
 POLL = {"MPIJAX_WAIT": "block"}
+SHARED_CORES = {"MPIJAX_WAIT": "yield"}
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
     "1 rank": Job(COMPARE, 1, start=START),
-    "2 ranks": Job(COMPARE + OPERATIONS + HALOS, 2, POLL, START),
-    "3 ranks that share cores": Job(COMPARE + OPERATIONS, 3, {"MPIJAX_WAIT": "yield"}, START),
+    "2 ranks, few sizes": Job(FEW_SIZES + COMPARE + OPERATIONS + HALOS, 2, POLL, START),
+    "2 ranks": Job(SIZES + OPERATIONS, 2, POLL, START),
+    "3 ranks that share cores, few sizes": Job(FEW_SIZES + OPERATIONS, 3, SHARED_CORES, START),
+    "3 ranks that share cores": Job(SIZES + COMPARE + OPERATIONS, 3, SHARED_CORES, START),
     "3 ranks": Job(HALOS, 3, POLL, START),
-    "4 ranks": Job(COMPARE + OPERATIONS + HALOS, 4, POLL, START),
-    "2 ranks, messages": Job(COMPARE + OPERATIONS, 2, ALONE | POLL, START),
+    "4 ranks": Job(SIZES + COMPARE + OPERATIONS + HALOS, 4, POLL, START),
+    "2 ranks, messages": Job(SIZES + COMPARE + OPERATIONS, 2, ALONE | POLL, START),
     "4 ranks, messages": Job(COMPARE, 4, ALONE, START),
     "stall": Job(STALL, 2, SOON | POLL, START),
     "stall, messages": Job(STALL, 2, SOON | POLL | ALONE, START),
 }
-# In the default run: each program through shared memory and as messages.
-OFTEN = ("2 ranks", "3 ranks that share cores", "2 ranks, messages", "stall")
+# In the default run: each program through shared memory, and halos as messages too.
+OFTEN = ("2 ranks, few sizes", "3 ranks that share cores, few sizes", "stall")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from mpijax import lax, mpi
 from mpijax import numpy as jnp
 from mpijax.mpi._src.utils import HashableMPIType, unpack_hashable, wrap_as_hashable
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # the operations are those of test_operations.py
 RANK = jax.process_index()
 AFTER, BEFORE = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 X = np.arange(3, dtype=np.float32) + RANK

@@ -14,6 +14,7 @@ SCALING = (
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", SCALING)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5,)], ids=repr)
+@pytest.mark.one_in(3)
 def test_values(name, shape):
     check(
         lambda J: lambda seed: getattr(J.nn.initializers, name)()(J.random.key(seed), shape),
@@ -37,6 +38,7 @@ def test_complex(name):
 @pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg", "fan_geo_avg", "bogus"])
 @pytest.mark.parametrize("distribution", ["truncated_normal", "normal", "uniform", "bogus"])
+@pytest.mark.one_in(2)
 def test_variance_scaling(mode, distribution):
     check(
         lambda J: (

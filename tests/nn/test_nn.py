@@ -18,18 +18,21 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # JAX's, of -inf as integer
 @pytest.mark.parametrize("name", one_in(3, ACTIVATIONS + NORMALIZERS))
+@pytest.mark.one_in(3)
 def test_values(name):
     for x in (X, X.astype(np.int32)) + ((2.0,) if name in ACTIVATIONS and name != "glu" else ()):
         check(lambda J: lambda x: getattr(J.nn, name)(x), x, **CLOSE)
 
 
 @pytest.mark.parametrize("name", one_in(3, ACTIVATIONS + NORMALIZERS))
+@pytest.mark.one_in(3)
 def test_half_precision(name):
     check(lambda J: lambda x: getattr(J.nn, name)(x.astype("bfloat16")), X, eager=False, rtol=2e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ACTIVATIONS + NORMALIZERS)
+@pytest.mark.one_in(4)
 def test_derivatives(name, order):
     def loss(J):
         return lambda x: getattr(J.nn, name)(x).sum()
@@ -136,6 +139,7 @@ ATTENTION = [
 
 
 @pytest.mark.parametrize("how", one_in(3, ATTENTION), ids=lambda h: "-".join(h))
+@pytest.mark.one_in(2)
 def test_dot_product_attention(how):
     check(
         lambda J: lambda q, k: J.nn.dot_product_attention(q, k, k, **how),

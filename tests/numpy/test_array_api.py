@@ -92,6 +92,7 @@ def test_names():
 
 
 @pytest.mark.parametrize("names", one_in(2, UNARY.values()))
+@pytest.mark.one_in(2)
 def test_unary(names):
     dtypes = next(d for d, n in UNARY.items() if n == names)
     for name in names.split():
@@ -102,6 +103,7 @@ def test_unary(names):
 
 @pytest.mark.parametrize("names", BINARY.values())
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.one_in(2)
 def test_binary_and_with_python_numbers(names, every):
     dtypes = next(d for d, n in BINARY.items() if n == names)
     for name in names.split():
@@ -143,6 +145,7 @@ OPEN = {"reciprocal", "sign", "log2", "log10", "square", "expm1", "round"}
 
 
 @pytest.mark.parametrize("name", [n for n in UNARY[INEXACT].split() if n not in OPEN])
+@pytest.mark.one_in(3)
 def test_complex_functions_at_the_edges(name):
     z = np.array([complex(a, b) for a in EDGES for b in EDGES])
     got, wanted = np.asarray(getattr(xp, name)(xp.asarray(z))), getattr(np, name)(z)

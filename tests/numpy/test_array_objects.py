@@ -42,6 +42,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.one_in(2)
 def test_derivatives_and_programs_of_objects(name):
     fun = FUNCTIONS[name]
     x = jnp.arange(1.0, 5.0).reshape(2, 2)

@@ -25,6 +25,7 @@ INDICES = [
 @pytest.mark.sweep
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("operation", ["set", "add"])
+@pytest.mark.one_in(3)
 def test_index(index, operation):
     check(lambda J: lambda x: getattr(J.numpy.asarray(x).at[index], operation)(1.5), X)
 
@@ -32,6 +33,7 @@ def test_index(index, operation):
 @pytest.mark.sweep
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
+@pytest.mark.one_in(3)
 def test_operation(operation, dtype):
     import ml_dtypes  # noqa: F401 (registers bfloat16)
 
@@ -54,6 +56,7 @@ def test_operation(operation, dtype):
     ],
     ids=repr,
 )
+@pytest.mark.one_in(2)
 def test_mode(how):
     for index in (s_[np.array([0, 7, -1])], s_[1], s_[9]):
         check(lambda J: lambda x: J.numpy.asarray(x).at[index].set(1.0, **how), X)
@@ -129,6 +132,7 @@ def test_where(condition):
     ids=repr,
 )  # fmt: skip
 @pytest.mark.parametrize("function", ["nonzero", "where", "flatnonzero", "argwhere"])
+@pytest.mark.one_in(3)
 def test_nonzero(function, how):
     for x in (X[0], X[0] > 0, X[0, 0], np.float32(1), np.zeros((0, 2), np.float32)):
         check(lambda J: lambda x: getattr(J.numpy, function)(x, **how), x)

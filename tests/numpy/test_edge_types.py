@@ -88,12 +88,14 @@ def types_of(L, cases: list[tuple]) -> list[tuple]:
 
 
 @pytest.mark.parametrize("name", one_in(3, [*(f"n.{u}" for u in ANY_UNARY), *(f"J.scipy.special.{u}" for u in SPECIAL)]))
+@pytest.mark.one_in(4)
 def test_types_of_one_operand(name):
     operands = (*map(edges, DTYPES), np.zeros((0, 3), np.float32), 3, 0.5, True, 1j)
     same_types([(f"{name}(x)", x) for x in operands])
 
 
 @pytest.mark.parametrize("name", one_in(3, ANY_BINARY))
+@pytest.mark.one_in(3)
 def test_types_of_two_operands(name):
     arrays = [np.ones(3, dtype) for dtype in DTYPES[:3] + DTYPES[4:]]
     operands = [(x, y) for x in arrays for y in (*arrays, 2, 0.5)]
@@ -109,6 +111,7 @@ REDUCTIONS = "all any argmax count_nonzero cumprod cumsum max mean min nanmax na
 
 
 @pytest.mark.parametrize("name", one_in(3, REDUCTIONS))
+@pytest.mark.one_in(2)
 def test_types_of_reductions(name):
     cases = []
     for dtype in ("bool", "int8", "uint32", "float16", "float32"):

@@ -42,6 +42,7 @@ SPECS = [
 
 
 @pytest.mark.parametrize("case", one_in(3, SPECS), ids=repr)
+@pytest.mark.one_in(3)
 def test_einsum(case):
     spec, *shapes = case
     arrays = [sample(*shape, seed=i) for i, shape in enumerate(shapes)]
@@ -102,6 +103,7 @@ PRODUCTS = ["dot", "matmul", "inner", "outer", "kron", "vdot", "tensordot", "vec
 @pytest.mark.sweep
 @pytest.mark.parametrize("shapes", SHAPES, ids=repr)
 @pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.one_in(3)
 def test_product(product, shapes):
     for dtypes in ((np.float32, np.float32), (np.int32, np.float32), (np.complex64, np.float32)):
         a, b = (sample(*shape, dtype=d, seed=i) for i, (shape, d) in enumerate(zip(shapes, dtypes, strict=True)))

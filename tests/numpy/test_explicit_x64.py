@@ -47,6 +47,7 @@ PROGRAMS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("jitted", [False, True], ids=["", "jit"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.one_in(4)
 def test_programs_as_in_jax(program, jitted):
     results = []
     for J in (OURS, THEIRS):

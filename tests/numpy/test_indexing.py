@@ -63,6 +63,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("index", one_in(3, STATIC + ARRAYS + MASKS), ids=repr)
+@pytest.mark.one_in(3)
 def test_get(index):
     check(
         lambda J: lambda x: x[built(index, J)] if hasattr(x, "aval") else J.numpy.asarray(x)[built(index, J)],
@@ -95,6 +96,7 @@ def test_bad_index(index):
         lambda i: slice(0, None, i),
     ],
 )
+@pytest.mark.one_in(3)
 def test_traced_scalar(index, i):
     check(lambda J: lambda x, i: x[index(i)], X, i, eager=False)
 
@@ -114,6 +116,7 @@ def test_traced_scalar(index, i):
         lambda i: (..., i, 0),
     ],
 )
+@pytest.mark.one_in(3)
 def test_traced_array(index, i):
     check(lambda J: lambda x, i: x[index(i)], X, i, eager=False)
 
@@ -141,6 +144,7 @@ def test_empty_operand(index):
     ids=repr,
 )
 @pytest.mark.parametrize("index", [s_[0], s_[-1], s_[9], s_[j], s_[Arr(2)], s_[Arr([0, 5, -1])], s_[j, 0]], ids=repr)
+@pytest.mark.one_in(3)
 def test_at_get(index, how):
     check(lambda J: lambda x: J.numpy.asarray(x).at[built(index, J)].get(**how), X)
 
@@ -148,6 +152,7 @@ def test_at_get(index, how):
 @pytest.mark.sweep
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap", "raise", "bogus"])
+@pytest.mark.one_in(2)
 def test_take(axis, mode):
     for indices in (np.array([[0, 1], [2, -1]]), np.array([7, -9]), np.int32(1), np.zeros((0,), int)):
         check(lambda J: lambda x, i: J.numpy.take(x, i, axis, mode=mode), X, indices)
@@ -164,6 +169,7 @@ def test_take_fills_with_the_value_asked_for():
 @pytest.mark.parametrize(
     "shape", [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (2, 4, 5), (1, 1, 1), (7,), (3, 4)], ids=repr
 )
+@pytest.mark.one_in(3)
 def test_take_along_axis(axis, shape):
     indices = sample(*shape, dtype=np.int32)
     for how in ({}, {"mode": "clip"}, {"mode": "fill", "fill_value": 1.0}, {"mode": "one_hot"}):

@@ -42,6 +42,7 @@ NUMPYS = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(3, NUMPYS))
+@pytest.mark.one_in(3)
 def test_values(source):
     check_numpy(source, x=X)
 
@@ -74,6 +75,7 @@ JAXS = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(2, JAXS))
+@pytest.mark.one_in(2)
 def test_values_as_jaxs(source):
     check_jax(source, x=X)
 
@@ -94,6 +96,7 @@ INTEGERS = rows("""
 
 
 @pytest.mark.parametrize("source", INTEGERS)
+@pytest.mark.one_in(3)
 def test_integers(source):
     check_numpy(source, x=COUNTS)
 
@@ -151,5 +154,6 @@ ERRORS = rows("""
 
 
 @pytest.mark.parametrize("source", ERRORS)
+@pytest.mark.one_in(4)
 def test_errors(source):
     check_error(source, x=COUNTS)

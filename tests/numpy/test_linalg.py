@@ -66,6 +66,7 @@ SQUARE = {
 
 
 @pytest.mark.parametrize("name", one_in(3, SQUARE))
+@pytest.mark.one_in(2)
 def test_values_of_square_matrices(name):
     make, numpys = SQUARE[name]
     for dtype in DTYPES:
@@ -80,6 +81,7 @@ def test_values_of_square_matrices(name):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.one_in(4)
 def test_decompositions_of_square_matrices(dtype, shape):
     x, h = numbers(shape, dtype), positive(shape, dtype)
     w, v = map(np.asarray, L.eigh(h))
@@ -96,6 +98,7 @@ def test_decompositions_of_square_matrices(dtype, shape):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [*TALL, (3, 3)])
+@pytest.mark.one_in(4)
 def test_decompositions_of_any_matrices(dtype, shape):
     x = numbers(shape, dtype)
     k = min(shape[-2:])
@@ -170,6 +173,7 @@ def test_norms():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 17, 17), (0, 3), (3, 0), (2, 0, 3, 3), (0, 3, 3)])
+@pytest.mark.one_in(4)
 def test_kernels_do_what_references_do(dtype, shape):
     """The machine code and SciPy's wrappers agree: in signs of triangles and in pivots, not in those of vectors."""
     cases = [(ops.lu_p, {})]
@@ -209,6 +213,7 @@ def test_narrow_floats_are_solved_in_float32():
 
 
 @pytest.mark.parametrize("name", "det inv cholesky slogdet eigvals eigvalsh svdvals qr".split())
+@pytest.mark.one_in(3)
 def test_matrices_without_a_result_are_as_in_jax(name):
     for x in (np.zeros((3, 3), "f"), np.full((3, 3), np.nan, "f"), -np.eye(3, dtype="f")):
         theirs, ours = (np.concatenate([np.ravel(p) for p in J.tree.leaves(getattr(J.numpy.linalg, name)(x))])
@@ -239,6 +244,7 @@ SMOOTH = {
 
 
 @pytest.mark.parametrize("name", all_slow_but(("inv", "slogdet", "solve", "lstsq", "eigvals"), SMOOTH))
+@pytest.mark.one_in(2)
 def test_derivatives(name):
     fun = SMOOTH[name]
     x = numbers((4, 4)) + 2 * np.eye(4)

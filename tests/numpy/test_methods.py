@@ -15,6 +15,7 @@ BITS = ["and_", "or_", "xor", "lshift", "rshift"]
 
 @pytest.mark.parametrize("others", [(2.5, X[0]), pytest.param((2, np.float32(2), True), marks=pytest.mark.slow)], ids=["two", "more"])
 @pytest.mark.parametrize("name", BINARY)
+@pytest.mark.one_in(3)
 def test_operator(name, others):
     op = getattr(operator, name)
     for other in others:
@@ -33,6 +34,7 @@ def test_bit_operator(name):
 
 
 @pytest.mark.parametrize("name", ["neg", "pos", "abs", "invert"])
+@pytest.mark.one_in(2)
 def test_unary_operator(name):
     op = getattr(operator, name)
     for x in (X, sample(2, 3, dtype=np.int32), X > 0):
@@ -52,6 +54,7 @@ def test_divmod_round_contains_matmul():
 
 @pytest.mark.parametrize("name", [*BINARY, "matmul", "and_"])
 @pytest.mark.parametrize("other", [[1], (1,), {}, None, "a", object], ids=repr)
+@pytest.mark.one_in(4)
 def test_operand_that_is_no_array(name, other):
     op = getattr(operator, name)
     for order in (lambda x: op(x, other), lambda x: op(other, x)):
@@ -84,6 +87,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("case", one_in(3, METHODS), ids=lambda c: f"{c[0]}{c[1]}" if len(str(c)) < 60 else c[0])
+@pytest.mark.one_in(3)
 def test_method(case):
     name, args = case
     for x in (X, X.astype(np.int32)):
@@ -91,6 +95,7 @@ def test_method(case):
 
 
 @pytest.mark.parametrize("name", ["T", "mT", "real", "imag", "nbytes", "itemsize", "ndim", "size", "shape"])
+@pytest.mark.one_in(3)
 def test_property(name):
     for x in (X, X.astype(np.complex64)):
         theirs, ours = (run(lambda J=J, x=x: getattr(J.numpy.asarray(x), name)) for J in (THEIRS, OURS))

@@ -33,6 +33,7 @@ def test_conversions_and_arithmetic_are_jaxs(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
+@pytest.mark.one_in(3)
 def test_moves_and_choices(dtype):
     x = jnp.array(GIVEN).astype(dtype)
     as_float = wide(x)
@@ -70,6 +71,7 @@ def test_what_lies_outside_reads_as_the_extreme(dtype):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name,bits", [("int4", 4), ("uint4", 4), ("int2", 2), ("uint2", 2), ("float4_e2m1fn", 4)])
 @pytest.mark.parametrize("other", ["uint8", "int16", "uint32", "int2", "uint4"])
+@pytest.mark.one_in(3)
 def test_views_of_elements_of_less_than_a_byte(name, bits, other):
     """The first element has the lowest bits of the other type's, and back."""
     packed = np.random.default_rng(0).integers(0, 256, 16).astype(np.uint8)

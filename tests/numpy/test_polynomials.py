@@ -29,6 +29,7 @@ NUMPYS = rows("""
 
 
 @pytest.mark.parametrize("source", NUMPYS)
+@pytest.mark.one_in(3)
 def test_values(source):
     check_numpy(source, x=X)
 

@@ -15,6 +15,7 @@ METHODS = ("linear", "lower", "higher", "midpoint", "inverted_cdf")
 @pytest.mark.sweep
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
+@pytest.mark.one_in(2)
 def test_quantiles(function, method):
     # Not at shares at which the position is an integer but for rounding.
     check_numpy(f"n.{function}(x, 0.4, axis=1, method='{method}')", x=X)
@@ -43,6 +44,7 @@ QUANTILES = rows("""
 
 
 @pytest.mark.parametrize("source", QUANTILES)
+@pytest.mark.one_in(3)
 def test_percentiles_and_medians(source):
     check_numpy(source, x=X)
 
@@ -98,6 +100,7 @@ COVARIANCES = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(3, COVARIANCES))
+@pytest.mark.one_in(2)
 def test_covariances(source):
     check_numpy(source, x=X, atol=1e-5)
 
@@ -159,5 +162,6 @@ COUNT_ERRORS = rows("""
 
 
 @pytest.mark.parametrize("source", COUNT_ERRORS)
+@pytest.mark.one_in(3)
 def test_errors_of_counting(source):
     check_error(source, x=COUNTS)

@@ -24,6 +24,7 @@ def function(name, *after, **options):
     "dtypes", [("bool", "float32"), pytest.param(("int8", "uint32", "bfloat16", "complex64"), marks=pytest.mark.slow)], ids=str
 )
 @pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.one_in(4)
 def test_jaxpr(name, dtypes):
     mask = array("bool", 2, 3)
     cases = []
@@ -55,6 +56,7 @@ def test_jaxpr(name, dtypes):
 
 
 @pytest.mark.parametrize("name", one_in(3, REDUCTIONS))
+@pytest.mark.one_in(3)
 def test_jaxpr_of_odd_arguments(name):
     m, m3, x = array("float32", 3, 4), array("float32", 2, 3, 4), array("float32", 3)
     options = [{"axis": (0, 2)}, {"axis": (2, 0), "keepdims": True}, {"axis": [0, 1]}]
@@ -95,6 +97,7 @@ def values(dtype):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+@pytest.mark.one_in(4)
 def test_values(name, dtype):
     if name.startswith("cumulative"):
         check(function(name, axis=1), values(dtype), jaxpr=False, eager=False, rtol=1e-5)

@@ -29,6 +29,7 @@ UNIQUES = rows("""
 
 
 @pytest.mark.parametrize("source", UNIQUES)
+@pytest.mark.one_in(3)
 def test_unique(source):
     # How many there are depends on values, which jit does not know.
     check_numpy(source, jitted=False, x=TABLE)
@@ -61,6 +62,7 @@ SIZED = rows("""
 
 
 @pytest.mark.parametrize("source", one_in(2, SIZED))
+@pytest.mark.one_in(3)
 def test_given_sizes(source):
     check_jax(source, x=TABLE, y=B)
 

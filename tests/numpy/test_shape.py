@@ -147,6 +147,7 @@ WIDTHS = (1, (1, 2), ((1, 2),), 2, 0, 7, ((1, 2), (3, 0)), 1.5, -1, [1])
 
 @pytest.mark.parametrize("widths", [((1, 2), 7, ((1, 2), (3, 0))), pytest.param(WIDTHS, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("options", PADS, ids=lambda kw: "-".join(map(str, kw.values())) or "constant")
+@pytest.mark.one_in(3)
 def test_jaxpr_of_pads(options, widths):
     arrays = (X, M, I8, array("bool", 3), array("float32", 2, 0), array("complex64", 3), SCALAR)
     check_all([(f"pad {w}", function("pad", w, **options), (x,)) for w in widths for x in arrays])
@@ -163,6 +164,7 @@ MEDIANS = [{"mode": "median"}, {"mode": "median", "stat_length": ((2, 1),)}]
 
 @pytest.mark.parametrize("options", PADS[:-2] + MEDIANS, ids=lambda kw: "-".join(map(str, kw.values())) or "constant")
 @pytest.mark.parametrize("width", [((1, 2), (3, 0)), *(pytest.param(w, marks=pytest.mark.slow) for w in (2, 5))], ids=str)
+@pytest.mark.one_in(3)
 def test_values_of_pads(options, width):
     check(function("pad", width, **options), M, jaxpr=False, eager=False, rtol=1e-6)
 

@@ -31,6 +31,7 @@ def test_sort_dtypes(function):
 @pytest.mark.sweep
 @pytest.mark.parametrize("side", ["left", "right", "middle"])
 @pytest.mark.parametrize("method", ["scan", "scan_unrolled", "sort", "compare_all", "bogus"])
+@pytest.mark.one_in(2)
 def test_searchsorted(side, method):
     for size in (0, 1, 2, 3, 7, 8, 9):
         a = np.sort(sample(size, seed=size))
@@ -70,6 +71,7 @@ SEARCHED = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloa
 
 
 @pytest.mark.parametrize("dtype", one_in(3, SEARCHED))
+@pytest.mark.one_in(2)
 def test_searches_are_numpys_in_rows_of_any_length(dtype):
     with OURS.enable_x64():
         for n in (0, 1, 8, 24, 25, 64, 65, 71, 72, 511, 513, 3000):

@@ -35,11 +35,13 @@ def function(name, *after, **options):
 
 
 @pytest.mark.parametrize("name", one_in(3, UNARY))
+@pytest.mark.one_in(3)
 def test_unary_jaxpr(name):
     check_all([(name, function(name), (array(dtype, 3),)) for dtype in DTYPES])
 
 
 @pytest.mark.parametrize("name", one_in(6, UNARY))
+@pytest.mark.one_in(3)
 def test_unary_jaxpr_of_other_arguments(name):
     cases = []
     for x in (2, 2.5, True, np.float32(0.5), np.int8(3), np.ones(2), np.arange(2)):
@@ -60,11 +62,13 @@ def test_binary_jaxpr_of_all_dtypes(name):
 
 
 @pytest.mark.parametrize("name", one_in(3, BINARY))
+@pytest.mark.one_in(3)
 def test_binary_jaxpr_of_some_dtypes(name):
     check_all(of_dtypes(name, ("bool", "int8", "float32")))
 
 
 @pytest.mark.parametrize("name", all_slow_but(("subtract", "left_shift", "equal", "logical_or", "float_power", *MANY), BINARY))
+@pytest.mark.one_in(3)
 def test_binary_jaxpr_of_other_arguments(name):
     cases = []
     for dtype, x in itertools.product(("bool", "int8", "float32", "bfloat16"), (2, 2.5, np.float32(0.5))):
@@ -109,6 +113,7 @@ SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 3.5, np.inf, -np.inf, np.nan, 1e-
 
 
 @pytest.mark.parametrize("name", one_in(3, UNARY))
+@pytest.mark.one_in(3)
 def test_unary_values(name):
     exact = (
         name in "negative positive absolute abs sign floor ceil trunc rint round modf signbit frexp".split()
@@ -124,6 +129,7 @@ def test_unary_values(name):
 
 
 @pytest.mark.parametrize("name", one_in(3, [n for n in BINARY if n not in ("array_equal", "array_equiv", "allclose")]))
+@pytest.mark.one_in(3)
 def test_binary_values(name):
     x, y = np.meshgrid(SPECIAL[:9], SPECIAL[:9])
     if "bitwise" in name or "shift" in name:
@@ -134,7 +140,7 @@ def test_binary_values(name):
 
 
 def test_denormal_numbers_count_where_they_are_kept():
-    """As in NumPy; otherwise they are zero, as in XLA (tests/runtime/test_denormals.py)."""
+    """As in NumPy; otherwise they are zero, as in XLA (tests/runtime/program/test_denormals.py)."""
     x = np.array([1e-40, -1e-45], np.float32)
     with keep_denormals(True):
         for name in ("sign", "ceil", "floor", "absolute", "square", "logical_not", "frexp"):
@@ -148,6 +154,7 @@ def test_denormal_numbers_count_where_they_are_kept():
     "name", ["floor_divide", "remainder", "fmod", "divmod", "power", "maximum", "multiply"]
 )
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+@pytest.mark.one_in(2)
 def test_integer_values(name, dtype):
     values = np.array([0, 1, 2, 3, 7, 100, 127], dtype)
     if np.dtype(dtype).kind == "i":

@@ -25,6 +25,7 @@ def operand(name, x):
 @pytest.mark.parametrize("reverse", (False, True))
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("sizes", [(0, 5), pytest.param((1, 2, 8), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.one_in(3)
 def test_scan(name, reverse, sizes):
     axis = -1 if name == "last axis" else 0
     scan = lambda J: lambda x: J.lax.associative_scan(FUNCTIONS[name](J), x, reverse, axis)

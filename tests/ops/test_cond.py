@@ -129,11 +129,13 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_jaxprs_as_jax(name):
     check(PROGRAMS[name], X, eager=False, jitted=False)
 
 
 @pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(3)
 def test_results_as_jax(name):
     check(PROGRAMS[name], X, jaxpr=False, eager=False, **TOLERANCE)
 
@@ -160,11 +162,13 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", one_in(2, VALUES))
+@pytest.mark.one_in(2)
 def test_values_as_jax(name):
     check(VALUES[name], X, jaxpr=False, eager=False, **TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["closure", "trees", "partly", "weak types", "switch", "platform", "gradient", "vmap"])
+@pytest.mark.one_in(3)
 def test_eager(name):
     """Outside of jit the chosen branch alone runs; values and types are those under jit."""
     make = PROGRAMS[name]

@@ -84,6 +84,7 @@ def vector(request):
     convolution.set_vector(own)
 
 
+@pytest.mark.one_in(3)
 def test_tiles(vector):
     """With each kind of vectors, and features that fill, or do not fill, one or several."""
     compared = 0
@@ -195,6 +196,7 @@ BATCHED = list(itertools.product(("plain", "feature groups", "batch groups"), ((
 
 
 @pytest.mark.parametrize("name, axes", BATCHED)
+@pytest.mark.one_in(3)
 def test_vmap_is_the_stacked_loop(name, axes):
     fun = CASES[name](OURS)
     many = [np.stack([x + 0.125 * i for i in range(3)]) for x in (IMAGES, KERNEL)]

@@ -42,6 +42,7 @@ def compiled(name, axis, reverse):
 @pytest.mark.sweep
 @pytest.mark.parametrize("reverse", (False, True))
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.one_in(2)
 def test_loop_forms(name, reverse):
     for shape, axis in SHAPES:
         x = numbers(shape, scale=0.1 if name == "cumprod" else 0.5, middle=name == "cumprod")
@@ -82,6 +83,7 @@ def test_operand_is_computed_in_place():
 
 
 @pytest.mark.parametrize("name", one_in(2, NAMES))
+@pytest.mark.one_in(3)
 def test_derivatives_to_order_two_and_batches(name):
     x = numbers((2, 5), scale=1.0)
 
@@ -94,6 +96,7 @@ def test_derivatives_to_order_two_and_batches(name):
 
 
 @pytest.mark.parametrize("reverse", (False, True))
+@pytest.mark.one_in(2)
 def test_logsumexp_of_complex_numbers_has_its_angle_in_one_turn(reverse):
     x = numbers((3, 40), np.complex64, scale=2.0) * np.exp(1j * np.arange(40)).astype(np.complex64)
     got = np.asarray(compiled("cumlogsumexp", 1, reverse)(x))

@@ -79,6 +79,7 @@ def by_reference(row: Row, dtype: str, operands):
 
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
 @rows()
+@pytest.mark.one_in(2)
 def test_values(row: Row, every):
     """Eager and compiled results are the same bits, and those of NumPy."""
     for dtype in row.dtypes[::every]:
@@ -149,6 +150,7 @@ def forms(row: Row, dtype: str):
 
 
 @rows(lambda row: row.text)
+@pytest.mark.one_in(4)
 def test_jaxprs(row: Row):
     """Plain, batched and differentiated, the text is JAX's."""
     dtypes = [d for d in row.dtypes if d in ("float32", "complex64")] or row.dtypes[:1]
@@ -158,6 +160,7 @@ def test_jaxprs(row: Row):
 # By default the text of all derivatives is compared, above.
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("complex64", marks=pytest.mark.slow)])
 @rows(lambda row: row.order)
+@pytest.mark.one_in(4)
 def test_derivatives(row: Row, dtype):
     """Forward and reverse mode compute JAX's derivatives."""
     if dtype in row.dtypes:
@@ -172,6 +175,7 @@ def test_derivatives(row: Row, dtype):
 
 
 @rows()
+@pytest.mark.one_in(4)
 def test_batches(row: Row):
     """vmap is the loop over examples."""
     dtype = row.dtypes[0]

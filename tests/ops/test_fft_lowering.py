@@ -25,6 +25,7 @@ def assert_close(x, y):
 
 @pytest.mark.parametrize("dtype", ("complex64", "complex128"))
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
+@pytest.mark.one_in(4)
 def test_transforms_are_those_of_scipy(dtype, shape, axes):
     x, sizes, last = numbers(shape, dtype), shape[-axes:], tuple(range(-axes, 0))
     with jax.enable_x64(True):
@@ -40,6 +41,7 @@ def test_transforms_are_those_of_scipy(dtype, shape, axes):
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 @pytest.mark.parametrize(("shape", "axes"), [*SHAPES, ((70, 64), 1), ((0, 4), 1)])
+@pytest.mark.one_in(4)
 def test_reals_are_transformed_without_a_complex_copy(dtype, shape, axes):
     x, sizes, last = np.random.default_rng(1).normal(size=shape).astype(dtype), shape[-axes:], tuple(range(-axes, 0))
     with jax.enable_x64(True):
@@ -80,6 +82,7 @@ def test_loops_that_transform_call_no_python():
 
 @pytest.mark.parametrize("dtype", ("complex64", "complex128"))
 @pytest.mark.parametrize("n", (2, 3, 4, 5, 6, 7, 8, 11, 13, 26, 64, 105, 4096, 8192, 32768))
+@pytest.mark.one_in(4)
 def test_a_number_has_the_waves_of_its_place(dtype, n):
     with jax.enable_x64(True):
         k = np.arange(n)

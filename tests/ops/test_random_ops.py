@@ -95,6 +95,7 @@ def test_seeds(seed):
 @pytest.mark.sweep
 @pytest.mark.parametrize("width", [8, 16, 32])
 @pytest.mark.parametrize("shape", [(), (3,), (5, 2), (0,), (1025,)])
+@pytest.mark.one_in(2)
 def test_bits(shape, width):
     wanted = jr.bits(jr.key(7), shape, np.dtype(f"uint{width}"))
     key = ops.random_seed(7)

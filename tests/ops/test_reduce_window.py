@@ -39,6 +39,7 @@ def affine(a, b):
 @pytest.mark.sweep
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("op", INIT)
+@pytest.mark.one_in(2)
 def test_values_and_text(op, window):
     check(lambda J: windowed(J, op, window), X, eager=False, **CLOSE)
     check(lambda J: lambda x, t: J.jvp(windowed(J, op, window), (x,), (t,)), X, X[::-1], eager=False, **CLOSE)
@@ -49,6 +50,7 @@ def test_values_and_text(op, window):
 @pytest.mark.sweep
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("op", ("add", "max", "min"))
+@pytest.mark.one_in(2)
 def test_gradients(op, window):
     loss = lambda J: lambda x: (windowed(J, op, window)(x) ** 3).sum()
     check(lambda J: J.grad(loss(J)), X, eager=False, jitted=window == "same", **CLOSE)

@@ -138,11 +138,13 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_jaxprs_as_jax(name):
     check(PROGRAMS[name], W, XS, eager=False, jitted=False)
 
 
 @pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(3)
 def test_results_as_jax(name):
     check(PROGRAMS[name], W, XS, jaxpr=False, eager=False, **TOLERANCE)
 
@@ -199,6 +201,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", one_in(2, VALUES))
+@pytest.mark.one_in(2)
 def test_values_as_jax(name):
     check(VALUES[name], W, XS, jaxpr=False, eager=False, **TOLERANCE)
 
@@ -356,6 +359,7 @@ def test_operands_are_checked():
 @pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [2, 6, 9, True])
+@pytest.mark.one_in(2)
 def test_loops_written_out_have_the_bits_of_loops(unroll, reverse):
     x, xs = (jnp.asarray(np.random.default_rng(0).standard_normal(s), jnp.float32) for s in ((37,), (6, 37)))
 

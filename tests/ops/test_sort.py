@@ -42,6 +42,7 @@ def assert_identical(make):
 
 
 @pytest.mark.parametrize("dtype", one_in(2, DTYPES))
+@pytest.mark.one_in(2)
 def test_sort(dtype):
     for shape, axis in SHAPES:
         x, y = numbers(dtype, shape), numbers("float32", shape)
@@ -235,6 +236,7 @@ def test_loops_that_sort_call_no_python():
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 8, 9])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "int16"])
+@pytest.mark.one_in(4)
 def test_rows_that_consist_of_runs_in_order(dtype, runs):
     """Few runs are merged; the result is that of any other row, ties and special values included."""
     rng = np.random.default_rng(runs)

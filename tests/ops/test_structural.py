@@ -78,6 +78,7 @@ def assert_same(got, wanted):
 
 
 @pytest.mark.parametrize("row", one_in(3, ROWS), ids=str)
+@pytest.mark.one_in(3)
 def test_values(row):
     """Operations one by one and compiled together give what JAX gives."""
     compare(value(row))
@@ -85,6 +86,7 @@ def test_values(row):
 
 # By default the text of all is compared, below.
 @pytest.mark.parametrize("row", one_in(4, ROWS), ids=str)
+@pytest.mark.one_in(3)
 def test_values_of_derivatives_and_batches(row):
     compare(derivatives(row) + batches(row))
 
@@ -107,12 +109,14 @@ def by_references(monkeypatch):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.one_in(4)
 def test_references(row, by_references):
     for _, fun, args in value(row):
         assert_same(fun(OURS)(*args), fun(JAX)(*args))
 
 
 @pytest.mark.parametrize("row", one_in(3, ROWS), ids=str)
+@pytest.mark.one_in(3)
 def test_jaxprs(row):
     """Programs, their derivatives and their vectorized forms print as JAX's do."""
     for name, fun, args in value(row) + derivatives(row) + batches(row):

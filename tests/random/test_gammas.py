@@ -32,6 +32,7 @@ OFTEN = ("gamma", "dirichlet", "poisson", "binomial", "multivariate_normal", "or
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c[0], marks=() if c[0] in OFTEN else pytest.mark.slow) for c in CASES]
 )
+@pytest.mark.one_in(3)
 def test_values(case):
     name, args = case
     check(

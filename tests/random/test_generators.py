@@ -39,6 +39,7 @@ def _same(theirs, ours):
 
 @pytest.mark.parametrize("impl", all_slow_but(("rbg", "philox2x32"), ["rbg", "unsafe_rbg", "threefry4x32", "philox2x32", "philox4x32"]))
 @pytest.mark.parametrize("partitionable", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.one_in(2)
 def test_bits_are_those_of_jax(impl, partitionable):
     results = []
     for J in (THEIRS, OURS):
@@ -62,6 +63,7 @@ def test_words_of_generators_that_jax_compiles_slowly(impl):
     assert (bits.tolist(), second.tolist()) == WORDS[impl]
 
 
+@pytest.mark.slow  # by default the bits of generators have many counters
 def test_threefry_of_one_counter():
     results = []
     for J in (THEIRS, OURS):

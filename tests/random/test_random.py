@@ -69,16 +69,19 @@ def sampler(case, legacy):
 
 
 @pytest.mark.parametrize("case", one_in(3, EXACT), ids=ids)
+@pytest.mark.one_in(3)
 def test_exact(case):
     check(sampler(case, False), 3)
 
 
 @pytest.mark.parametrize("case", one_in(5, EXACT), ids=ids)
+@pytest.mark.one_in(3)
 def test_exact_with_raw_keys(case):
     check(sampler(case, True), 3)
 
 
 @pytest.mark.parametrize("case", one_in(2, CLOSE), ids=ids)
+@pytest.mark.one_in(3)
 def test_close(case):
     check(sampler(case, False), 3, rtol=1e-5, atol=1e-6)
 

@@ -61,6 +61,7 @@ TABLE = {
 @needs_extended
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.one_in(3)
 def test_unary(name, dtype):
     oracle, samplers, *bounds = TABLE[name]
     rng = np.random.default_rng(1)
@@ -135,6 +136,7 @@ GAMMA = {"lgamma": lambda t: mpmath.log(abs(mpmath.gamma(t))), "digamma": mpmath
 
 @needs_extended
 @pytest.mark.parametrize("name, absolute", [("lgamma", 3e-15), ("digamma", 3e-15)])
+@pytest.mark.one_in(2)
 def test_gamma(name, absolute):
     rng = np.random.default_rng(8)
     x = np.concatenate(

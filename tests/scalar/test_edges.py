@@ -33,6 +33,7 @@ def check(got, expected, signs=True):
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.one_in(4)
 def test_unary(name, dtype, lanes):
     x = SPECIAL.astype(dtype)
     with np.errstate(all="ignore"):
@@ -42,6 +43,7 @@ def test_unary(name, dtype, lanes):
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", BINARY)
+@pytest.mark.one_in(4)
 def test_binary(name, dtype, lanes):
     x, y = (v.ravel() for v in np.meshgrid(SPECIAL.astype(dtype), SPECIAL.astype(dtype)))
     with np.errstate(all="ignore"):

@@ -55,6 +55,7 @@ def shifts(dtype):
 @pytest.mark.sweep
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.one_in(3)
 def test_arithmetic(dtype, lanes):
     x, y = pairs(dtype)
     rules = {
@@ -76,6 +77,7 @@ def test_arithmetic(dtype, lanes):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.one_in(3)
 def test_shifts(dtype):
     x, y = pairs(dtype)
     if dtype.startswith("u"):
@@ -90,6 +92,7 @@ def test_shifts(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.one_in(3)
 def test_unary(dtype):
     x, _ = pairs(dtype)
     bits = np.dtype(dtype).itemsize * 8

@@ -19,6 +19,7 @@ def numbers(dtype, n):
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.one_in(4)
 def test_loads(dtype, lanes):
     x = numbers(dtype, 64)
     index = np.arange(32)[::-1].copy() * 2 % 64
@@ -53,6 +54,7 @@ def test_loads_of_few_steps(dtype, step):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.one_in(3)
 def test_masked_gather_touches_nothing_outside(dtype, lanes):
     x = numbers(dtype, 16)
     index = np.where(np.arange(16) % 3 == 0, 2**60, np.arange(16))  # an address far outside memory
@@ -63,6 +65,7 @@ def test_masked_gather_touches_nothing_outside(dtype, lanes):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.one_in(3)
 def test_stores(dtype, lanes):
     function = scalar.FunctionText()
     b = scalar.Builder(lanes, function)

@@ -40,6 +40,7 @@ def same(got, expected):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.one_in(4)
 def test_every_value_survives(dtype, lanes):
     x = every_value(dtype)
     same(run("copy", x, lanes=lanes), x)
@@ -49,6 +50,7 @@ def test_every_value_survives(dtype, lanes):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.one_in(4)
 def test_rounding_of_floats(dtype, lanes):
     x = every_value(dtype).astype(np.float32)
     x = x[np.isfinite(x)]

@@ -33,6 +33,7 @@ def same(got, expected):
 @pytest.mark.sweep
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.one_in(2)
 def test_arithmetic_wraps(dtype, lanes):
     x, y = every_pair(dtype)
     operations = {
@@ -58,6 +59,7 @@ def test_comparisons(dtype):
 
 @pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.one_in(3)
 def test_conversions(dtype, lanes):
     limits, integers = dtypes.iinfo(dtype), np.arange(-128, 128)
     same(run("convert_element_type", integers.astype("i1"), lanes=lanes, new_dtype=dtype), wrapped(integers, dtype))

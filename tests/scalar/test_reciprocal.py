@@ -23,6 +23,7 @@ def _numbers(dtype, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("c", CONSTANTS)
+@pytest.mark.one_in(4)
 def test_quotients_have_the_bits_of_a_division(c, dtype):
     with mpijax.enable_x64(dtype == "float64"):
         x = _numbers(dtype, np.random.default_rng(1))

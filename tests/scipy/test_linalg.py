@@ -115,6 +115,7 @@ def test_functions_of_matrices(dtype):
 
 
 @pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default its values are tested, above
 def test_derivatives_of_exponentials(order):
     check_grads(L.expm, (numbers(3, 3),), order=order, atol=1e-4, rtol=1e-4, eps=1e-6)
 

@@ -106,6 +106,7 @@ CASES = DCT | CONVOLVE | SPECTRA | IMAGES | SAMPLED | SEGMENTS
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*one_in(3, DCT | CONVOLVE), *one_in(2, SPECTRA | IMAGES | SAMPLED | SEGMENTS)])
+@pytest.mark.one_in(4)
 def test_values_and_errors_are_jaxs(name):
     make, x = CASES[name]
     check(make, x, **CLOSE)

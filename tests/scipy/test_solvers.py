@@ -53,6 +53,7 @@ EVERYWHERE = ("cg", "bicgstab", "gmres")
         if form == "preconditioned" or name in EVERYWHERE
     ], rows=True),
 )
+@pytest.mark.one_in(2)
 def test_solutions(form, solver, A):
     A = A.astype(np.complex64 if np.iscomplexobj(A) else np.float32)
     b = B.astype(A.dtype)
@@ -71,6 +72,7 @@ def test_sparse_operators():
 
 
 @pytest.mark.parametrize(("solver", "A"), [SOLVERS[0], SOLVERS[2], SOLVERS[4]], ids=["cg", "bicgstab", "gmres"])
+@pytest.mark.one_in(3)
 def test_derivatives_of_solutions(solver, A):
     loss = lambda solve: lambda A, b: jnp.sum(jnp.sin(solve(A, b)))
     ours = mpijax.jit(mpijax.grad(loss(lambda A, b: solver(A, b, tol=1e-6)[0]), (0, 1)))(A, B)
@@ -82,6 +84,7 @@ def test_derivatives_of_solutions(solver, A):
     np.testing.assert_allclose(many[1], 2 * x, rtol=2e-3, atol=5e-4)
 
 
+@pytest.mark.slow  # by default the solutions have their ends
 def test_ends_of_iterations():
     assert cg(SYMMETRIC, np.zeros(N, np.float32))[1] is None
     for solver in (cg, bicgstab, gmres):
@@ -147,6 +150,7 @@ FUNCTIONS = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+@pytest.mark.one_in(2)
 def test_minima(name, method):
     make, x0 = FUNCTIONS[name]
     theirs = scipy.optimize.minimize(make(np), x0, method="BFGS")
@@ -183,6 +187,7 @@ def test_limited_memory_tries_whole_steps_as_jax_does():
 
 
 @pytest.mark.parametrize("promotion", ["standard", pytest.param("strict", marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default the minima are of real numbers
 def test_minima_of_complex_numbers(promotion):
     goal, weights = np.complex64([1 + 2j, -1j, 3]), np.float32([1, 5, 20])
 

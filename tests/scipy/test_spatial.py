@@ -31,6 +31,7 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("form", ["matrix", "rotvec", "mrp", "quat"])
+@pytest.mark.one_in(2)
 def test_forms_go_to_and_fro(Rotation, form):
     theirs, ours = Theirs.from_quat(QUATS), Rotation.from_quat(QUATS)
     written = getattr(theirs, f"as_{form}")()

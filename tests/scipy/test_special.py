@@ -71,6 +71,7 @@ CASES = [
 @pytest.mark.sweep
 @pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.one_in(4)
 def test_values_are_scipys(name, args, dtype):
     args = [a if a.dtype.kind == "i" else a.astype(dtype) for a in args]
     skip = DIFFER.get(name)
@@ -100,6 +101,7 @@ SMOOTH = [case for case in CASES if case[0] not in ("gammasgn", "expn", "polygam
 
 
 @pytest.mark.parametrize(("name", "args"), one_in(3, SMOOTH, rows=True), ids=[name for name, _ in SMOOTH])
+@pytest.mark.one_in(3)
 def test_derivatives_are_those_of_differences(name, args):
     inner = [np.clip(a[:6], 0.15, 0.85) if a is P else abs(a[:6]) + 0.01 for a in args]
     if name == "hyp2f1":
@@ -127,6 +129,7 @@ def test_derivatives_are_those_of_differences(name, args):
         (lambda J: lambda x: J.scipy.special.bessel_jn(x, v=2)[2], expected.jvp(2, 1.3), 1.3),
     ],
 )
+@pytest.mark.one_in(3)
 def test_derivatives_at_edges(fun, slope, at):
     assert float(mpijax.jit(mpijax.grad(fun(OURS)))(at)) == pytest.approx(slope, rel=1e-5)
 
@@ -168,6 +171,7 @@ def test_bessel_functions_of_all_orders():
     np.testing.assert_allclose(mapped, ours, rtol=1e-6)
 
 
+@pytest.mark.slow  # by default its docstring has an example
 def test_spherical_harmonics():
     n, m = np.array([0, 1, 1, 2, 3, 3]), np.array([0, -1, 1, 0, -2, 3])
     theta, phi = np.linspace(0, np.pi, 6), np.linspace(-3, 3, 6)
@@ -184,6 +188,7 @@ def test_spherical_harmonics():
 
 
 @pytest.mark.filterwarnings("ignore:jax.scipy.special.lpmn")
+@pytest.mark.slow  # by default the next ones have values
 def test_associated_legendre_functions():
     """e3nn-jax computes its spherical harmonics of large degrees with them."""
     z = np.array([-1.0, -0.8, 0.0, 0.3, 0.99, 1.0], np.float32)

@@ -64,6 +64,7 @@ CASES = [(name, fun, x, args) for name, functions, x, args in TABLE for fun in f
 
 
 @pytest.mark.parametrize(("name", "fun", "x", "args"), one_in(3, CASES, rows=True), ids=[f"{c[0]}.{c[1]}" for c in CASES])
+@pytest.mark.one_in(4)
 def test_values_are_scipys(name, fun, x, args):
     args = [np.broadcast_to(a, (27,))[: len(x)] for a in args]
     with np.errstate(all="ignore"):
@@ -94,6 +95,7 @@ def test_one_call_of_each_kind_maps_and_differentiates():
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("mu", [-1.0, 0.0, 0.5, 5.0, 50.0, 200.0])
+@pytest.mark.one_in(2)
 def test_poisson_entropy(mu):
     np.testing.assert_allclose(stats.poisson.entropy(mu), expected.poisson.entropy(mu), rtol=1e-4, atol=1e-6)
     assert stats.poisson.entropy(np.full((2, 1), mu), np.zeros(3)).shape == (2, 3)
@@ -132,6 +134,7 @@ def test_multivariate_normal(shape):
 
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
 @pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.one_in(3)
 def test_mode(axis, keepdims):
     x = RNG.integers(0, 4, size=(7, 5))
     ours, theirs = stats.mode(x, axis, keepdims=keepdims), expected.mode(x, axis, keepdims=keepdims)
@@ -144,6 +147,7 @@ def test_mode(axis, keepdims):
 
 @pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
 @pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.one_in(3)
 def test_rankdata(method, axis):
     x = RNG.integers(0, 4, size=(7, 5))
     ours = mpijax.jit(lambda x: stats.rankdata(x, method, axis=axis))(x)
@@ -167,6 +171,7 @@ def test_sem(axis):
 @pytest.mark.parametrize("dimension", [1, 2])
 @pytest.mark.parametrize("method", [None, "silverman", 0.4, lambda kde: 0.3])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.one_in(2)
 def test_kde(dimension, method, weighted):
     data = RNG.normal(size=(dimension, 30))
     weights = RNG.uniform(0.1, 1, size=30) if weighted else None
@@ -215,6 +220,7 @@ def test_samples_of_a_kde_are_jaxs():
         lambda s: s.dirichlet.logpdf(np.ones(4), np.ones(2)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_errors_are_jaxs(call):
     kinds = []
     for library in (THEIRS, OURS):

@@ -7,7 +7,7 @@ from functools import partial
 import jax as real
 import numpy as np
 import pytest
-from quickly import one_in
+from quickly import one_in, slow
 
 import mpijax as ours
 
@@ -170,6 +170,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_programs(name):
     got, want = (real.tree.leaves(PROGRAMS[name](s)) for s in (OURS, REAL))
     assert len(got) == len(want)
@@ -209,6 +210,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.one_in(3)
 def test_shardings_follow_through_operations(name):
     got, want = (real.tree.leaves(OPERATIONS[name](s, s.put(X, s.P("i")))) for s in (OURS, REAL))
     for a, b in zip(got, want, strict=True):
@@ -239,6 +241,7 @@ PICKS = {
 
 @pytest.mark.parametrize("name", PICKS)
 @pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.one_in(2)
 def test_shardings_stay_along_other_axes(name, jitted):
     x = np.arange(32.0, dtype=np.float32).reshape(4, 4, 2)
     for spec in (("i", "j"), ("j", None, "i"), (None, ("i", "j"))):
@@ -283,7 +286,7 @@ def test_one_of_the_devices():
             x + s.jax.device_put(V, s.jax.devices()[2])
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_an_error_names_the_argument_that_lies_elsewhere(s):
     sharding = s.NamedSharding(s.grid, s.P("j", None))
 
@@ -296,7 +299,7 @@ def test_an_error_names_the_argument_that_lies_elsewhere(s):
         s.jax.jit(shifted)(rows)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_arrays_of_parts(s):
     sharding = s.NamedSharding(s.grid, s.P("j", None))
     asked = []
@@ -320,13 +323,13 @@ def test_arrays_of_parts(s):
         make(sharding, {"a": X}, {"a": X.shape, "b": X.shape})
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_specifications_in_the_context_of_a_mesh(s):
     with s.jax.set_mesh(s.line):
         assert s.jax.device_put(X, s.P("i")).sharding == s.NamedSharding(s.line, s.P("i"))
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_refused(s):
     with pytest.raises(ValueError, match=r"only varying across mesh axes \{\} and not \{i,j\}"):
         s.over(lambda x: x, s.grid, s.P("i", "j"), s.P())(X)
@@ -338,7 +341,7 @@ def test_refused(s):
         s.over(lambda x: x, s.line.abstract_mesh, s.P("i"), s.P("i"))(X)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_parts_that_do_not_fit(s):
     sharding, (a, b, c) = s.NamedSharding(s.line, s.P("i")), s.jax.devices()[:3]
     with pytest.raises(ValueError, match=r"Expected shard shape \(2, 4\) doesn't match the single device array shape"):
@@ -351,7 +354,7 @@ def test_parts_that_do_not_fit(s):
         s.put(V[:7], s.P("i"))
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_shardings_of_compiled_programs(s):
     sharding = s.NamedSharding(s.line, s.P("i"))
     struct = s.jax.ShapeDtypeStruct((8,), np.float32, sharding=sharding)
@@ -381,7 +384,7 @@ def test_specifications_from_the_arguments():
     np.testing.assert_array_equal(np.asarray(ours.jit(f)(x)), np.asarray(f(x)))
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_examples_split_over_a_mesh_axis(s):
     f = s.over(lambda x: s.lax.psum(x, "i") * 2, s.grid, s.P("i"), s.P())
     g = s.jax.vmap(f, spmd_axis_name="j")
@@ -417,7 +420,7 @@ def test_gradients_of_examples_split_over_a_mesh_axis(check):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_names_are_strings_or_tuples(s):
     with pytest.raises(TypeError, match="must be a tuple or a str"):
         s.over(lambda x: s.lax.pcast(x, {"i"}, to="varying"), s.line, s.P(), s.P("i"))(V)

@@ -264,6 +264,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_types_shardings_and_values(name):
     agree(PROGRAMS[name], compiled=name not in ONE_BY_ONE)
 
@@ -275,6 +276,7 @@ def test_jax_gives_the_same_in_a_compiled_program(name):
 
 
 @pytest.mark.parametrize("name", ERRORS)
+@pytest.mark.one_in(2)
 def test_errors(name):
     theirs = outcome(REAL, ERRORS[name])
     assert isinstance(theirs, str) and outcome(OURS, ERRORS[name]) == theirs
@@ -339,6 +341,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.one_in(2)
 def test_programs_of_gradients_are_well_formed(name):
     def gradient(s, x):
         with s.jax.enable_checks(True):
@@ -503,6 +506,7 @@ def parts_and_back(s, x, w):
 
 
 @pytest.mark.parametrize("f", [reduced_and_back, unreduced_and_back, summands_and_back, parts_and_back])
+@pytest.mark.one_in(2)
 def test_derivatives_through_sums_that_are_yet_to_be_taken(f):
     def seen(s):
         with s.jax.set_mesh(s.mesh):

@@ -9,10 +9,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from quickly import one_in
+from quickly import one_in, slow
 from spmd.local_devices import OURS, REAL, V, X
 
-BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+BOTH = pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 
 
 def mesh(s, *shape, names="ij"):
@@ -96,6 +96,7 @@ def ids(sharding, shape):
 
 @pytest.mark.filterwarnings("ignore:backend and device")
 @pytest.mark.parametrize("name", one_in(2, PLACES))
+@pytest.mark.one_in(2)
 def test_places_are_those_of_jax(name):
     for (x, mine), (y, theirs) in zip(flat(OURS, PLACES[name](OURS)), flat(REAL, PLACES[name](REAL)), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5)
@@ -162,6 +163,7 @@ DOUBLE = {s: s.jax.jit(lambda x: x * 2) for s in (OURS, REAL)}
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("context", one_in(2, CONTEXTS))
+@pytest.mark.one_in(3)
 def test_what_lies_nowhere_goes_where_the_context_says(context):
     def seen(s):
         found = {}
@@ -479,6 +481,7 @@ EXPORTED = {
 
 @pytest.mark.parametrize("inner", EXPORTED)
 @pytest.mark.parametrize(("made", "run"), [(1, [0, 1, 2, 3]), (1, [3]), (2, [1, 0]), (2, [2, 3]), (4, [3, 1, 0, 2])])
+@pytest.mark.one_in(3)
 def test_exported_programs_run_on_the_devices_of_their_arguments(made, run, inner):
     results = []
     for s in (OURS, REAL):
@@ -537,6 +540,7 @@ ARGUMENT = {"argument": lambda s, over: lambda x: x * 2}
 
 
 @pytest.mark.parametrize(("inner", "kind"), [(name, "Auto") for name in EXPORTED | ARGUMENT] + [("argument", "Explicit")])
+@pytest.mark.one_in(2)
 def test_programs_are_exported_without_devices(inner, kind):
     results = []
     for s in (OURS, REAL):

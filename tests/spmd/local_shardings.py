@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from quickly import one_in
+from quickly import one_in, slow
 from spmd.local_devices import OURS, REAL, V, X
 
-BOTH = pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+BOTH = pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 
 
 def grid(s, kind="Explicit"):
@@ -48,6 +48,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("name", one_in(2, RESULTS))
+@pytest.mark.one_in(2)
 def test_results_lie_as_asked(name):
     found = []
     for s in (OURS, REAL):
@@ -72,6 +73,7 @@ WORDED = {
 
 @pytest.mark.parametrize("spec", [("i", None), ("i",), ()], ids=str)
 @pytest.mark.parametrize("name", WORDED)
+@pytest.mark.one_in(3)
 def test_results_over_auto_axes_are_worded_as_jaxs(name, spec):
     """`P("i")` and `P("i", None)` mean the same and are not equal."""
     f, asked = WORDED[name]

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from quickly import one_in
+from quickly import one_in, slow
 from spmd.local_explicit import OURS, REAL, X
 
 from mpijax.core.base.errors import ShardingTypeError
@@ -99,6 +99,7 @@ def text(x) -> str:
 @pytest.mark.sweep
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+@pytest.mark.one_in(2)
 def test_types_texts_and_values(program, jitted):
     def seen(s):
         with s.jax.set_mesh(s.mesh):
@@ -113,6 +114,7 @@ def test_types_texts_and_values(program, jitted):
 
 
 @pytest.mark.parametrize("program", one_in(2, PROGRAMS))
+@pytest.mark.one_in(2)
 def test_derivatives(program):
     """The cotangents of reduced values are unreduced, and the other way round."""
 
@@ -137,7 +139,7 @@ def test_derivatives(program):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_without_types_the_shards_are_the_summands(s):
     with s.jax.set_mesh(s.mesh):
         pending = s.jax.shard_map(lambda x: x, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}), check_vma=False)
@@ -152,7 +154,7 @@ def test_without_types_the_shards_are_the_summands(s):
         np.testing.assert_allclose(np.asarray(s.jax.jit(f)(s.put(T, "x"))), T.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_shardings_are_as_given_outside_of_programs_and_complete_in_them(s):
     with s.jax.set_mesh(s.mesh):
         f = s.jax.shard_map(lambda x: s.lax.psum(x, "x"), in_specs=s.P("x"), out_specs=s.P())
@@ -202,7 +204,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_errors(s, name):
     program, kind, message = ERRORS[name]
     expected = kind if s is OURS or kind is not ShardingTypeError else Exception
@@ -234,6 +236,7 @@ REQUESTED = {
 
 
 @pytest.mark.parametrize("name", REQUESTED)
+@pytest.mark.one_in(3)
 def test_requested_shardings(name):
     def seen(s):
         with s.jax.set_mesh(s.mesh):
@@ -259,14 +262,14 @@ MORE_ERRORS = {
 
 
 @pytest.mark.parametrize("name", MORE_ERRORS)
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_errors_of_requested_shardings(s, name):
     program, kind, message = MORE_ERRORS[name]
     with s.jax.set_mesh(s.mesh), pytest.raises(kind, match=message):
         program(s)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_operands_that_vary_over_other_axes(s):
     """Without automatic casts, operands must vary over the same axes."""
 
@@ -283,7 +286,7 @@ def test_operands_that_vary_over_other_axes(s):
         np.testing.assert_allclose(np.asarray(run(lambda w: s.lax.pcast(w, "x", to="varying"))), T * W[:1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("s", [OURS, REAL], ids=["ours", "real"])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
 def test_types_without_axes_of_size_one(s):
     kinds = (s.jax.sharding.AxisType.Explicit,) * 2
     mesh = s.jax.sharding.Mesh(s.mesh.devices[:, :1], ("x", "y"), axis_types=kinds)

@@ -28,6 +28,7 @@ def split_array(shape=(2 * SIZE, 3), dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "complex64"])
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 @pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.one_in(4)
 def test_device_put(grid, spec, dtype):
     mesh = mesh_2d(grid)
     x = draw((2 * SIZE, SIZE), dtype)
@@ -137,6 +138,7 @@ CONSUMERS = {
 
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("name", CONSUMERS)
+@pytest.mark.one_in(4)
 def test_shards_as_operands(name, jitted):
     """Operations outside of bodies see the whole array: what they need of it is gathered."""
     x, y = split_array()

@@ -51,6 +51,8 @@ def test_keys_and_values_are_sent(name):
 
 
 @pytest.mark.parametrize("name", one_in(2, ATTENTION))
+@pytest.mark.one_in(3)
+@pytest.mark.two_ranks  # keys and values above are sent around four
 def test_gradients_are_split_as_what_they_are_of(name):
     """Each rank adds up its part of the gradients of keys and values: half the bytes of sums that all have."""
     f, arrays, specs = case(name)
@@ -77,6 +79,7 @@ def test_a_gradient_that_is_read_whole():
 
 @pytest.mark.two_ranks  # the turns are those of one rank
 @pytest.mark.parametrize("name", all_slow_but(("causal", "dot_product_attention, fewer keys"), ATTENTION))
+@pytest.mark.one_in(2)
 def test_in_turns_on_each_rank(name, monkeypatch):
     """A rank that would have large scores of its queries has them part by part."""
     f, arrays, specs = case(name)

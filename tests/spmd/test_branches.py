@@ -63,6 +63,7 @@ def test_branches(case, form):
 
 @pytest.mark.parametrize("argument", [0, 1], ids=["replicated", "split"])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.one_in(2)
 def test_gradients_of_branches(case, argument):
     """What all ranks read gets the sum of their cotangents, whichever branch each one took."""
     found, expected = (
@@ -106,6 +107,7 @@ def test_a_loop_that_communicates(form):
 
 @FORMS
 @pytest.mark.parametrize("loop", ["scan", "fori_loop"])
+@pytest.mark.one_in(2)
 def test_a_carry_varies_from_the_start_where_ranks_decide_how_it_goes_on(form, loop):
     """In JAX the carry keeps its type, since a predicate does not make the result of `cond` vary."""
 

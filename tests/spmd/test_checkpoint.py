@@ -44,6 +44,7 @@ def dots(f):
 @pytest.mark.sweep
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("wrap", [jax.checkpoint, dots])
+@pytest.mark.one_in(2)
 def test_gradients_are_those_without(wrap, check_vma):
     argnums = (0, 1, 2)
     want = jax.jit(jax.grad(network(lambda f: f, check_vma), argnums))(*arguments())
@@ -98,6 +99,7 @@ POLICIES = {
 @pytest.mark.parametrize("jitted", [True, False])
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.one_in(2)
 def test_policies_keep_values_of_the_body(name, check_vma, jitted):
     w, x = real((3, 3)), real((2 * SIZE, 3), 1)
     policy, again = POLICIES[name]

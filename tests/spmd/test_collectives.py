@@ -10,7 +10,7 @@ import mpijax as jax
 from mpijax import lax
 from mpijax import numpy as jnp
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # meshes of two axes
 
 AXES = ["i", "j", ("i", "j"), ("j", "i")]
 
@@ -41,6 +41,7 @@ def remaining(spec: P, axes) -> P:
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.one_in(4)
 def test_reductions_over_meshes(grid, name, axes, check_vma):
     mesh = mesh_2d(grid)
     model, spec = Grid(mesh), P("i", "j")
@@ -56,6 +57,7 @@ def test_reductions_over_meshes(grid, name, axes, check_vma):
 @pytest.mark.parametrize("shape", [(4,), (0,), (2, 3)])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.one_in(4)
 def test_reductions_of_dtypes(name, dtype, shape):
     if dtype == "complex64" and name != "psum":
         pytest.skip("complex numbers have no order")

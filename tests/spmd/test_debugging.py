@@ -12,7 +12,7 @@ from mpijax import numpy as jnp
 from mpijax.experimental import checkify
 from mpijax.sharding import PartitionSpec as P
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # what is shown is of each rank
 
 RANK = jax.process_index()
 SHARDED = P("i")

@@ -48,6 +48,7 @@ def check(a, values, vectors):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 @pytest.mark.parametrize("n", [4 * SIZE, 12 * SIZE, 30 * SIZE])
 @pytest.mark.parametrize("make", [hermitian, clustered])
+@pytest.mark.one_in(3)
 def test_eigh(n, dtype, make):
     a = make(n, dtype)
     for spec in (P("i"), P(None, "i")):
@@ -71,6 +72,7 @@ def test_sizes_that_do_not_divide(n):
 
 
 @pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.one_in(2)
 def test_one_triangle_is_read(lower):
     a = hermitian(6 * SIZE, np.complex64)
     other = (np.triu if lower else np.tril)(np.full(a.shape, np.nan, a.dtype), 1 if lower else -1)
@@ -101,6 +103,7 @@ FUNCTIONS = {
 
 @pytest.mark.two_ranks  # the rules are those of any array: products, and the same decomposition
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.one_in(3)
 def test_derivatives(name):
     f, a = FUNCTIONS[name], hermitian(5 * SIZE, np.float32) + np.diag(np.arange(5.0 * SIZE, dtype=np.float32) * 3)
     [x] = placed([a], [P("i")], mesh_1d())

@@ -149,6 +149,7 @@ small = pytest.mark.skipif(SIZE > 8, reason="the results of all ranks do not fit
 
 
 @pytest.mark.parametrize("names", [pytest.param(("i", "b"), marks=small), ("i",), pytest.param(("b", "i", "c"), marks=small)], ids=str)
+@pytest.mark.one_in(3)
 def test_over_mesh_and_batch(names):
     check(FULL, names, mesh_1d(), ["i", "b", "c"] if "c" in names else ["i", "b"])
 
@@ -164,6 +165,7 @@ def halves(n):
 
 
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
+@pytest.mark.one_in(2)
 def test_groups_over_a_mesh(check_vma):
     check(TABLE, ("i",), mesh_1d(), ["i"], groups=halves(SIZE), check_vma=check_vma)
     check(TABLE, ("i",), mesh_1d(), ["i", "b"], groups=halves(SIZE), check_vma=check_vma)
@@ -213,6 +215,7 @@ ALONE = [(("b",), True), (("b",), False), (("i", "b"), True), (("b", "i"), False
 
 
 @pytest.mark.parametrize(("names", "check_vma"), one_in(2, TRANSPOSED + (ALONE if SIZE == 1 else []), rows=True))
+@pytest.mark.one_in(2)
 def test_transposes(names, check_vma):
     """<ct, f(x)> = <f^T(ct), x>, forward derivatives are f itself, and the transpose of the transpose is f."""
     table = {k: v for k, v in FULL.items() if k not in NOT_LINEAR}

@@ -10,7 +10,7 @@ from mpijax.experimental.multihost_utils import process_allgather
 from mpijax.runtime.mpi import mpi_start
 from mpijax.sharding import PartitionSpec as P
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # test_global_arrays.py has the programs
 
 
 def mixed(x):

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from launching import mpirun, starts_jobs
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +68,7 @@ print("right")
     assert status == 0 and output.count("right") == 2, output
 
 
+@pytest.mark.slow  # by default many jobs of other files end so
 def test_leaving_right_after_a_collective():
     """At the end of the program, and by `sys.exit`."""
     status, output, _ = job("f(x); print('done', flush=True)\nif rank: sys.exit(0)")

@@ -347,6 +347,7 @@ ON_UNEVEN = {
 
 @pytest.mark.parametrize("name", ON_UNEVEN)
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+@pytest.mark.one_in(4)
 def test_programs_take_results_that_ranks_do_not_divide(name, transform):
     f, x = transform(ON_UNEVEN[name]), real((4 * SIZE + 1, 3))
     [u] = placed([np.concatenate([x, x[: SIZE - 1]])], [P("i")], mesh_1d())

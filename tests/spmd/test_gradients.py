@@ -115,6 +115,7 @@ def derivatives(J, f):
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(3)
 def test_gradients(name, check_vma, jitted):
     spmd, plain = PROGRAMS[name]
     x, w = arguments(name)
@@ -130,6 +131,7 @@ def test_gradients(name, check_vma, jitted):
 @pytest.mark.skipif(SIZE > 1, reason="JAX runs on one device here")
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - NOT_IN_JAX))
+@pytest.mark.one_in(3)
 def test_gradients_are_those_of_jax(name, check_vma):
     x, w = arguments(name)
     values = []

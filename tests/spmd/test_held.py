@@ -11,7 +11,7 @@ import mpijax as jax
 from mpijax import lax
 from mpijax import numpy as jnp
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # meshes of two axes
 
 N = 12 * SIZE
 

@@ -57,6 +57,7 @@ NOT_IN_JAX = {
 @pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.one_in(3)
 def test_text(form, name, check_vma):
     if (form, name) in NOT_IN_JAX:
         pytest.skip("not in JAX")

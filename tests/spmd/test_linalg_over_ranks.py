@@ -104,6 +104,7 @@ def test_gradient_of_qr():
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 @pytest.mark.parametrize("n", [8 * SIZE, 8 * SIZE + 3, SIZE + 1])
 @pytest.mark.parametrize("spec", [P("i"), P(None, "i")])
+@pytest.mark.one_in(3)
 def test_cholesky(n, dtype, spec):
     a = positive(n, dtype)
     wide = np.pad(a, [(0, -n % SIZE)] * 2)
@@ -157,6 +158,7 @@ def test_lu_of_a_singular_matrix():
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.one_in(4)
 def test_triangular_solve(lower, transposed, left, sides, spec):
     """Few and many right-hand sides, by rows and columns of the matrix; only one triangle is read."""
     n = 4 * SIZE - 1
@@ -185,6 +187,7 @@ SYSTEMS = {
 
 @pytest.mark.parametrize("spec", [P("i"), P(None, "i")])
 @pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.one_in(3)
 def test_systems_of_a_split_matrix(name, spec):
     f, n = SYSTEMS[name], 6 * SIZE
     a, b = real((n, n)) + math.sqrt(n) * np.eye(n, dtype=np.float32), real((n, 2), 1)
@@ -229,6 +232,7 @@ def signed(u, s, vt):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 @pytest.mark.parametrize(("rows", "columns"), [(12 * SIZE, 5), (4 * SIZE + 1, 3), (4 * SIZE, 6 * SIZE)])
 @pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.one_in(3)
 def test_svd(rows, columns, dtype, wide):
     """Of tall matrices, wide ones and those that are neither."""
     a = matrix(rows, columns, dtype)
@@ -264,6 +268,7 @@ TALL = {
 
 
 @pytest.mark.parametrize("name", TALL)
+@pytest.mark.one_in(2)
 def test_what_uses_singular_values(name):
     f, a, b = TALL[name], real((8 * SIZE, 3)), real(8 * SIZE, 1)
     got = jax.jit(f)(*placed([a, b], [P("i"), P("i")], mesh_1d()))

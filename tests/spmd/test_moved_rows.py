@@ -59,6 +59,7 @@ def check(f, *xs, cut_off: int = 0, rtol: float = 1e-6):
 @pytest.mark.sweep
 @pytest.mark.parametrize("cut_off", [0, 1])
 @pytest.mark.parametrize("reps", [(2, 1), (3, 2), (SIZE + 2, 1), (1, 4), (0, 1)], ids=str)
+@pytest.mark.one_in(2)
 def test_tiled(reps, cut_off):
     check(lambda x: jnp.tile(x, reps), X, cut_off=cut_off)
 
@@ -102,6 +103,7 @@ BESIDE = np.random.default_rng(7).integers(-3 * N, 3 * N, (2 * SIZE, SIZE))
 
 
 @pytest.mark.parametrize("cut_off", [0, 1])
+@pytest.mark.one_in(2)
 def test_rows_in_another_order(cut_off):
     order = np.argsort(np.argsort(AT[: N - cut_off]))
     check(lambda x: x[order], X, cut_off=cut_off)
@@ -112,6 +114,7 @@ def test_rows_in_another_order(cut_off):
 @pytest.mark.parametrize("mode", ["clip", "fill", "wrap"])
 @pytest.mark.parametrize("of_positions", [P(), P("i"), P(None, "i")], ids=str)
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.one_in(3)
 def test_positions_beside_the_array(mode, of_positions, axis):
     x, spec = (X, P("i")) if axis == 0 else (X.T.copy(), P(None, "i"))
     f = lambda x, at: jnp.take(x, at, axis=axis, mode=mode)
@@ -162,6 +165,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("name", WRITES)
+@pytest.mark.one_in(2)
 def test_rows_are_sent_to_their_owners(name):
     """Whether the array is split or not; positions beside it are dropped, except where the program promises none."""
     f, new = WRITES[name], real((N, 3), 5)

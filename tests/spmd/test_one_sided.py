@@ -76,6 +76,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("check_vma", [True, False])
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(3)
 def test_both_halves_are_a_permutation(name, check_vma):
     x = draw((3 * SIZE, 2))
     ours, whole = (over(f, check_vma=check_vma) for f in PROGRAMS[name])

@@ -63,6 +63,7 @@ def same_bits(a, b) -> bool:
 @pytest.mark.parametrize(
     "dtype", ["float32", "int32", "uint32", "int8", "uint8", "bool", "float16", "bfloat16", "complex64"]
 )
+@pytest.mark.one_in(3)
 def test_positions_that_sort(dtype, cut_off):
     x = drawn(dtype)
     [found] = leaves(jax.jit(lambda x: jnp.argsort(x[cut_off:]))(split(x)))
@@ -176,6 +177,7 @@ def test_what_a_sort_sends():
 
 @pytest.mark.parametrize("cut_off", [0, 5])
 @pytest.mark.parametrize("k", [0, 1, 3, 7, N // 2])
+@pytest.mark.one_in(3)
 def test_largest_elements(k, cut_off):
     for x in (drawn("int32"), drawn("uint8"), np.random.default_rng(8).normal(size=N).astype(np.float32)):
         k = min(k, N - cut_off)
@@ -260,6 +262,7 @@ def signal(shape, is_real):
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.one_in(3)
 def test_transforms(name):
     f, shape, is_real = TRANSFORMS[name]
     x = signal(shape, is_real)
@@ -280,6 +283,7 @@ def test_transforms_over_two_mesh_axes():
 
 
 @pytest.mark.parametrize("name", ["two axes of reals", "three axes", "one line", "across, lines that do not divide"])
+@pytest.mark.one_in(2)
 def test_gradients_of_transforms(name):
     f, shape, is_real = TRANSFORMS[name]
     x = signal(shape, is_real)
@@ -332,6 +336,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize("start", [-1, 0, 2, N - 2, N + 3])
 @pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.one_in(4)
 def test_windows(name, start):
     f, x = WINDOWS[name], np.random.default_rng(3).uniform(-1, 1, (N, 4)).astype(np.float32)
     got, want = jax.jit(f)(split(x), start), jax.jit(f)(jnp.asarray(x), start)

@@ -12,7 +12,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.experimental import multihost_utils as hosts
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # it is a shard_map
 
 RANK = jax.process_index()
 many = pytest.mark.skipif(SIZE == 1, reason="one rank has all devices")
@@ -47,6 +47,7 @@ def arguments(axes):
 
 
 @pytest.mark.parametrize("name", MAPPED)
+@pytest.mark.one_in(3)
 def test_programs(name):
     f, axes, out, model = MAPPED[name]
     x, local, w = arguments(axes)

@@ -12,7 +12,7 @@ from mpijax import numpy as jnp
 from mpijax.ops.products import over_ranks as dot_over_ranks
 from mpijax.runtime.program.traffic import sent
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # meshes of two axes
 several = pytest.mark.skipif(SIZE < 4, reason="two blocks and a product are no smaller than the whole array")
 
 N = 16 * SIZE

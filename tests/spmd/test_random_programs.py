@@ -25,6 +25,7 @@ FAILED = [5125, 250119, 1002050]
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("first", [0, FROM] if RANKS < 4 else [40, FROM + 20])
+@pytest.mark.one_in(2)
 def test_over_ranks(first):
     found = failures(range(first, first + (10 if RANKS < 4 else 6)))
     assert not found, "\n".join(found)
@@ -54,6 +55,7 @@ def run(first: int, count: int, devices: int) -> str:
 
 
 @pytest.mark.parametrize("devices", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default test_local_devices.py has each operation
 def test_over_local_devices(devices):
     assert run(1000 * devices, 12 if devices == 3 else 25, devices) == ""
 

@@ -11,7 +11,7 @@ import mpijax as jax
 from mpijax import mpi
 from mpijax import numpy as jnp
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # permutations and groups
 
 RANK = jax.process_index()
 OPERATIONS = {
@@ -30,6 +30,7 @@ def all_values(shape, dtype="float32"):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "complex64", "uint8"])
 @pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.one_in(4)
 def test_allreduce(op, dtype, way):
     if dtype == "complex64" and op in ("MAX", "MIN"):
         pytest.skip("complex numbers have no order")

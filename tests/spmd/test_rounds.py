@@ -66,6 +66,7 @@ def kinds(f, args) -> set[str]:
 
 
 @pytest.mark.parametrize("name", one_in(2, ATTENTION))
+@pytest.mark.one_in(3)
 def test_nothing_is_gathered(name):
     """Neither forwards nor backwards; the gradients are split as what they are of."""
     f, arrays, specs = case(name)
@@ -99,6 +100,7 @@ def results(f, *args):
 
 
 @pytest.mark.parametrize("name", one_in(2, PAIRS))
+@pytest.mark.one_in(2)
 def test_pairs(name):
     f, goes_round = PAIRS[name]
     arrays = [real((N, 8), k) for k in range(3)] + [real((N,), 3)]

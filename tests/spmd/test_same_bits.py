@@ -66,6 +66,7 @@ OF_REALS = ("segments", "floats by integers")
 @pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "complex64"])
 @pytest.mark.parametrize("name", ANY_ORDER)
+@pytest.mark.one_in(3)
 def test_any_order(name, dtype):
     f, shapes, axes = ANY_ORDER[name]
     if dtype == "complex64" and name in OF_REALS:
@@ -83,6 +84,7 @@ def test_any_order(name, dtype):
 @pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
 @pytest.mark.parametrize("name", ANY_ORDER)
+@pytest.mark.one_in(3)
 def test_as_exact_as_other_sums(name, dtype):
     if dtype == "complex64" and name in OF_REALS:
         pytest.skip("an operation on real numbers")

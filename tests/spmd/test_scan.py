@@ -11,7 +11,7 @@ from mpijax import lax
 from mpijax import numpy as jnp
 from mpijax.sharding import PartitionSpec as P
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # bodies of loops are programs as others
 
 TURNS = 3
 W = real((4,), 1)

@@ -104,6 +104,7 @@ def communications(f, args) -> int:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(4)
 def test_programs(name):
     f, shapes, shardings, out, count = PROGRAMS[name]
     arrays, placed = sharded(shapes, shardings)
@@ -135,6 +136,8 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.one_in(2)
+@pytest.mark.many_ranks  # meshes of two axes
 def test_every_sharding_to_every_other(grid):
     mesh = mesh_2d(grid)
     specs = [P(), P("i"), P("j"), P("i", "j"), P("j", "i"), P(("i", "j")), P(("j", "i")), P(None, ("i", "j"))]

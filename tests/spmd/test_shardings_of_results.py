@@ -33,6 +33,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("spec", [(), ("i",), (None, "i")])
 @pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.one_in(4)
 def test_over_a_mesh_of_one_device_as_in_jax(label, spec):
     def seen(J):
         mesh = J.make_mesh((1,), ("i",), axis_types=(J.sharding.AxisType.Auto,))

@@ -29,6 +29,7 @@ PROGRAM = """if True:
 """
 
 
+@pytest.mark.slow  # by default the next one prints without JAX
 def test_values_print_as_in_jax():
     pytest.importorskip("jax")
     texts = [

@@ -69,6 +69,7 @@ def test_memory_of_factorizations_by_block_columns(f, rank, parts):
     assert found.peak_memory_in_bytes < parts * found.argument_size_in_bytes
 
 
+@pytest.mark.slow  # by default test_rounds.py has pairs of fewer operations
 def test_pairs_after_and_before_many_operations(monkeypatch):
     """What rounds need is found in one walk, however often operations share their operands."""
     monkeypatch.setattr(dot_over_ranks, "LARGE", 0)
@@ -156,6 +157,7 @@ def calls(f) -> int:
 
 
 @pytest.mark.parametrize("name", one_in(2, PLANNED_FAST))
+@pytest.mark.one_in(3)
 def test_planning_for_a_thousand_ranks_takes_no_longer_than_for_four(name):
     load_programs()
     found = {}

@@ -11,7 +11,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.experimental import multihost_utils
 
-pytestmark = [pytest.mark.mpi, pytest.mark.skipif(SIZE == 1, reason="a mesh lacks no rank of one")]
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks, pytest.mark.skipif(SIZE == 1, reason="a mesh lacks no rank of one")]  # sub-communicators
 
 RANK = jax.process_index()
 DEVICES = jax.devices()

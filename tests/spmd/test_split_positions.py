@@ -10,7 +10,7 @@ import mpijax as jax
 from mpijax import NamedSharding
 from mpijax import numpy as jnp
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.many_ranks]  # owners of positions
 
 N = 6 * SIZE
 K = np.random.default_rng(0).integers(0, 5, N)
@@ -49,6 +49,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(3)
 def test_split_positions_are_read_by_operations(name):
     here, numpy = CASES[name]
     want = np.asarray(numpy(K, X))

@@ -93,6 +93,7 @@ def _layers(*wrappers):
 
 
 @pytest.mark.parametrize("wrappers", [(), (jax.checkpoint,), (jax.jit,), (jax.checkpoint, jax.jit)])
+@pytest.mark.one_in(2)
 def test_gradients_of_shared_weights_are_one_message(wrappers):
     """Ranks add what they have of the gradient, layer by layer; its parts lie in another order, in calls."""
     mesh, rng = mesh_1d(), np.random.default_rng(0)

@@ -32,6 +32,7 @@ BATCHED = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.one_in(3)
 def test_collectives_over_a_batch(name, axis):
     """Values and gradients, one operation at a time and compiled."""
 

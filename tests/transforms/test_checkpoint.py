@@ -110,6 +110,7 @@ DERIVED = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("derived", DERIVED)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.one_in(2)
 def test_values_are_jaxs_without_checkpoint(name, derived):
     args = ARGUMENTS.get(name, (W, X))
     if derived == "examples":
@@ -134,6 +135,7 @@ def test_forward_over_reverse_and_reverse_over_forward():
 @pytest.mark.sweep
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", ["named", "products"])
+@pytest.mark.one_in(3)
 def test_policies_change_no_gradient(name, policy):
     args = ARGUMENTS.get(name, (W, X))
     f = FUNCTIONS[name](OURS)
@@ -176,6 +178,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.one_in(4)
 def test_jaxprs_are_jaxs(name):
     make, *args = TEXTS[name]
     theirs, ours = (jaxpr_text(J, make, args) for J in (THEIRS, OURS))
@@ -200,6 +203,7 @@ def printed(J, capsys, f, *args) -> list[str]:
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if not p.startswith(("offloaded", "own"))])
 @pytest.mark.parametrize("name", ["named", "custom"])
+@pytest.mark.one_in(3)
 def test_kept_values_are_jaxs(name, policy, capsys):
     theirs, ours = (
         printed(J, capsys, J.checkpoint(FUNCTIONS[name](J), policy=POLICIES[policy](J)), W, X) for J in (THEIRS, OURS)
@@ -299,6 +303,7 @@ def compiled(f, layers=LAYERS):
 
 
 @pytest.mark.parametrize(("body", "layers"), [(layer, LAYERS), (attention, 6)])
+@pytest.mark.one_in(2)
 def test_less_memory(body, layers):
     plain, want = compiled(loss(body), layers)
     less, got = compiled(loss(jax.checkpoint(body)), layers)
@@ -387,6 +392,7 @@ CONTROL = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("policy", ["none", "own"])
 @pytest.mark.parametrize("name", CONTROL)
+@pytest.mark.one_in(2)
 def test_control_flow(name, policy):
     def f(x):
         return jnp.sum(CONTROL[name](x) ** 2)
@@ -553,6 +559,7 @@ def work_of_derivative(J, f, policy) -> list[int]:
 @pytest.mark.sweep
 @pytest.mark.parametrize("policy", INSIDE)
 @pytest.mark.parametrize("f", [looped, chosen_branch])
+@pytest.mark.one_in(2)
 def test_policies_hold_inside_of_loops_and_branches(f, policy):
     assert work_of_derivative(OURS, f, INSIDE[policy]) == work_of_derivative(THEIRS, f, INSIDE[policy])
     kept = jax.checkpoint(f(OURS), policy=INSIDE[policy](OURS))

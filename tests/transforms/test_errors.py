@@ -541,6 +541,7 @@ def test_a_key_may_be_an_argument_that_is_not_differentiated():
 
 
 @pytest.mark.parametrize("name", ROWS)
+@pytest.mark.one_in(4)
 def test_error_is_jaxs(name):
     check(*ROWS[name])
 

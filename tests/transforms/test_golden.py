@@ -15,6 +15,7 @@ def text_of(library: Library, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", one_in(3, CORPUS))
+@pytest.mark.one_in(3)
 def test_jaxpr_text_is_jaxs(name):
     theirs, ours = text_of(THEIRS, name), text_of(OURS, name)
     if not same_text(theirs, ours):
@@ -22,6 +23,7 @@ def test_jaxpr_text_is_jaxs(name):
 
 
 @pytest.mark.parametrize("name", one_in(2, VALUED))
+@pytest.mark.one_in(3)
 def test_values_are_jaxs(name):
     args = DOCUMENTED[name](OURS)[1]
     check(lambda J: DOCUMENTED[name](J)[0], *args, jaxpr=False, eager=False, rtol=2e-5, atol=1e-6)

@@ -40,6 +40,7 @@ SMOOTH = sorted(set(SCALARS) - {"stop_gradient", "max", "where", "constant", "so
 
 
 @pytest.mark.parametrize("name", one_in(3, SCALARS))
+@pytest.mark.one_in(2)
 def test_gradient_is_jaxs(name):
     f, how = SCALARS[name], {"jaxpr": False, "rtol": RTOL, "atol": 1e-5, "compiled": name != "constant"}
     check(lambda J: J.value_and_grad(f(J)), X3, **how)
@@ -47,6 +48,7 @@ def test_gradient_is_jaxs(name):
 
 
 @pytest.mark.parametrize("name", one_in(2, SMOOTH))
+@pytest.mark.one_in(2)
 def test_derivatives_to_order_2_are_those_of_finite_differences(name):
     with OURS.enable_x64(True):
         check_grads(SCALARS[name](OURS), (np.linspace(-0.9, 1.1, 3),), order=2, rtol=1e-4, atol=1e-4)
@@ -189,6 +191,7 @@ DERIVATIVES_OF_NUMBERS = {
 
 @pytest.mark.parametrize("derivative", DERIVATIVES_OF_NUMBERS.values(), ids=DERIVATIVES_OF_NUMBERS)
 @pytest.mark.parametrize("number", [0.75, np.float64(0.75), np.float32(0.75)], ids=lambda x: type(x).__name__)
+@pytest.mark.one_in(3)
 def test_numbers_keep_their_dtype_where_64_bit_types_are_turned_on(derivative, number):
     def wide(J, factor):
         def f(x):

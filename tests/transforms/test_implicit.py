@@ -152,12 +152,14 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", one_in(3, PROGRAMS))
+@pytest.mark.one_in(3)
 def test_values_are_jaxs(name):
     make, args = PROGRAMS[name]
     check(make, *args, jaxpr=False, jitted=False, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["solve: grad", "root: grad", "linear call: grad", "custom vmap: batch"])
+@pytest.mark.one_in(2)
 def test_jitted_is_eager(name):
     make, args = PROGRAMS[name]
     f = make(OURS)

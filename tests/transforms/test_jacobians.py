@@ -37,6 +37,7 @@ CASES = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.one_in(3)
 def test_jacobians_are_jaxs(kind, name):
     make, args, options = CASES[name]
 

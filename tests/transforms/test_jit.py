@@ -80,6 +80,7 @@ def _in(context, f, *args):
 
 
 @pytest.mark.parametrize("name", RETRACING)
+@pytest.mark.one_in(3)
 def test_traces_again_when_jax_does(name):
     assert traces(OURS, RETRACING[name]) == traces(THEIRS, RETRACING[name])
 
@@ -159,6 +160,7 @@ def _folded(J, x):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(3)
 def test_results_are_jaxs(name):
     make, args = PROGRAMS[name]
     check(make, *args)
@@ -467,6 +469,7 @@ def test_an_object_whose_type_is_made_at_each_reading_is_refused():
     ],
 )
 @pytest.mark.parametrize("donated", [(), 0])
+@pytest.mark.one_in(3)
 def test_results_have_memory_of_their_own(made, donated):
     """Each result can be donated, whatever it equals; a second call makes new ones."""
 

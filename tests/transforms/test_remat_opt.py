@@ -41,6 +41,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.one_in(2)
 def test_one_number(program):
     check(program, np.float32(0.3), jaxpr=False, rtol=1e-5)
 

@@ -136,6 +136,7 @@ def in_while(fun):
 
 
 @rows(ROWS, lambda row: row.thorough or not row.order or FIRST.index(row) % 2 == 0)
+@pytest.mark.one_in(3)
 def test_values(row: Row):
     """Compiled, in bodies of loops, in branches, vectorized and under checkpoint: what the plain call returns."""
     examples = rows_of_batch(row)
@@ -224,6 +225,7 @@ def check_forms(derivative, loop, plain, forms, args, columns):
 
 
 @rows(SMOOTH, lambda row: row.thorough or not row.reverse)  # reverse mode is compared with forward mode
+@pytest.mark.one_in(4)
 def test_forward_mode(row: Row, request):
     """The difference quotient; compiled, vectorized, in loops and branches the same."""
     if not row.forward:
@@ -253,6 +255,7 @@ def test_forward_mode(row: Row, request):
 
 
 @rows(SMOOTH)
+@pytest.mark.one_in(4)
 def test_reverse_mode(row: Row, request):
     """The transpose of forward mode, or where there is none of the difference quotient; under transformations the same."""
     if not row.reverse:
@@ -284,6 +287,7 @@ def test_reverse_mode(row: Row, request):
 
 
 @rows(SMOOTH, lambda row: row.thorough or FIRST.index(row) % 3 == 0)
+@pytest.mark.one_in(4)
 def test_second_derivatives(row: Row):
     """<c, D2 f(u, v)> is the same number by all four orders of modes, and by differences of first derivatives."""
     if row.order < 2:

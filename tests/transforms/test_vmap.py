@@ -44,6 +44,7 @@ def test_vmap_is_the_stacked_loop(name):
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", [n for n in EXAMPLES if n != "pytrees"])
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.one_in(3)
 def test_vmap_is_jaxs(name, axis):
     batch = np.moveaxis(sample(4, 3, seed=1), 0, axis)
     check(
