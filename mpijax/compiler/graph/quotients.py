@@ -48,8 +48,9 @@ def _inner(name: str, lower: Elementwise) -> Primitive:
     )
 
 
-scaled_reciprocal_p = _inner("scaled_reciprocal", Elementwise(_reciprocal, cost=8))
-divisor_scale_p = _inner("divisor_scale", Elementwise(_scale, cost=3))
+# A row computes them once, so an element of it costs no more than a product.
+scaled_reciprocal_p = _inner("scaled_reciprocal", Elementwise(_reciprocal))
+divisor_scale_p = _inner("divisor_scale", Elementwise(_scale))
 
 
 def by_shared_divisor(builder: Any, op: Op) -> list[Value] | None:
