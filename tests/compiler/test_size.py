@@ -106,7 +106,6 @@ def test_gradients_of_long_lines_compile(make, n):
     np.testing.assert_allclose(got, slope, rtol=1e-3)
 
 
-@pytest.mark.slow  # by default gradients of long lines have as many
 def test_sum_over_many_leaves():
     xs = [RNG.standard_normal(3).astype(np.float32) for _ in range(320)]
     value, slope = mpijax.jit(mpijax.value_and_grad(squared_leaves))(xs)

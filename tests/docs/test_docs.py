@@ -55,7 +55,6 @@ def test_document_runs_and_prints_what_it_says(outcomes, name):
 
 
 @marked
-@pytest.mark.slow  # by default docs/first-steps.md and docs/launching.md start ranks
 def test_the_first_program_gives_the_same_on_two_ranks(tmp_path):
     """As README.md starts it: `mpijax run -n 4 mean.py`."""
     text = (ROOT / "README.md").read_text()
