@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, update_wrapper
 from numbers import Integral
 from typing import Any
@@ -140,8 +140,10 @@ def _states(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(typeof(x).with_state(x) for x in values)
 
 
-def _positions(nums: tuple[int, ...], count: int) -> set[int]:
+def _positions(nums: tuple[int, ...], count: int) -> Collection[int]:
     """The positions of the arguments `nums` in a call with `count` arguments; -1 is the last one."""
+    if min(nums, default=0) >= 0:
+        return nums
     for i in nums:
         if i < -count:
             raise ValueError(

@@ -85,7 +85,7 @@ class GraphBuilder:
 
     @contextmanager
     def because(self, why: str) -> Iterator[None]:
-        """Gives the reason for operations that are added in this context; that of an inner context goes before."""
+        """Sets the reason for operations that this context adds. An inner context overrides it."""
         outside, self.why = self.why, why
         try:
             yield

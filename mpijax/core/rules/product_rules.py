@@ -12,16 +12,24 @@ from mpijax.core.rules.sharding_rules import Operation, Plan, cost
 from mpijax.core.sharding.cuts import Cuts, count, mesh_axes, without
 from mpijax.core.sharding.split import entries
 
-# The orders in which batch axes, contracted axes, rows and columns get mesh axes.
-_ORDERS = (0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2), (0, 2, 3, 1)
+_BATCH, _CONTRACTED, _ROWS, _COLUMNS = range(4)
+# The orders in which they get mesh axes.
+_ORDERS = (
+    (_BATCH, _CONTRACTED, _ROWS, _COLUMNS),
+    (_BATCH, _ROWS, _CONTRACTED, _COLUMNS),
+    (_BATCH, _COLUMNS, _CONTRACTED, _ROWS),
+    (_BATCH, _ROWS, _COLUMNS, _CONTRACTED),
+)
+
+
+def _group(f: Factor) -> int:
+    if f.kind is FactorKind.REDUCED:
+        return _CONTRACTED
+    left, right = f.operands
+    return _ROWS if right is None else _COLUMNS if left is None else _BATCH
 
 
 def _factors(s: Operation) -> list[Factor]:
-    return [f for group in _groups(s) for f in group]
-
-
-def _groups(s: Operation) -> tuple[list[Factor], ...]:
-    """The factors of batch axes, contracted axes, rows and columns."""
     (lc, rc), (lb, rb) = s.params["dimension_numbers"]
     batch = [free(pair, (k,)) for k, pair in enumerate(zip(lb, rb, strict=True))]
     contracted = [reduced(pair) for pair in zip(lc, rc, strict=True)]
@@ -29,19 +37,18 @@ def _groups(s: Operation) -> tuple[list[Factor], ...]:
     right = [j for j in range(len(s.shapes[1])) if j not in (*rb, *rc)]
     rows = [free((i, None), (len(lb) + k,)) for k, i in enumerate(left)]
     columns = [free((None, j), (len(lb) + len(left) + k,)) for k, j in enumerate(right)]
-    return batch, contracted, rows, columns
+    return [*batch, *contracted, *rows, *columns]
 
 
-def _chosen(s: Operation, _factors: Sequence[Factor]) -> Plan:
+def _chosen(s: Operation, factors: Sequence[Factor]) -> Plan:
     """Batch axes stay split. Of contracted axes, rows and columns, the choice that sends the fewest bytes stays split.
 
     Partial products over split contracted axes are summed over ranks. If one operand is whole, its rows are split
     instead if that halves the bytes.
     """
-    groups = _groups(s)
 
     def ordered(order: Sequence[int], cuts: Sequence[Cuts]) -> Plan:
-        return planned(replace(s, cuts=cuts), [f for k in order for f in groups[k]])
+        return planned(replace(s, cuts=cuts), sorted(factors, key=lambda f: order.index(_group(f))))
 
     summed = min((ordered(order, s.cuts) for order in _ORDERS), key=lambda plan: cost(s, plan))
     others = (ordered(_ORDERS[1], cuts) for cuts in _not_contracted(s))

@@ -123,8 +123,8 @@ def under(mesh: AbstractMesh) -> Any:
 
 
 def context_mesh() -> Mesh | None:
-    """The mesh that a PartitionSpec refers to: that of the enclosing `shard_map`, or else of `set_mesh`, or else
-    of `with mesh:`. If an enclosing `use_abstract_mesh` renames the axes, the mesh has these names."""
+    """The mesh of a PartitionSpec: the one of the enclosing `shard_map`. Without it, the one of `set_mesh`, and without
+    both, the one of `with mesh:`. If an enclosing `use_abstract_mesh` renames the axes, the mesh has these names."""
     mesh = current_mesh() if state.body is None else state.body[0]
     chosen = config.abstract_mesh.value
     if mesh is None or chosen is None or chosen[1] is not state.body or chosen[0].shape_tuple == mesh.shape_tuple:

@@ -63,10 +63,11 @@ def gather(primitive_of: Callable[[], Any], on_request: Rule) -> Rule:
         if dim is None and any(c is not None for c in s.cuts[1]):
             # Send split indices to all ranks if the rows then need not be sent.
             known = replace(s, cuts=[s.cuts[0], uncut(s.shapes[1])])
-            dim = _indexed(known, _plain(known))
-            s, plain = (s, plain) if dim is None else (known, _plain(known))
+            of_known = _plain(known)
+            dim = _indexed(known, of_known)
+            s, plain = (s, plain) if dim is None else (known, of_known)
         if dim is None:
-            return requested
+            return requested or plain
         cut = s.cuts[0][dim]
         assert cut is not None
         operand = (*plain.operands[0][:dim], cut, *plain.operands[0][dim + 1 :])

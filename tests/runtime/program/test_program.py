@@ -642,7 +642,7 @@ UNFINISHED = {
     "began in another list": ((Loop(2, (GOES_ON,)), Finish()), "finished in the same list"),
     "one of two": ((GOES_ON, GOES_ON, Finish()), "finished in the same list"),
     "too many at once": ((*[GOES_ON] * 5, *[Finish()] * 5), "at most 4 exchanges can be in flight"),
-    "one that does not go on": ((GOES_ON, Call(Routine.BARRIER, 0), Finish()), "must wait"),
+    "a blocking barrier before the finish": ((GOES_ON, Call(Routine.BARRIER, 0), Finish()), "must wait"),
     "a call of Python": ((GOES_ON, CALL, Finish()), "must wait"),
     "a call of Python in a loop": ((GOES_ON, Loop(2, (CALL,)), Finish()), "must wait"),
 }
