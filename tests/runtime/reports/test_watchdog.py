@@ -30,8 +30,15 @@ t = threading.Thread(target=first); t.start(); time.sleep(1)
 if rank == 0: first()
 t.join()
 """
-# The other rank comes to MPI's start later than the first would wait for it in silence.
-LATE = "import os, time\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': time.sleep(2.5)\n"
+# Rank 1 starts MPI 2.5 s after rank 0 does, however long rank 0 takes to load its modules.
+RANK = "os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK'))"
+BEGUN = "os.environ['MPIJAX_TRACE_DIR'] + ' begun'"
+LATE = f"""import os, time
+if {RANK} == '1':
+    while not os.path.exists({BEGUN}): time.sleep(0.05)
+    time.sleep(2.5)
+"""
+START_LATE = LATE + START_ALONE.replace("rank, size = ", f"if {RANK} == '0': open({BEGUN}, 'w').close()\nrank, size = ", 1)
 LINES = START_ALONE.count("\n")
 SOON = {"MPIJAX_STALL_SECONDS": "1"}
 JOBS = {
@@ -57,11 +64,11 @@ JOBS = {
         "mpi.allreduce(x, 'SUM')\nif rank == 0:\n    mpi.allreduce(x, 'SUM')\ntime.sleep(100)",
         settings=SOON | {"MPIJAX_STALL_ABORT": "1"},
     ),
-    "starts late": Job("total(x)", settings=SOON, start=LATE + START_ALONE),
+    "starts late": Job("total(x)", settings=SOON, start=START_LATE),
     "never starts": Job(
-        "total(x)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=LATE.replace("2.5", "100") + START_ALONE
+        "total(x)", settings=SOON | {"MPIJAX_STALL_ABORT": "1"}, start=START_LATE.replace("2.5", "100")
     ),
-    "ends before MPI starts": Job("total(x)", 3, start=LATE.replace("time.sleep(2.5)", "os._exit(0)") + START_ALONE),
+    "ends before MPI starts": Job("total(x)", 3, start=START_LATE.replace("time.sleep(2.5)", "os._exit(0)")),
     "one rank indexes": Job(
         "split = jax.device_put(x, jax.NamedSharding(jax.sharding.Mesh(jax.devices(), 'i'), jax.P('i')))\nif rank == 0: split[0]"
     ),
