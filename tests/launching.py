@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,17 @@ def mpirun(ranks: int) -> list[str]:
     """The first words of a command that runs the others on so many ranks."""
     more = ["--oversubscribe", "--allow-run-as-root"] if is_open_mpi() else []
     return [str(MPIRUN), *more, "--bind-to", "none", "-n", str(ranks)]
+
+
+def has_status(found: int, wanted: int | None) -> bool:
+    """Whether a launcher's exit status is that of the rank that ended the job; None: any but 0.
+
+    If Hydra reaps a rank that it killed before it has read the last output of the rank that ended, it reports both
+    statuses, combined by or.
+    """
+    if wanted is None:
+        return found != 0
+    return found == wanted or (wanted != 0 and not is_open_mpi() and found == wanted | signal.SIGKILL)
 
 
 def check_script(file: Path, *allowed: str) -> None:

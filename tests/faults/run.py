@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults.rows import BEGIN, ROWS, Row
-from launching import mpirun
+from launching import has_status, mpirun
 from mpi.jobs import LAUNCHER, ROOT, left_behind, whereabouts
 
 # Concurrent jobs. Blocked ranks sleep or poll, so they take little CPU time.
@@ -78,7 +78,7 @@ def broken(job: Running) -> list[str]:
     elif job.ended - fault > promise.within + SLACK:
         found.append(f"it has not ended within {promise.within:g} s\n{job.stuck}")
     status = job.process.returncode
-    if status == 0 if promise.status is None else status != promise.status:
+    if not has_status(status, promise.status):
         found.append(f"status {status}, promised {'any but 0' if promise.status is None else promise.status}")
     for pattern in (*promise.words, *row.told):
         for rank in range(row.ranks) if "{rank}" in pattern else [0]:

@@ -164,7 +164,7 @@ LONG = {
     "batched": lambda n, x: jax.vmap(
         lambda y: lax.while_loop(lambda c: c[0] < n * y, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, y))[1]
     )(x),
-    "products": lambda n, x: lax.fori_loop(0, n // 10, lambda i, c: jnp.sin(c @ c), jnp.outer(x, x)),
+    "products": lambda n, x: lax.fori_loop(0, n // 2, lambda i, c: jnp.sin(c @ c), jnp.outer(x, x)),
 }
 
 
