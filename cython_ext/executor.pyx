@@ -35,7 +35,7 @@ from mpijax._ext.instructions cimport (
 )
 
 from mpijax._ext.record cimport (
-    Entry, Peers, Region, begin_operation, differs, end_operation, leave_operation, peers_of, region_place,
+    Entry, Peers, Region, begin_operation, differs, end_operation, leave_operation, logs_place, peers_of, region_place,
     return_to_operation,
 )
 
@@ -427,6 +427,20 @@ cdef struct Exchanges:      # the exchanges of a run; finished in the order in w
     Exchange[GOING] recent
 
 
+cdef void log_begin(uint32_t site) noexcept nogil:
+    cdef uint64_t mode = dn_switch(0)   # Python code expects denormals
+    with gil:
+        provided.recorder.log.begins(site)
+    dn_switch(mode)
+
+
+cdef void log_end(int code) noexcept nogil:
+    cdef uint64_t mode = dn_switch(0)
+    with gil:
+        provided.recorder.log.ends(code)
+    dn_switch(mode)
+
+
 cdef inline Exchange* oldest(Exchanges* going) noexcept nogil:
     return &going.recent[(going.started - going.count) % GOING]
 
@@ -450,6 +464,8 @@ cdef inline Entry* begin_comm(Program program, CommData* comm, void** table, Com
             end_operation(record[0], entry)
             with gil:
                 raise_different(comm.site)
+    if logs[0]:
+        log_begin(comm.site)
     return entry
 
 
@@ -470,6 +486,8 @@ cdef int run_comm(Program program, CommData* comm, void** table) except -1 nogil
         if code == 0:
             code = comm.halves.finish(&flight)
     end_operation(record[0], entry)
+    if logs[0]:
+        log_end(code)
     if misfit != NULL:
         with gil:
             raise_rows(comm.site, &args, misfit, <int32_t*>at(table, misfit.counts))
@@ -487,6 +505,8 @@ cdef int start_comm(Program program, CommData* comm, void** table, Exchanges* go
     code = comm.halves.start(&x.args, &x.flight)
     if code != 0:
         end_operation(record[0], x.entry)
+        if logs[0]:
+            log_end(code)
         with gil:
             raise_comm(comm.site, &x.args, code)
     leave_operation(record[0])
@@ -502,6 +522,8 @@ cdef int finish_oldest(Exchanges* going) noexcept nogil:
     return_to_operation(record[0], x.entry)
     code = x.comm.halves.finish(&x.flight)
     end_operation(record[0], x.entry)
+    if logs[0]:
+        log_end(code)
     going.count -= 1
     return code
 
@@ -553,6 +575,7 @@ cdef bint count_rows(RowsData* rows, void** table, int64_t* own) noexcept nogil:
 
 
 cdef Region** record = region_place()
+cdef bint* logs = logs_place()
 
 
 cdef str line_of(uint32_t site):

@@ -26,5 +26,9 @@ cdef extern from "record.h" nogil:
 cdef Region** region_place() noexcept nogil
 
 
+# Where it stands whether operations are logged.
+cdef bint* logs_place() noexcept nogil
+
+
 # The ranks of this node that run the same sequence of operations; NULL if none are known.
 cdef Peers* peers_of(uint32_t sequence) noexcept nogil

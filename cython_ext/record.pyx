@@ -60,6 +60,19 @@ cdef Region** region_place() noexcept nogil:
     return &region
 
 
+cdef bint logged = False
+
+
+cdef bint* logs_place() noexcept nogil:
+    return &logged
+
+
+def log_operations(bint on):
+    """Log each operation of programs from now on, or no longer."""
+    global logged
+    logged = on
+
+
 cdef Peers* peers_of(uint32_t sequence) noexcept nogil:
     return peers[sequence]
 

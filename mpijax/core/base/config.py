@@ -181,6 +181,13 @@ debug_log_modules = object_option(
     "Names of loggers, separated by commas, such as mpijax.jit. All their messages are written to the standard error.",
     changed=logs.set_modules,
 )
+log_operations = bool_option(
+    "mpijax_log_operations",
+    False,
+    "Each rank prints a line when an operation between ranks begins, and one when it ends. Process-wide only.",
+    variable="MPI4JAX_DEBUG",
+    changed=logs.set_operations,
+)
 thread_guard = bool_option(
     "jax_thread_guard", False, "Accepted without effect: mpijax does not check which thread communicates."
 )

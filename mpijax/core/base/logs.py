@@ -1,4 +1,5 @@
 """Which messages of this library are written to the standard error: `jax_logging_level`, `jax_debug_log_modules`.
+Which operations between ranks are logged: `mpijax_log_operations`.
 
 All loggers are below one, which has the handler. The options set levels.
 """
@@ -58,3 +59,10 @@ def set_modules(names: str | None) -> None:
     given = [name.strip() for name in (names or "").split(",")]
     _levels.modules = [_ROOT if name.partition(".")[0] == "jax" else name for name in given if name]
     _levels.apply()
+
+
+def set_operations(on: bool) -> None:
+    """Log the operations between ranks, or stop. A record that is not loaded yet reads the option when it is."""
+    record = sys.modules.get("mpijax._ext.record")
+    if record is not None:
+        record.log_operations(on)

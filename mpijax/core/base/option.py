@@ -311,9 +311,14 @@ def _parse_bool(value: Any) -> bool:
     return bool(value)
 
 
-def bool_option(name: str, default: bool, doc: str, *, traced: bool = False, checks: bool = False) -> Option:
+def bool_option(
+    name: str, default: bool, doc: str, *, traced: bool = False, checks: bool = False, variable: str | None = None,
+    changed: Callable | None = None,
+) -> Option:  # fmt: skip
     """Define a boolean option; ``with option():`` turns it on."""
-    return Option(name, default, _parse_bool, traced=traced, checks=checks, bare=True, doc=doc)
+    return Option(
+        name, default, _parse_bool, traced=traced, checks=checks, bare=True, doc=doc, variable=variable, changed=changed
+    )
 
 
 def enum_option(

@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 
 from mpijax._ext import record
+from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import is_internal, source_of
 from mpijax.runtime.machine.node_memory import shared_file
 from mpijax.runtime.machine.routines import MESSAGES, Routine
+from mpijax.runtime.reports.operation_log import OperationLog
 
 REGION = np.dtype(
     [
@@ -102,6 +104,7 @@ class Recorder:
         self.forked = False  # this process is a copy of a rank
         self.file = -1
         self._clock = record.ticks(), time.time_ns()
+        self.log = OperationLog(self)
 
     def forget(self) -> None:
         """Reset the recorder, because the job's ranks have changed; `share` starts the new record."""
@@ -363,6 +366,7 @@ def ranges(ranks: Any) -> str:
 
 
 recorder = Recorder()
+record.log_operations(config.values.mpijax_log_operations)
 
 
 def note_site(x: Any) -> tuple[int, int]:
