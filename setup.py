@@ -108,6 +108,11 @@ def named_by(source: Path) -> set[Path]:
     return found
 
 
+def size(source: Path) -> int:
+    """The bytes of a source and of what it includes."""
+    return sum(path.stat().st_size for path in {source, *named_by(source)})
+
+
 def declarations() -> str:
     """A folder in which ``from mpijax._ext.tree cimport ...`` finds ``cython_ext/tree.pxd``, as the modules
     are named."""
@@ -217,7 +222,8 @@ def check_system() -> None:
 
 check_system()
 setup(
-    ext_modules=[extension(source) for source in sorted(SOURCES.glob("*.pyx"))],
+    # The largest first: with them last, one core would wait for another.
+    ext_modules=[extension(source) for source in sorted(SOURCES.glob("*.pyx"), key=size, reverse=True)],
     install_requires=DEPENDENCIES,
     cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
 )
