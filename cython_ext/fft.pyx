@@ -49,14 +49,13 @@ def install(ufuncs):
     """
     cdef cnp.ufunc f
     cdef int k, t, i
-    for t, (real, whole) in enumerate(((cnp.NPY_FLOAT, cnp.NPY_CFLOAT), (cnp.NPY_DOUBLE, cnp.NPY_CDOUBLE))):
-        from_reals, to_reals = [real, real, whole], [whole, real, real]
-        for k, wanted in enumerate(([whole, real, whole], [whole, real, whole], from_reals, to_reals, from_reals)):
-            f = ufuncs[k]
-            given = [[f.types[f.nargs * i + j] for j in range(f.nargs)] for i in range(f.ntypes)]
+    for t, (real, whole) in enumerate(("fF", "dD")):
+        from_reals, to_reals = f"{real}{real}->{whole}", f"{whole}{real}->{real}"
+        for k, wanted in enumerate((f"{whole}{real}->{whole}",) * 2 + (from_reals, to_reals, from_reals)):
+            given = ufuncs[k].types
             if wanted not in given:
-                raise ValueError(f"{f} has loops for types {given}, but not for {wanted}")
-            i = given.index(wanted)
+                raise ValueError(f"{ufuncs[k]} has loops for types {given}, but not for {wanted}")
+            f, i = ufuncs[k], given.index(wanted)
             loops[k][t].call = <LoopFunction><void*>f.functions[i]
             loops[k][t].data = f.data[i] if f.data != NULL else NULL
 
