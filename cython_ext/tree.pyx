@@ -22,9 +22,31 @@ from mpijax.core.base import provided
 
 cdef extern from "Python.h":
     PyObject* Py_TYPE_OF "(PyObject*)Py_TYPE" (object)
-    int Py_EnterRecursiveCall(const char* where) except *  # any nonzero value is an error
-    void Py_LeaveRecursiveCall()
     void Py_SET_SIZE(object, Py_ssize_t)
+
+cdef extern from *:
+    """
+    /* Since Python 3.12, Py_EnterRecursiveCall allows 10,000 levels, for which the stack has no room here. So the levels
+       count as those of Python functions do. */
+    static _Thread_local int tree_depth = 0;
+
+    static int tree_descend(const char *where) {
+        if (tree_depth >= Py_GetRecursionLimit()) {
+            PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded%s", where);
+            return -1;
+        }
+        if (Py_EnterRecursiveCall(where)) return -1;
+        tree_depth++;
+        return 0;
+    }
+
+    static void tree_ascend(void) {
+        tree_depth--;
+        Py_LeaveRecursiveCall();
+    }
+    """
+    int descend "tree_descend"(const char* where) except -1
+    void ascend "tree_ascend"()
 
 
 cdef enum Kind:
@@ -451,11 +473,11 @@ def treedef_tuple(treedefs):
 
 
 cdef PyTreeDef compose_node(PyTreeDef outer, PyTreeDef inner):
-    Py_EnterRecursiveCall(" while composing pytrees")
+    descend(" while composing pytrees")
     try:
         return composed(outer, inner)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef PyTreeDef composed(PyTreeDef outer, PyTreeDef inner):
@@ -468,11 +490,11 @@ cdef PyTreeDef composed(PyTreeDef outer, PyTreeDef inner):
 
 
 cdef str text(PyTreeDef d):
-    Py_EnterRecursiveCall(" while printing a pytree")
+    descend(" while printing a pytree")
     try:
         return node_text(d)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef str node_text(PyTreeDef d):
@@ -573,7 +595,7 @@ cdef bint asks_for_leaf(object is_leaf, object x) except -1:
 
 cdef PyTreeDef visit_node(int kind, PyObject* node_type, object x, list leaves, object is_leaf,
                           bint none_is_leaf):
-    Py_EnterRecursiveCall(" while flattening a pytree")
+    descend(" while flattening a pytree")
     try:
         if kind == TUPLE:
             return visit_tuple(TUPLE, None, None, <tuple>x, leaves, is_leaf, none_is_leaf)
@@ -586,7 +608,7 @@ cdef PyTreeDef visit_node(int kind, PyObject* node_type, object x, list leaves, 
         children, data = take_apart(<NodeType>node_type, x)
         return visit_tuple(kind, data, <NodeType>node_type, children, leaves, is_leaf, none_is_leaf)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef tuple parts_of(NodeType node_type, object x):
@@ -802,11 +824,11 @@ cdef object unflatten_node(PyTreeDef d, list leaves, Py_ssize_t* position):
         return leaves[i]
     if d.kind == NONE:
         return None
-    Py_EnterRecursiveCall(" while unflattening a pytree")
+    descend(" while unflattening a pytree")
     try:
         return unflattened(d, leaves, position)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef object unflattened(PyTreeDef d, list leaves, Py_ssize_t* position):
@@ -848,11 +870,11 @@ cdef object assemble(PyTreeDef d, object parts):
 
 
 cdef object walk_node(PyTreeDef d, object on_node, object on_leaf, object leaves):
-    Py_EnterRecursiveCall(" while walking through a pytree")
+    descend(" while walking through a pytree")
     try:
         return walked(d, on_node, on_leaf, leaves)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef object walked(PyTreeDef d, object on_node, object on_leaf, object leaves):
@@ -869,11 +891,11 @@ cdef object walked(PyTreeDef d, object on_node, object on_leaf, object leaves):
 # ---- comparing a tree with a treedef -----------------------------------------------------------------------
 
 cdef int flatten_up_to_node(PyTreeDef d, object x, list out, Py_ssize_t start) except -1:
-    Py_EnterRecursiveCall(" while flattening a pytree")
+    descend(" while flattening a pytree")
     try:
         return flattened_up_to(d, x, out, start)
     finally:
-        Py_LeaveRecursiveCall()
+        ascend()
 
 
 cdef int flattened_up_to(PyTreeDef d, object x, list out, Py_ssize_t start) except -1:
