@@ -459,7 +459,7 @@ def test_a_terminal_shows_text_without_its_newline():
 def test_an_error_of_all_ranks_is_shown_once():
     ran = mpijax("run", "--np", 2, "-c", "import mpijax\nmpijax.process_index()\nraise ValueError('wrong')")
     assert ran.returncode == 1
-    [line] = [line for line in ran.stderr.splitlines() if "ValueError" in line]
+    [line] = [line for line in ran.stderr.splitlines() if "ValueError: " in line]
     assert re.fullmatch(r"\[(0-1|0|1)\] ValueError: wrong", line)  # MPI may end a rank before it says so
 
 

@@ -558,7 +558,7 @@ def test_partial():
     bound = functools.partial(max, 1)
     for make in (lambda lib: lib.Partial(max, 1, k=2), lambda lib: lib.Partial(bound, 2, 3)):
         mine, expected = make(ours), make(oracle)
-        assert repr(mine) == repr(expected)
+        assert repr(mine).removeprefix("mpijax.") == repr(expected).removeprefix("jax.")  # Python 3.13 adds the module
         assert (mine.args, mine.keywords) == (expected.args, expected.keywords)
         leaves, treedef = ours.tree_flatten(mine)
         again = ours.tree_structure(make(ours))

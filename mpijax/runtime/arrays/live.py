@@ -47,6 +47,7 @@ def _values() -> Iterator[Any]:
         while current is not None:
             yield from _and_inside(_variables(current))
             current = current.f_back
+        del frame  # which may be this function's own: a cycle would keep all that its callers hold
 
 
 def _variables(frame: FrameType) -> list[Any]:
