@@ -247,7 +247,8 @@ def test_breakpoint_shows_untraced_values_as_jax(values):
         @J.jit
         def f(x, J=J, out=out):
             here = values
-            J.debug.breakpoint(backend="cli", stdin=io.StringIO("p here, x\nl\nu\nd\nc\n"), stdout=out)
+            commands = io.StringIO("p here, x\nl\nu\nd\nc\n")
+            J.debug.breakpoint(backend="cli", stdin=commands, stdout=out, num_frames=2)  # others are pytest's
             return len(here) + x
 
         f(3.0)
