@@ -27,9 +27,9 @@ from setuptools.command.build_py import build_py
 
 SOURCES = Path("cython_ext")
 DEPENDENCIES = [
-    "numpy>=2.0",
-    "scipy>=1.14",
-    "ml_dtypes>=0.5",
+    "numpy>=2.1",
+    "scipy>=1.16",
+    "ml_dtypes>=0.6",
     "opt_einsum>=3.3", # the order of contraction of einsum with three operands or more
     "cloudpickle>=3.1.2", # functions and classes of scripts and notebooks (spawn); the first version for Python 3.14
     "llvmlite>=0.46",
@@ -38,7 +38,7 @@ DEPENDENCIES = [
 ]
 # The mpich wheel is MPI for those who have none. It would shadow a system MPI, therefore MPICC leaves it out.
 if "MPICC" not in os.environ:
-    DEPENDENCIES.append("mpich>=4.2")
+    DEPENDENCIES.append("mpich>=4.3")
 
 
 def mpi_compiler() -> str:

@@ -16,12 +16,12 @@ class PyMpijax(PythonPackage):
     depends_on("py-cython@3.1:", type="build")
     depends_on("mpi")
 
-    depends_on("py-numpy@2.0:", type=("build", "run"))
+    depends_on("py-numpy@2.1:", type=("build", "run"))
     depends_on("py-mpi4py@4.1:", type=("build", "run"))
-    depends_on("py-ml-dtypes@0.5:", type="run")
+    depends_on("py-ml-dtypes@0.6:", type="run")
     depends_on("py-llvmlite@0.46:", type="run")
     depends_on("py-numba@0.63:", type="run")
-    depends_on("py-scipy@1.14:", type="run")
+    depends_on("py-scipy@1.16:", type="run")
     depends_on("py-opt-einsum@3.3:", type="run")
     depends_on("py-cloudpickle@3.1.2:", type="run")
 
