@@ -513,7 +513,8 @@ def _read(entry: dict[str, Any], reader: JaxprReader) -> Exported:
     # JAX's files have no weak types.
     in_avals, out_avals = ([a.strip_weak_type() for a in avals] for avals in reader.values(entry["types"]))
     program = reader.value(entry["program"])
-    in_tree, out_tree = (read_structure(entry[side], reader.value) for side in ("in_tree", "out_tree"))
+    in_tree = read_structure(entry["in_tree"], reader.value, in_avals)
+    out_tree = read_structure(entry["out_tree"], reader.value, out_avals)
     if [(node.node_data() or (None, None))[0] for node in in_tree.children()] != [tuple, dict]:
         raise ValueError(f"its arguments are {in_tree}, expected (args, kwargs)")
     _check_signature(program.in_avals, in_avals, in_tree)

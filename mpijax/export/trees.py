@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mpijax._ext import tree as _ext
@@ -70,8 +70,8 @@ def register_pytree_node_serialization(
         node = _ext.lookup(nodetype)
         if node is None:
             raise ValueError(
-                f"`{nodetype}` is not a registered pytree node. Call mpijax.tree_util.register_pytree_node first, or "
-                "pass `from_children`"
+                "If `from_children` is not present, you must call mpijax.tree_util.register_pytree_node first, for "
+                f"`{nodetype}`"
             )
         from_children = node.from_iterable
     found = _Registration(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, from_children)
@@ -94,7 +94,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(
-            f"{nodetype!r} is not a named tuple. For other types use mpijax.export.register_pytree_node_serialization"
+            f"{nodetype!r} is not a named tuple. Use mpijax.export.register_pytree_node_serialization for other types"
         )
     fields: tuple[str, ...] = nodetype._fields
     return register_pytree_node_serialization(
@@ -136,24 +136,36 @@ def write_structure(structure: tree.PyTreeDef, write: Callable[[Any], Any]) -> A
     if registered is None:
         way = "register_namedtuple_serialization" if hasattr(kind, "_fields") else "register_pytree_node_serialization"
         raise ValueError(
-            f"Cannot serialize the pytree node of type {kind} in the arguments or the result of the exported function: "
-            f"its type must be registered with mpijax.export.{way}"
+            f"Cannot serialize a pytree node of unregistered type {kind} in the arguments or the result of the "
+            f"exported function. Register the type with mpijax.export.{way}"
         )
     return ["node", [registered.name, bytes(registered.to_bytes(data)).hex()], *children]
 
 
-def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
-    """The structure that `write_structure` wrote. Raises ValueError for an unregistered name."""
+def read_structure(written: Any, read: Callable[[Any], Any], leaves: Iterable[Any]) -> tree.PyTreeDef:
+    """The structure that `write_structure` wrote. Raises ValueError for an unregistered name.
+
+    Functions of registered types get the types of the leaves, in `leaves`, in place of the leaves.
+    """
+    return _read_structure(written, read, iter(leaves))[0]
+
+
+def _read_structure(
+    written: Any, read: Callable[[Any], Any], leaves: Iterator[Any]
+) -> tuple[tree.PyTreeDef, list[Any]]:
+    """A structure, and its part of `leaves`."""
     if written == "*":
-        return tree.tree_structure(0)
+        return tree.tree_structure(0), [next(leaves, None)]
     name, data, *rest = written
-    children = [read_structure(c, read) for c in rest]
+    read_children = [_read_structure(c, read, leaves) for c in rest]
+    children = tuple(child for child, _ in read_children)
+    own_leaves = [leaf for _, part in read_children for leaf in part]
     if name in _BY_NAME:
         kind, own = _BY_NAME[name], read(data)
         keys = len(own) if kind is dict else 0 if kind is type(None) else len(children)
         if keys != len(children):
             raise ValueError(f"a {name} has {keys} keys but {len(children)} entries")
-        return _ext.treedef_of((kind, own), tuple(children))
+        return _ext.treedef_of((kind, own), children), own_leaves
     name, text = data
     registered = _by_name.get(name)
     if registered is None:
@@ -161,5 +173,6 @@ def read_structure(written: Any, read: Callable[[Any], Any]) -> tree.PyTreeDef:
             f"the exported function has a pytree node named {name!r}. Register its type under that name, as in the "
             "process that exported it"
         )
-    values = [c.unflatten(range(c.num_leaves)) for c in children]
-    return tree.tree_structure(registered.from_children(registered.from_bytes(bytes.fromhex(text)), values))
+    values = [child.unflatten(part) for child, part in read_children]
+    node = registered.from_children(registered.from_bytes(bytes.fromhex(text)), values)
+    return tree.tree_structure(node), own_leaves

@@ -43,7 +43,8 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
         if traced:
             raise UnexpectedTracerError(
                 f"The attribute {traced[0]!r} of the composite {name!r} is a traced value. Attributes must be known "
-                "while tracing. Pass arrays as positional arguments, and constants as NumPy arrays."
+                "while tracing. Pass traced values as positional arguments. Note: If you are passing jax arrays as "
+                "attributes, use numpy arrays instead."
             )
         flat = FlatFun(functools.partial(decomposition, **kwargs), in_tree)
         info = debug_info("composite", decomposition, args, {})

@@ -21,10 +21,12 @@ FLOAT0 = dtypes.float0
 
 
 def is_arraylike(x: Any) -> bool:
-    """Whether x is an array, a traced value, a NumPy array or a scalar. False for lists and tuples."""
+    """Whether x is an array, a traced value, a NumPy array or a scalar. False for lists, tuples and references."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return not getattr(aval, "is_ref", False)
     return (
-        getattr(x, "aval", None) is not None
-        or isinstance(x, np.ndarray)
+        isinstance(x, np.ndarray)
         or (np.isscalar(x) and not isinstance(x, (str, bytes)))
         or hasattr(x, "__jax_array__")
     )
@@ -78,7 +80,7 @@ def ensure_arraylike(fun_name: str, *args: Any) -> Any:
     """Check the arguments and return them as Arrays: one Array for one argument, else a tuple."""
     if len(args) == 1:
         x = args[0]
-        if getattr(x, "aval", None) is not None:
+        if getattr(x, "aval", None) is not None and is_arraylike(x):
             return x
     check_arraylike(fun_name, *args)
     if len(args) == 1:

@@ -78,8 +78,12 @@ def exp(z: Pair) -> Pair:
 
 def _plain_exp(z: Pair) -> Pair:
     x, y = z
-    size = exponential.exp(x)
-    return size * trigonometric.cos(y), where(y.eq(0.0), y, size * trigonometric.sin(y))
+    # Where e^x overflows, the product with cos y can be finite. So multiply by e^shift at the end.
+    large, shift = (88.0, 32.0) if is_single(x) else (709.0, 64.0)
+    far = x > large
+    size = exponential.exp(where(far, x - shift, x))
+    back = where(far, x.const(math.exp(shift)), 1.0)
+    return size * trigonometric.cos(y) * back, where(y.eq(0.0), y, size * trigonometric.sin(y) * back)
 
 
 @on_pairs

@@ -603,8 +603,15 @@ REFUSED = {
     "carried": (lambda J, r: J.lax.scan(lambda c, x: (c, x), r, J.numpy.arange(3)), "references cannot be returned"),
     "grad": (lambda J, r: J.grad(lambda r: r[...].sum())(r), "Ref{float32\\[3\\]}"),
     "leaked": (leaking, "unexpected tracer"),
-    "no array": (lambda J, r: J.numpy.sin(r), "array"),
+    "no array": (lambda J, r: J.numpy.sin(r), "sin requires ndarray or scalar arguments"),
     "no array in jit": (lambda J, r: J.jit(J.numpy.sin)(r), "array"),
+    "no array in a sum": (lambda J, r: J.numpy.sum(r), "sum requires ndarray or scalar arguments"),
+    "no arrays": (lambda J, r: J.numpy.add(r, J.new_ref(0.0)), "add requires ndarray or scalar arguments"),
+    "number and no array": (lambda J, r: J.numpy.add(r, 1.0), "add requires ndarray or scalar arguments"),
+    "no array in a prefix sum": (lambda J, r: J.numpy.cumsum(r), "cumsum requires ndarray or scalar arguments"),
+    "no operand": (lambda J, r: J.lax.sin(r), r"pass a Ref Ref{float32\[3\]} to a primitive: sin -- did you forget"),
+    "no operand in jit": (lambda J, r: J.jit(J.lax.sin)(r), "to a primitive: sin -- did you forget"),
+    "no operand in grad": (lambda J, r: J.grad(lambda x: J.lax.sin(J.new_ref(x)))(1.0), "primitive: sin -- did you"),
     "list": (lambda J, r: J.new_ref([1, 2]), "Error interpreting argument to new_ref"),
 }
 

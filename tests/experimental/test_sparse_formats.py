@@ -78,6 +78,16 @@ def test_parts_of_bcsr():
     np.testing.assert_array_equal(sparse.bcsr_sum_duplicates(x).todense(), A)
 
 
+@pytest.mark.parametrize("x64", [False, True])
+def test_values_of_a_batch_are_extracted_without_promotion(x64):
+    dense = np.array([[[1, 0, 2], [0, 3, 0]], [[0, 0, 0], [4, 5, 6]]], np.float32)
+    x = sparse.BCSR.fromdense(OURS.numpy.asarray(dense), n_batch=1)
+    with OURS.numpy_rank_promotion("raise"), OURS.numpy_dtype_promotion("strict"), OURS.enable_x64(x64):
+        values = sparse.bcsr_extract(x.indices, x.indptr, OURS.numpy.asarray(dense))
+        np.testing.assert_array_equal(sparse.BCSR((values, x.indices, x.indptr), shape=x.shape).todense(), dense)
+
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("form", ["bcoo", "coo", "csr", "csc"])
 @pytest.mark.parametrize("k", [0, 1, -2])

@@ -283,8 +283,40 @@ def test_moves_to_a_device_come_back():
 def test_nodes_of_types_that_are_not_registered():
     Other = collections.namedtuple("Other", "a b")
     found = export.export(jax.jit(lambda p: p.a + p.b))(Other(X, X))
-    with pytest.raises(ValueError, match=r"Other.*register_namedtuple_serialization"):
+    with pytest.raises(ValueError, match=r"Cannot serialize .*unregistered type .*Other.*register_namedtuple_serial"):
         found.serialize()
+    as_bytes = {"serialize_auxdata": lambda aux: b"", "deserialize_auxdata": lambda data: None}
+    with pytest.raises(ValueError, match="If `from_children` is not present.* must call.*register_pytree_node"):
+        export.register_pytree_node_serialization(Other, serialized_name="tests.Other", **as_bytes)
+
+
+@jax.tree_util.register_pytree_node_class
+class Described:
+    """An array with a word for each of its elements."""
+
+    def __init__(self, array, words):
+        assert array.shape == (len(words),)
+        self.array, self.words = array, words
+
+    def tree_flatten(self):
+        return (self.array,), self.words
+
+    @classmethod
+    def tree_unflatten(cls, words, children):
+        return cls(*children, words)
+
+
+def test_nodes_are_read_with_the_types_of_their_leaves():
+    export.register_pytree_node_serialization(
+        Described, serialized_name="tests.Described",
+        serialize_auxdata=lambda words: "/".join(words).encode(),
+        deserialize_auxdata=lambda data: tuple(data.decode().split("/")),
+    )  # fmt: skip
+    args = [{"b": Described(X[0], ("u", "v", "w")[: X.shape[1]])}, X, Pair(Described(X[:, 0], ("s",) * len(X)), X)]
+    found = export.deserialize(export.export(jax.jit(lambda tree: tree))(args).serialize())
+    out = found.call(args)
+    assert out[0]["b"].words == args[0]["b"].words and found.in_tree == jax.tree.structure(((args,), {}))
+    np.testing.assert_array_equal(out[2][0].array, X[:, 0])
 
 
 def test_registering_twice():
@@ -294,7 +326,7 @@ def test_registering_twice():
         export.register_namedtuple_serialization(
             collections.namedtuple("Third", "a"), serialized_name="tests.Pair"
         )
-    with pytest.raises(ValueError, match="register_pytree_node_serialization"):
+    with pytest.raises(ValueError, match="Use .*register_pytree_node_serialization"):
         export.register_namedtuple_serialization(Labelled, serialized_name="tests.x")
 
 

@@ -79,7 +79,7 @@ def test_composites_compute_their_decomposition():
 def test_composites_say_how_to_differentiate():
     with pytest.raises(ValueError, match=r"jax.custom_jvp"):
         OURS.grad(lambda x: softmax(OURS)(x, axis=0).sum())(X)
-    with pytest.raises(OURS.errors.UnexpectedTracerError, match="attribute 'axis'"):
+    with pytest.raises(OURS.errors.UnexpectedTracerError, match="attribute 'axis'.*use numpy arrays instead"):
         OURS.jit(lambda x, a: softmax(OURS)(x, axis=a))(X, 0)
 
 

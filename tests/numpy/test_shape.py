@@ -214,3 +214,5 @@ def test_broadcast_shapes():
     assert OURS.numpy.broadcast_shapes((3, 1), (4,)) == (3, 4)
     assert OURS.numpy.broadcast_shapes() == ()
     assert OURS.numpy.broadcast_shapes(3, (2, 1)) == (2, 3)
+    with pytest.raises(TypeError, match=r"Only non-negative indices are allowed .* got shape \(-1,\)"):
+        OURS.lax.broadcast_shapes((3,), (-1,))

@@ -77,6 +77,20 @@ def test_logarithms_of_what_is_almost_too_large(name, dtype):
         np.testing.assert_allclose(got.imag, exact.imag.astype(got.imag.dtype), rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_exponentials_are_finite_where_that_of_the_real_part_is_not(dtype):
+    largest = np.log(np.finfo(dtype).max)
+    angle = np.array([1.3, -1.5, 1.57, 1e-3, np.pi / 2])
+    z = (largest + [[0.1], [1.0], [5.0], [13.0]] + 1j * angle).astype(dtype)
+    exact = np.exp(z.astype(np.clongdouble))
+    got = run("exp", z.ravel()).reshape(z.shape)
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(dtype)
+    np.testing.assert_allclose(got.real, rounded.real, rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(got.imag, rounded.imag, rtol=4 * np.finfo(dtype).eps)
+    assert np.isfinite(rounded.real).sum() >= 5 and np.isinf(rounded.real).any()
+
+
 def test_size_neither_overflows_nor_vanishes():
     z = np.array([3e38 + 1e38j, 1e-40 + 1e-41j, np.inf + np.nan * 1j, 0, 3 + 4j], np.complex64)
     z[2] = complex(np.inf, np.nan)

@@ -158,14 +158,19 @@ class Primitive:
             raise
 
     def _check_operands(self, args) -> None:
-        """Raise TypeError for an operand that is not an array or a number; the message says which."""
+        """Raise for an operand that is not an array or a number; the message says which."""
         for i, x in enumerate(args):
             try:
-                typeof(x)
+                aval = typeof(x)
             except TypeError as error:
                 raise TypeError(
                     f"Error interpreting argument to {self.name} as a JAX value. The problematic value is of type "
                     f"{type(x)} and was passed to {self.name} at position {i}. {error}"
+                ) from None
+            if aval.is_ref:
+                raise ValueError(
+                    f"Attempting to pass a Ref {aval} to a primitive: {self.name} -- did you forget to unpack ([...]) "
+                    "the ref?"
                 ) from None
 
     def bind_with_trace(self, trace, args, avals, params):

@@ -153,6 +153,7 @@ def bcsr_todense(mat: BCSR) -> Any:
     return mat.todense()
 
 
+@ranks_differ
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     """The values of a dense matrix at the coordinates of a BCSR.
 
@@ -161,10 +162,10 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     Array([2, 3], dtype=int32)
     """
     mat, n = jnp.asarray(mat), indices.ndim - 1
-    rows = nfold_vmap(lambda starts: rows_of(starts, indices.shape[-1]), n)(indptr)
-    outside = (jnp.arange(indices.shape[-1]) >= indptr[..., -1:])[..., None]
+    rows = nfold_vmap(lambda starts: rows_of(starts, indices.shape[-1]), n)(indptr).astype(indices.dtype)
+    outside = (jnp.arange(indices.shape[-1], dtype=indptr.dtype) >= indptr[..., -1:])[..., None]
     where = jnp.stack(jnp.broadcast_arrays(rows, indices), axis=-1)
-    return ops.extracted(jnp.where(outside, np.array(mat.shape[n : n + 2]), where), mat)
+    return ops.extracted(jnp.where(outside, np.array(mat.shape[n : n + 2], where.dtype), where), mat)
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:

@@ -130,14 +130,14 @@ def promote_pair(fun_name: str, x: Any, y: Any) -> Any:
             scalar = _SCALAR_TYPES.get((a.dtype, kind))
             narrowed = a.dtype in dtypes.NARROWED and not options.jax_enable_x64
             fits = kind is float or -_INT_LIMIT <= y < _INT_LIMIT
-            if scalar is not None and not (a.weak_type or narrowed) and fits:
+            if scalar is not None and not (a.weak_type or narrowed or a.is_ref) and fits:
                 return x, scalar(y)
         else:
             b = getattr(y, "aval", None)
             if b is not None and (
                 a is b or (a.dtype is b.dtype and a.weak_type is b.weak_type and _ranks_agree(a.shape, b.shape))
             ):
-                if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL):
+                if a.dtype is not FLOAT0 and not (a.weak_type and a.dtype == _BOOL or a.is_ref or b.is_ref):
                     return x, y
     except (AttributeError, OverflowError):  # a value of a type of a library, which may stand for an array
         pass

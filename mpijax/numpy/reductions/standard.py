@@ -41,7 +41,7 @@ def _summed_as_is(dtype: Any) -> bool:
 def _plain_axes(a: Any, axis: Any) -> tuple[int, ...] | None:
     """The axes in the usual case of an array with None or an int as axis; None for all other cases."""
     aval = getattr(a, "aval", None)
-    if aval is None or aval.weak_type:
+    if aval is None or aval.weak_type or aval.is_ref:
         return None
     ndim = len(aval.shape)
     if axis is None:

@@ -41,7 +41,7 @@ def _unary(
 
     def fun(x, /):
         aval = getattr(x, "aval", None)
-        if aval is not None and aval.dtype in _INEXACT:
+        if aval is not None and aval.dtype in _INEXACT and not aval.is_ref:
             return op(x)
         return op(*promote_args_inexact(name, x))
 

@@ -46,8 +46,11 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     shapes = tuple(canonical_shape(s) for s in shapes)
     if not shapes:
         raise ValueError("At least one shape is required.")
-    if any(d < 0 for s in shapes for d in s):
-        raise TypeError(f"Shapes must have nonnegative sizes, got shapes={list(shapes)}")
+    for shape in shapes:
+        if any(d < 0 for d in shape):
+            raise TypeError(
+                f"Only non-negative indices are allowed when broadcasting static shapes, but got shape {shape!r}."
+            )
     ndim = max(map(len, shapes))
     result = []
     for dims in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):  # type: ignore[operator]
