@@ -11,7 +11,14 @@ from typing import Any
 from mpijax import missing
 
 
-class Face(ModuleType):
+class PickledByName(ModuleType):
+    """A module that cloudpickle pickles as it does those of Python's own class: functions refer to modules."""
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return importlib.import_module, (self.__name__,)
+
+
+class Face(PickledByName):
     """A module whose names are loaded when they are first used. `vars(module)` loads all of them, so it lists them, as
     that of JAX's modules does."""
 

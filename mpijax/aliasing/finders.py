@@ -20,6 +20,7 @@ from typing import Any
 
 from mpijax import version
 from mpijax.aliasing import names, placeholders
+from mpijax.faces import PickledByName
 
 # The replacement of each package; jaxlib has no counterpart.
 ROOTS = {"jax": "mpijax", "jaxlib": "jaxlib", "mpi4jax": "mpijax.mpi"}
@@ -41,7 +42,7 @@ def counterpart(name: str) -> str | None:
     return ROOTS[root] + dot + rest if root in ROOTS else None
 
 
-class Jax(ModuleType):
+class Jax(PickledByName):
     """The module `jax`: reads and sets mpijax's attributes, under JAX's name and version."""
 
     def __init__(self) -> None:
