@@ -5,12 +5,14 @@ starts at the first use of devices or communication.
 """
 
 import importlib as _importlib
+import sys as _sys
 from typing import Any as _Any
 
 from mpijax import bytecode as _bytecode
 
 _bytecode.install(__spec__)
 
+from mpijax import faces as _faces  # noqa: E402
 from mpijax import missing as _missing  # noqa: E402
 from mpijax import wiring as _wiring  # noqa: E402, F401
 from mpijax.version import __version__ as __version__  # noqa: E402
@@ -87,3 +89,6 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_sys.modules[__name__].__class__ = _faces.Face

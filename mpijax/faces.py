@@ -5,9 +5,30 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 from mpijax import missing
+
+
+class PickledByName(ModuleType):
+    """A module that cloudpickle pickles as it does those of Python's own class: functions refer to modules."""
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return importlib.import_module, (self.__name__,)
+
+
+class Face(PickledByName):
+    """A module whose names are loaded when they are first used. `vars(module)` loads all of them, so it lists them, as
+    that of JAX's modules does."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        names = super().__dict__
+        for name in names["__dir__"]():
+            if name not in names:
+                names[name] = getattr(self, name)
+        return names
 
 
 def homes_of(modules: Mapping[str, str]) -> dict[str, str]:
@@ -26,6 +47,7 @@ def on_demand(
       submodules: modules of the package that are attributes of the face.
     """
     names = vars(sys.modules[face])
+    sys.modules[face].__class__ = Face
 
     def find(name: str) -> Any:
         if name in submodules:

@@ -1,6 +1,6 @@
 """Types for annotations: what functions of `mpijax.numpy` take as an array and as a dtype."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
@@ -11,7 +11,8 @@ class SupportsDType(Protocol):
     dtype: np.dtype
 
 
-ArrayLike: TypeAlias = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
-DTypeLike: TypeAlias = str | type[Any] | np.dtype | SupportsDType
+# Unions of `typing`, so that `ArrayLike | "Matrix"` is one too.
+ArrayLike: TypeAlias = Union[Array, np.ndarray, np.bool_, np.number, bool, int, float, complex]  # noqa: UP007
+DTypeLike: TypeAlias = Union[str, type[Any], np.dtype, SupportsDType]  # noqa: UP007
 
 __all__ = ["ArrayLike", "DTypeLike"]

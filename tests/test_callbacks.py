@@ -215,8 +215,9 @@ def test_exceptions_come_with_their_traceback(transform, caplog):
     with pytest.raises(OURS.errors.JaxRuntimeError, match='in fails\n    raise KeyError\\("no such row"\\)') as caught:
         transform(pure(OURS, fails, (3,)))(X)
     assert isinstance(caught.value.__cause__, KeyError) and "called_by_program" not in str(caught.value)
-    [logged] = caplog.messages
-    assert logged.startswith("jax.pure_callback failed\nTraceback (most recent") and "KeyError" in logged
+    [logged] = caplog.records
+    assert (logged.name, logged.getMessage()) == ("jax._src.callback", "jax.pure_callback failed")
+    assert "Traceback (most recent" in caplog.text and "KeyError" in caplog.text and "called_by_program" not in caplog.text
 
 
 def test_what_is_no_type_or_no_function_is_refused():

@@ -1,7 +1,7 @@
 """Types for annotations."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mpijax.typing import ArrayLike, DTypeLike, SupportsDType
 
 DType = np.dtype
 ExtendedDType = Any
-DimSize = int | Any
+DimSize = Union[int, Any]  # noqa: UP007
 Shape = Sequence[DimSize]
 
 __all__ = ["Array", "ArrayLike", "DType", "DTypeLike", "DimSize", "ExtendedDType", "Shape", "SupportsDType"]

@@ -20,6 +20,7 @@ from typing import Any
 
 from mpijax import version
 from mpijax.aliasing import names, placeholders
+from mpijax.faces import PickledByName
 
 # The replacement of each package; jaxlib has no counterpart.
 ROOTS = {"jax": "mpijax", "jaxlib": "jaxlib", "mpi4jax": "mpijax.mpi"}
@@ -41,18 +42,22 @@ def counterpart(name: str) -> str | None:
     return ROOTS[root] + dot + rest if root in ROOTS else None
 
 
-class Jax(ModuleType):
+class Jax(PickledByName):
     """The module `jax`: reads and sets mpijax's attributes, under JAX's name and version."""
 
     def __init__(self) -> None:
         super().__init__("jax", importlib.import_module("mpijax").__doc__)
-        self.__dict__.update(
+        super().__dict__.update(
             __file__=sys.modules["mpijax"].__file__,
             __path__=sys.modules["mpijax"].__path__,
             __version__=version.jax_version,
             __version_info__=version.__version_info__,
             version=importlib.import_module("jaxlib.version"),
         )
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {**vars(sys.modules["mpijax"]), **super().__dict__}
 
     def __getattr__(self, name: str) -> Any:
         if name == "_src":  # accessible without an import, as in JAX
@@ -62,7 +67,7 @@ class Jax(ModuleType):
         except AttributeError as error:
             error.args = (str(error).replace("module 'mpijax'", "module 'jax'", 1),)
             raise
-        if type(found) is ModuleType and found.__name__ == "mpijax." + name:
+        if isinstance(found, ModuleType) and found.__name__ == "mpijax." + name:
             sys.modules.setdefault("jax." + name, found)  # accessible without an import, as in JAX
         return found
 
@@ -76,7 +81,7 @@ class Jax(ModuleType):
         delattr(sys.modules["mpijax"], name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *dir(sys.modules["mpijax"])})
+        return sorted({*super().__dict__, *dir(sys.modules["mpijax"])})
 
 
 class _Alias(Loader):

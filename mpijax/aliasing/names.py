@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 from mpijax import version
+from mpijax.faces import PickledByName
 
 TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jaxlib._jax", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
+    ("jaxlib.xla_client", "Device", "mpijax:Device", "JAXNS"),
     ("jaxlib.xla_extension", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
     ("jax.interpreters.pxla", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax"),
     ("jax._src.ad_checkpoint", "saved_residuals", "mpijax.ad_checkpoint:saved_residuals", "Haliax"),
@@ -33,10 +34,12 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.lib.mlir.dialects", "hlo", "mpijax._src.lib.mlir.dialects:hlo", "JAX's tutorial on primitives"),
     ("jax._src.literals", "TypedInt", "mpijax._src.literals:TypedInt", "Quax"),
     ("jax._src.lib.xla_client", "Device", "mpijax:Device", "SCICO"),
+    ("jax._src.lib.xla_client", "XlaRuntimeError", "mpijax.errors:JaxRuntimeError", "Dynamiqs"),
     ("jax._src.mesh", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax, Levanter"),
     ("jax._src.numpy.einsum", "_einsum", "mpijax._src.numpy.einsum:_einsum", "Haliax, AQT"),
     ("jax._src.numpy.ufuncs", "ufunc", "mpijax.numpy.ufuncs.ufunc_type:ufunc", "Esquilax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
+    ("jax._src.partition_spec", "PartitionSpec", "mpijax.sharding:PartitionSpec", "JAXNS"),
     ("jax._src.random", "threefry2x32", "mpijax._src.random.threefry2x32", "Quax's examples"),
     ("jax._src.sharding", "Sharding", "mpijax.sharding:Sharding", "SCICO"),
     ("jax._src.sharding_impls", "canonicalize_sharding", "mpijax.core.tracing.out_sharding:explicit_sharding", "JAXNS"),
@@ -60,7 +63,7 @@ def modules() -> dict[str, dict[str, str]]:
     return found
 
 
-class AliasModule(ModuleType):
+class AliasModule(PickledByName):
     """A module that looks up its names at their location in mpijax on first use."""
 
     def __init__(self, name: str):

@@ -6,10 +6,10 @@ as a base class or in `isinstance`; calling it raises an error with the reason.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NoReturn
 
 from mpijax import missing
+from mpijax.faces import PickledByName
 
 # JAX's packages that mpijax lacks; its other missing modules have no submodules.
 _PACKAGES = (
@@ -63,7 +63,7 @@ def missing_name(module: str, name: str, why: str) -> Missing:
     return Missing(last, (), {"__module__": module, "__qualname__": name, "reason": why})
 
 
-class Placeholder(ModuleType):
+class Placeholder(PickledByName):
     """A module that mpijax lacks."""
 
     _why: str

@@ -65,7 +65,7 @@ _MODULES: dict[str, str] = {
     "ops.reductions.cumulative": """
         cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p cumsum cumsum_p""",
     "ops.products.algorithm": "DotAlgorithm DotAlgorithmPreset",
-    "ops.products.dot": "DotDimensionNumbers Precision batch_matmul dot dot_general dot_general_p",
+    "ops.products.dot": "DotDimensionNumbers Precision PrecisionLike batch_matmul dot dot_general dot_general_p",
     "ops.indexing.dynamic": """
         dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_slice_p
         dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim

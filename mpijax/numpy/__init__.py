@@ -6,7 +6,10 @@ Names are loaded when they are first used; `_MODULES` says where each name lives
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
+
+from mpijax.faces import Face
 
 _MODULES: dict[str, str] = {
     "ufuncs.apply": "apply_along_axis apply_over_axes",
@@ -126,6 +129,8 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
+
+sys.modules[__name__].__class__ = Face
 
 # A program that imports this module is about to compute. The modules of every first operation (the primitives, the
 # compiler, the methods of arrays, the elementwise functions) are loaded here, so the first call does not wait

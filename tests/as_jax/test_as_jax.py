@@ -131,6 +131,25 @@ def test_modules_that_jax_has_without_an_import_are_among_pythons(folder):
     )
 
 
+def test_functions_that_refer_to_modules_are_sent_to_other_processes(folder):
+    as_jax(
+        folder,
+        """
+        import cloudpickle, importlib, pickle
+        import jax, jax.numpy as jnp
+        from jax.experimental.pallas import ops
+        from jaxlib import version
+        from jax._src import partition_spec
+        from jax._src.lib import xla_client
+        from jaxlib.xla_client import Device
+        assert Device is jax.Device and xla_client.XlaRuntimeError is jax.errors.JaxRuntimeError
+        assert partition_spec.PartitionSpec is jax.sharding.PartitionSpec
+        for module in (jax, jnp, jax.lax, jax.nn, ops, version):
+            assert pickle.loads(cloudpickle.dumps(module)) is module
+        """,
+    )
+
+
 def test_versions_are_those_of_the_jax_that_is_followed(folder):
     done = as_jax(
         folder,

@@ -124,6 +124,20 @@ def test_an_array_between_an_operand_and_its_place_gets_memory():
     np.testing.assert_array_equal(numbers, np.broadcast_to(np.arange(8), x.shape))
 
 
+@pytest.mark.parametrize("n", [3, 8, 33])
+def test_a_result_leaves_the_row_that_the_next_result_reads(n):
+    """The sum over `a` and both products are one kernel: the first product must not lie in the memory of `a`."""
+
+    def fun(x):
+        a = x @ x.T
+        s = jnp.sqrt((a * a).sum())
+        x, a = x * s, a * s**2
+        return x + (a + a @ a) @ x
+
+    x = jnp.eye(n) * 0.5
+    np.testing.assert_allclose(mpijax.jit(fun)(x), fun(x), rtol=1e-5)
+
+
 def test_an_empty_temporary_has_memory():
     """The kernel reads `y[0]` before its loop of no iterations, because every iteration would read it."""
 

@@ -1,6 +1,8 @@
 """The Python Array API's questions about the namespace, its methods of arrays, and NumPy beside them."""
 
+import importlib
 import inspect
+import operator
 
 import numpy as np
 import pytest
@@ -64,6 +66,39 @@ def test_all_of_jaxs_names_with_their_parameters():
         # Scalar types and functions in C have no signatures.
         if name in ours and hasattr(fun, "__code__" if inspect.isfunction(fun) else "__wrapped__"):
             assert parameters(ours[name]) == parameters(fun), name
+
+
+@pytest.mark.parametrize("module", ["", "numpy", "lax", "lax.linalg", "nn", "random", "scipy.special", "scipy.stats"])
+def test_vars_lists_the_names(module):
+    def names(J):
+        found = operator.attrgetter(module)(J) if module else importlib.import_module(J.name)
+        return {name for name in vars(found) if not name.startswith("_")}
+
+    gone = {"lib", "jax2tf_associative_scan_reductions"}
+    assert names(THEIRS) - names(OURS) - gone == set()
+
+
+def test_the_class_of_arrays_lists_their_members():
+    def members(J, cls, kind):
+        return {name for name, x in inspect.getmembers(cls) if kind(x) and not name.startswith("_")}
+
+    for kind in (callable, lambda x: isinstance(x, property)):
+        assert members(THEIRS, THEIRS.Array, kind) - members(OURS, OURS.Array, kind) == set()
+    of_ours, of_theirs = (
+        members(J, type(J.numpy.ones(2)), lambda x: isinstance(x, property)) for J in (OURS, THEIRS)
+    )
+    assert of_theirs - of_ours == {"device_buffer", "device_buffers", "traceback"}
+    x = OURS.numpy.ones(2)
+    assert type(x).shape.fget(x) == x.shape == (2,)
+
+
+def test_unions_of_types_join_names_in_quotes():
+    for J in (THEIRS, OURS):
+        unions = [
+            J.typing.ArrayLike, J.typing.DTypeLike, J.lax.PrecisionLike, J.lax.ConvGeneralDilatedDimensionNumbers,
+            J.core.Atom,
+        ]  # fmt: skip
+        assert all("Mine" in str(union | "Mine") for union in unions)
 
 
 def test_numpys_functions_take_arrays():

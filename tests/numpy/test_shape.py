@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 from jaxprs import array, check_all
-from oracle import OURS, check
+from oracle import OURS, THEIRS, check
 from quickly import one_in
 
 X, M, M3 = array("float32", 3), array("float32", 3, 4), array("float32", 2, 3, 4)
@@ -208,6 +208,24 @@ def test_gradients():
         lambda J: lambda x: J.numpy.repeat(x, 3, axis=1),
     ):
         check(lambda J: J.grad(lambda x: (make(J)(x) ** 2).sum()), M, jaxpr=False, eager=False, rtol=1e-5)
+
+
+def test_numpys_arrays_stay_numpys_when_they_are_reshaped():
+    """Libraries check constraints on the result while they are traced."""
+    for J in (THEIRS, OURS):
+        inside = []
+        J.jit(lambda J=J, inside=inside: inside.append(J.numpy.reshape(np.ones((2, 3)), (-1,), order="F")))()
+        for made in (J.numpy.reshape(np.float32(1), (1, 1)), J.numpy.reshape(np.arange(6), 6), *inside):
+            assert type(made) is np.ndarray
+        assert isinstance(J.numpy.reshape(2.0, (1,)), J.Array) and isinstance(J.numpy.ravel(np.ones((2, 2))), J.Array)
+
+
+def test_joins_of_a_sequence_that_has_attributes_of_arrays():
+    class Blocks(list):
+        aval = shape = ndim = property(lambda self: tuple(len(x) for x in self))
+
+    blocks = Blocks([OURS.numpy.ones(2), OURS.numpy.zeros(1)])
+    assert OURS.numpy.concatenate(blocks).tolist() == OURS.numpy.hstack(blocks).tolist() == [1, 1, 0]
 
 
 def test_broadcast_shapes():

@@ -210,6 +210,15 @@ CALLS = {
         lambda J: J.vmap(lambda x: x.devices())(X3),
         "The devices() method was called on traced array with shape float32[]",
     ),
+    "wait for a traced value": (
+        jit(lambda x: x.block_until_ready(), 1.0),
+        "The 'block_until_ready' method is not available on traced array with shape float32[]",
+    ),
+    "copy of a traced value": (
+        jit(lambda x: x.copy_to_host_async(), 1.0),
+        "The 'copy_to_host_async' method is not available on traced array with shape float32[]",
+    ),
+    "deleted traced value": (jit(lambda x: x.is_deleted(), 1.0), "The is_deleted() method was called on traced array"),
     "place of a traced value": (
         lambda J: J.grad(lambda x: x.is_fully_replicated)(1.0),
         "The is_fully_replicated property was called on traced array with shape float32[]",

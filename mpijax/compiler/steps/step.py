@@ -85,7 +85,11 @@ class KernelStep(Step):
             return []
         key = stores[own[0]].position.key
         # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
-        read = kernel.loaded_by([*(r.expr for r in kernel.reduces), *(s.expr for s in stores[: own[0] + 1])])
+        # What an earlier pass has read, a later result of this pass reads again.
+        before, after = stores[: own[0] + 1], stores[own[0] + 1 :]
+        now = kernel.loaded_by([s.expr for s in before if s.phase == before[-1].phase])
+        late = kernel.loaded_by([s.expr for s in after]) - now if kernel.phases > 1 else set()
+        read = kernel.loaded_by([*(r.expr for r in kernel.reduces), *(s.expr for s in before)]) - late
         good: dict[int, Value] = {}
         bad: set[int] = set()
         for e in kernel.expressions:

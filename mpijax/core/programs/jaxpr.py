@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, final
+from typing import Any, Union, final
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Literal:
 # The names of the types that JAX prints around numbers of Python.
 _PRINTED_WITH_TYPES = {int: "TypedInt", complex: "TypedComplex"}
 
-Atom = Var | Literal
+Atom = Union[Var, Literal]  # noqa: UP007
 
 
 class Eqn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 _OF_MEMORY = {
     **dict.fromkeys(("addressable_shards", "committed"), "The '{}' attribute is not available"),
     **dict.fromkeys(("global_shards", "is_fully_addressable", "is_fully_replicated"), "The {} property was called"),
-    **dict.fromkeys(
-        ("addressable_data", "delete", "devices", "on_device_size_in_bytes", "unsafe_buffer_pointer"),
-        "The {}() method was called",
-    ),
 }
+
+
+def _of_memory(name: str) -> Callable:
+    """A method of concrete arrays about memory and devices: it exists on tracers, and its call raises."""
+
+    def method(self, *_args, **_kwargs):
+        raise errors.ConcretizationTypeError(self, f"The {name}() method was called on {self._error_repr()}.")
+
+    method.__name__ = name
+    return method
 
 
 class Tracer(Array):
@@ -83,6 +90,9 @@ class Tracer(Array):
                 f"The 'sharding' attribute is not available on {self._error_repr()}. To query sharding information on "
                 "tracers, use `jax.typeof(x)`."
             )
+        if name in ("block_until_ready", "copy_to_host_async"):
+            origin = f"\n{self._origin_msg()}" if self._origin_msg() else ""
+            raise AttributeError(f"The {name!r} method is not available on {self._error_repr()}.{origin}")
         if name != "aval" and self.aval.is_high:
             return lent(self, name)
         return load_then_getattr(self, name)
@@ -146,11 +156,13 @@ class Tracer(Array):
     def __copy__(self):
         return self.copy()  # type: ignore[attr-defined]
 
-    def block_until_ready(self):
-        return self
-
-    def is_deleted(self) -> bool:
-        return False
+    addressable_data = _of_memory("addressable_data")
+    delete = _of_memory("delete")
+    devices = _of_memory("devices")
+    is_deleted = _of_memory("is_deleted")
+    on_device_size_in_bytes = _of_memory("on_device_size_in_bytes")
+    unsafe_buffer_pointer = _of_memory("unsafe_buffer_pointer")
+    copy_to_host_async = property(lambda self: self.__getattr__("copy_to_host_async"))
 
     def _contents(self) -> str:
         return f"{self.aval.str_short(short_dtypes=False)}"

@@ -36,6 +36,10 @@ class _ArrayMeta(type):
                     return owner[name]
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
+    def __dir__(cls) -> list[str]:
+        _load()
+        return type.__dir__(cls)
+
 
 class Array(metaclass=_ArrayMeta):
     """An n-dimensional array: a concrete array, or a tracer inside a transformation.
@@ -54,6 +58,46 @@ class Array(metaclass=_ArrayMeta):
         if cls is Array:
             raise TypeError("jax.Array is an abstract type; make arrays with jax.numpy.array or jax.device_put")
         return object.__new__(cls)
+
+
+def _declared(name: str, doc: str) -> property:
+    def read(self):
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    return property(read, doc=doc)
+
+
+def _declared_method(name: str, doc: str) -> Callable:
+    def method(self, *_args, **_kwargs):
+        raise NotImplementedError(f"{type(self).__name__} has no method {name}.")
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", doc
+    return method
+
+
+# What each kind of array defines in its own class. Libraries list the members of `Array` and copy their names.
+for _name, _doc in {
+    "addressable_shards": "The shards of the array that this process has.",
+    "committed": "Whether the array was placed on its devices explicitly.",
+    "device": "The device of the array, or its sharding if it has several devices.",
+    "dtype": "The type of the elements.",
+    "global_shards": "The shards of the array on all processes.",
+    "is_fully_addressable": "Whether this process has all shards.",
+    "is_fully_replicated": "Whether each device has the whole array.",
+    "itemsize": "The bytes of one element.",
+    "nbytes": "The bytes of all elements.",
+    "ndim": "The number of axes.",
+    "shape": "The sizes of the axes.",
+    "sharding": "How the array is split over devices.",
+    "size": "The number of elements.",
+}.items():
+    setattr(Array, _name, _declared(_name, _doc))
+for _name, _doc in {
+    "addressable_data": "The array of one shard that this process has.",
+    "copy_to_host_async": "Starts a copy to the memory of the host.",
+    "item": "One element as a Python number.",
+}.items():
+    setattr(Array, _name, _declared_method(_name, _doc))
 
 
 _method_owners: list[type] = [Array]

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpijax import lax
 from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.types.array_api import Array
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.shapes.reshape import atleast_1d, atleast_2d, atleast_3d, transpose
 from mpijax.numpy.util import (
@@ -27,7 +28,7 @@ from mpijax.transforms.vmap import vmap
 
 def _is_one_array(x: Any) -> bool:
     """Whether the sequence of arrays is one array with a leading axis."""
-    return getattr(x, "aval", None) is not None or isinstance(x, np.ndarray)
+    return isinstance(x, (np.ndarray, Array))
 
 
 def concatenate(arrays, axis=0, dtype=None):

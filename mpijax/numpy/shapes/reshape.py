@@ -11,6 +11,7 @@ import numpy as np
 from mpijax import lax
 from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.core.tracing.out_sharding import explicit_sharding, takes_out_sharding, with_out_sharding
+from mpijax.core.types.array_api import Array
 from mpijax.numpy.creation.constructors import array, asarray
 from mpijax.numpy.util import broadcast_to as _broadcast_to
 from mpijax.numpy.util import (
@@ -55,7 +56,7 @@ def resolved_shape(old: tuple[int, ...], shape: Any) -> tuple[int, ...]:
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements of `a`, in row-major order (column-major for order "F"), in another shape.
 
-    One size may be -1; it follows from the others.
+    One size may be -1; it follows from the others. NumPy reshapes its own arrays, and the result is NumPy's.
 
     Raises:
       TypeError: the shape has another number of elements.
@@ -66,6 +67,8 @@ def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """
     del copy
     check_arraylike("reshape", a)
+    if out_sharding is None and not isinstance(a, Array) and hasattr(a, "reshape"):
+        return a.reshape(shape, order=order)
     a = asarray(a)
     new = resolved_shape(a.shape, shape)
     if order == "C":

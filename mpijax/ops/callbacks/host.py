@@ -11,6 +11,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ def called_by_program(api: str, who: str, run: Callable[[], Any]) -> Any:
     """The result of `run`. An exception inside becomes JaxRuntimeError with the original traceback as text.
 
     Its cause is the exception, if the user's code raised it. The log shows the exception under `api`, a function of
-    `jax`: it is there also if the process ends while another rank waits.
+    `jax`: it is there also if the process ends while another rank waits. The logger and the message are JAX's, which
+    libraries filter.
     """
     try:
         return run()
@@ -77,9 +79,17 @@ def called_by_program(api: str, who: str, run: Callable[[], Any]) -> Any:
         report = _users_report(error)
         text = "".join(report.format()).rstrip()
         logging = importlib.import_module("logging")  # few callbacks fail
-        logging.getLogger(__name__).error("jax.%s failed\n%s", api, text)
+        shown = (type(error), error, _from_users_frame(error.__traceback__))
+        logging.getLogger("jax._src.callback").error(f"jax.{api} failed", exc_info=shown)
         cause = error if report.stack else None
         raise JaxRuntimeError(f"INTERNAL: CpuCallback error calling callback {who}: {text}") from cause
+
+
+def _from_users_frame(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without mpijax's frames at its beginning."""
+    while trace is not None and is_internal(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    return trace
 
 
 def _users_report(error: Exception) -> traceback.TracebackException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -59,7 +59,14 @@ _PRECISIONS = {
 }  # fmt: skip
 
 
-def canonicalize_precision(precision: Any) -> tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None:
+PrecisionLike = Union[  # noqa: UP007
+    str, Precision, tuple[str, str], tuple[Precision, Precision], DotAlgorithm, DotAlgorithmPreset, None
+]
+
+
+def canonicalize_precision(
+    precision: PrecisionLike,
+) -> tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None:
     """A precision for each operand, from one for both, a pair, or names. ValueError for others."""
     if precision is None:
         default = options.jax_default_matmul_precision

@@ -39,7 +39,21 @@ class Shard:
     data: ArrayImpl | None
 
 
-class ArrayImpl(ArrayBase):
+class _ClassOfArrays(type):
+    """Shows the attributes that `ArrayBase` reads in C as properties, as JAX's class does: libraries copy these. An
+    array reads them in C all the same."""
+
+
+def _shown(name: str) -> property:
+    of_arrays = property(getattr(ArrayBase, name).__get__)
+    return property(lambda _: of_arrays)
+
+
+for _name in ("aval", "dtype", "itemsize", "nbytes", "ndim", "shape", "size", "weak_type"):
+    setattr(_ClassOfArrays, _name, _shown(_name))
+
+
+class ArrayImpl(ArrayBase, metaclass=_ClassOfArrays):
     """A concrete array. Operators and most methods are those of the NumPy layer (`core.types.array_api`)."""
 
     __slots__ = ()
