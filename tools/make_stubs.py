@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def declaration(home: str, name: str) -> str:
         return f"from {owner} import {name} as {name}"
     if isinstance(value, types.FunctionType) and value.__module__ == home and _typed(value):
         return f"from {home} import {name} as {name}"
-    if isinstance(value, types.GenericAlias) or not callable(value) or not hasattr(value, "__name__"):
+    if typing.get_origin(value) is not None or not callable(value) or not hasattr(value, "__name__"):
         return f"{name}: Any"
     try:
         return f"def {name}({_parameters(inspect.signature(value))}) -> Any: ..."

@@ -40,7 +40,6 @@ def _dtypes(*names: str) -> tuple[np.dtype, ...]:
 
 
 FLOAT4, FLOAT6, FLOAT8 = _dtypes(*_FLOAT4), _dtypes(*_FLOAT6), _dtypes(*_FLOAT8)
-# int1 and uint1 need ml_dtypes 0.6.
 _BITS = ("1", "2", "4")
 NARROW_SIGNED = _dtypes(*(f"int{bits}" for bits in _BITS))
 NARROW_UNSIGNED = _dtypes(*(f"uint{bits}" for bits in _BITS))
