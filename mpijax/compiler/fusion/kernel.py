@@ -14,6 +14,7 @@ import numpy as np
 
 from mpijax.compiler.fusion.expr import (
     Applied,
+    Choice,
     Expr,
     IndexValue,
     Load,
@@ -228,6 +229,23 @@ class Kernel:
     def loaded_by(self, roots: list[Expr]) -> set[int]:
         """Ids of the values that are loaded to compute `roots`."""
         return {id(e.value) for e in reachable(roots) if isinstance(e, Load)}
+
+    def surely_loaded_before(self, store: KernelStore) -> set[int]:
+        """Ids of the values of which an element is in a register when `store` comes, whatever the element.
+
+        Not those of alternatives, and not those of members of earlier passes, which may be kept.
+        """
+        of_elements = store in self.inner
+        phase = store.phase if of_elements else self.phases + 1
+        reduces = [r.expr for r in self.reduces if of_elements and r.phase == phase]
+        same = [s for s in (self.inner if of_elements else self.outer) if s.phase == store.phase]
+        roots = reduces + [s.expr for s in same[: same.index(store)]]
+
+        def sure(e: Expr) -> Iterable[Expr]:
+            is_earlier = isinstance(e, MemberValue) and e.member.phase < phase
+            return () if is_earlier or isinstance(e, Choice) else children(e)
+
+        return {id(e.value) for e in reachable(roots, sure) if isinstance(e, Load)}
 
     def reads(self) -> dict[int, Value]:
         """Values loaded from memory, by id."""

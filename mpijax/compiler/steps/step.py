@@ -77,18 +77,17 @@ class KernelStep(Step):
         kernel = self.kernel
         if kernel.ordered or kernel.cumulate is not None:
             return []
-        stores = kernel.stores
-        own = [n for n, s in enumerate(kernel.inner if kernel.reduces else stores) if s.value is v]
+        inner = sorted(kernel.inner, key=lambda s: s.phase)  # in the order in which they run
+        stores = [*inner, *kernel.outer]
+        own = [n for n, s in enumerate(inner if kernel.reduces else stores) if s.value is v]
         if len(own) != 1 or any(s.value is not v for s in stores if s.guard is not None):
             return []
         if kernel.phases > 1 and stores[own[0]].phase + 1 < kernel.phases:  # a later pass may read the row again
             return []
         key = stores[own[0]].position.key
         # Elements are reduced, then stored one result after the other: what is not read until then comes too late.
-        # What an earlier pass has read, a later result of this pass reads again.
         before, after = stores[: own[0] + 1], stores[own[0] + 1 :]
-        now = kernel.loaded_by([s.expr for s in before if s.phase == before[-1].phase])
-        late = kernel.loaded_by([s.expr for s in after]) - now if kernel.phases > 1 else set()
+        late = kernel.loaded_by([s.expr for s in after]) - kernel.surely_loaded_before(after[0]) if after else set()
         read = kernel.loaded_by([*(r.expr for r in kernel.reduces), *(s.expr for s in before)]) - late
         good: dict[int, Value] = {}
         bad: set[int] = set()
