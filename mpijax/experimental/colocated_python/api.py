@@ -1,4 +1,4 @@
-"""``mpijax.experimental.colocated_python``: Python functions that run in the processes that have the devices.
+"""Defines `colocated_python`: Python functions that run in the processes that have the devices.
 
 In mpijax, every rank is such a process, and its devices are CPUs. So a call runs the function itself, on every rank
 that calls it. The function gets arrays, and reads the shards of this rank with `addressable_shards`. mpijax does not
