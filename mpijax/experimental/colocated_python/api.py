@@ -18,8 +18,6 @@ from mpijax.core.trees import tree
 from mpijax.core.types.array_api import Array
 from mpijax.core.types.avals import ShapeDtypeStruct
 
-__all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
-
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
     """The CPUs beside the given devices: the devices themselves, because mpijax's devices are CPUs.
