@@ -26,7 +26,8 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
         interpreters.mlir.* interpreters.pxla. interpreters.xla.* interpreters.partial_eval.*
         experimental.compute_on.
         experimental.control_deps. experimental.custom_partitioning.* experimental.fused. experimental.overlap.
-        experimental.scheduling_groups.* experimental.source_mapper. experimental.topologies.
+        experimental.roofline.rooflines. experimental.scheduling_groups.* experimental.source_mapper.
+        experimental.topologies.
         experimental.mesh_utils.device_kind_handler_dict""",
     ),
     (
@@ -41,7 +42,9 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     ),
     (
         "call the three functions of experimental.colocated_python",
-        "experimental.colocated_python.*",
+        """experimental.colocated_python.func. experimental.colocated_python.func_backend.
+        experimental.colocated_python.obj. experimental.colocated_python.obj_backend.
+        experimental.colocated_python.serialization.""",
     ),
     (
         "save arrays with mpijax.checkpoint or array_serialization.pytree_serialization (docs/checkpoints.md)",
@@ -56,7 +59,7 @@ _LEFT_OUT: tuple[tuple[str, str], ...] = (
     (
         "in mpijax, sparsify works on the Jaxpr of a function; the operations are functions of "
         "mpijax.experimental.sparse",
-        """experimental.sparse.*""",
+        """experimental.sparse.* experimental.sparse.test_util.""",
     ),
     (
         "it is internal to JAX; set rules with mpijax.extend (docs/custom-operations.md)",

@@ -196,9 +196,15 @@ class CustomCall:
         """The same call over batches. `axes` receives the batch axes of its results."""
         raise NotImplementedError
 
-    def in_trace_of_library(self, trace, args) -> list[Any]:
-        """Calls JAX's method of a trace that a library defines, with the function and its rule as wrapped functions."""
+    def bind_params(self, count: int) -> dict[str, Any]:
+        """JAX's parameters of a call with `count` arguments: `subfuns` are the function and its rule, wrapped."""
         raise NotImplementedError
+
+    def in_trace_of_library(self, trace, args) -> list[Any]:
+        """Calls JAX's method of a trace that a library defines."""
+        params = self.bind_params(len(args))
+        process = getattr(trace, f"process_{self.primitive.name}")
+        return process(self.primitive, *params.pop("subfuns"), args, **params)
 
     def wrapped_fun(self) -> Any:
         """The function as a `extend.linear_util.WrappedFun`."""
@@ -335,8 +341,15 @@ class CustomPrimitive(Primitive):
     def bind(self, *args, subfuns=None, **params) -> Any:
         if subfuns is not None:
             return self.rejoin(subfuns, **params).bind(*args)
+        return self._call(params).bind(*args)
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of an equation as JAX's `bind` takes them: with the function and its rule as `subfuns`."""
+        return self._call(params).bind_params(len(params["call_jaxpr"].in_avals))
+
+    def _call(self, params: dict[str, Any]) -> CustomCall:
         closed: ClosedJaxpr = params["call_jaxpr"]
-        return self.remake(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), params).bind(*args)
+        return self.remake(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), params)
 
     def _pretty(self, eqn, names):
         shown = {"call_jaxpr": eqn.params["call_jaxpr"], "symbolic_zeros": eqn.params["symbolic_zeros"]}

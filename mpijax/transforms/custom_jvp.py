@@ -61,16 +61,14 @@ class JvpCall(CustomCall):
         rule.__name__ = callable_name(self.rule)
         return JvpCall(lambda *xs: axes.run(self.fun, xs, dims), rule, self.name, self.symbolic_zeros, self.debug)
 
-    def in_trace_of_library(self, trace, args):
-        count = len(args)  # the rule must not hold `args`: it lives as long as the program
-
+    def bind_params(self, count):
         def jvp(*xs):
             outs, tangents = self.rule(xs[:count], xs[count:])
             return [*outs, *map(instantiate, tangents)]
 
         jvp.__name__ = callable_name(self.rule)
-        fun, rule = self.wrapped_fun(), provided.wrap_init(jvp)
-        return trace.process_custom_jvp_call(self.primitive, fun, rule, args, symbolic_zeros=self.symbolic_zeros)
+        subfuns = (self.wrapped_fun(), provided.wrap_init(jvp))
+        return {"subfuns": subfuns, "symbolic_zeros": self.symbolic_zeros}
 
     def params(self, closed, hoisted):
         rule = self.rule

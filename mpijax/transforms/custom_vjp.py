@@ -102,7 +102,7 @@ class VjpCall(CustomCall):
         fun = lambda *xs: axes.run(self.fun, xs, dims)
         return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.optimize_remat, self.debug)
 
-    def in_trace_of_library(self, trace, args):
+    def bind_params(self, count):
         last: list = []
 
         def fwd(*pairs):
@@ -118,15 +118,8 @@ class VjpCall(CustomCall):
             return last[1], last[2], [None] * last[2].num_leaves
 
         fwd.__name__, bwd.__name__ = callable_name(self.fwd), self.bwd_name
-        return trace.process_custom_vjp_call(
-            self.primitive,
-            self.wrapped_fun(),
-            provided.wrap_init(fwd),
-            bwd,
-            args,
-            out_trees=out_trees,
-            symbolic_zeros=self.symbolic_zeros,
-        )
+        subfuns = (self.wrapped_fun(), provided.wrap_init(fwd), bwd)
+        return {"subfuns": subfuns, "out_trees": out_trees, "symbolic_zeros": self.symbolic_zeros}
 
     def params(self, closed, hoisted):
         fwd = self.fwd

@@ -1,5 +1,6 @@
 """`mpijax.as_jax`: programs and libraries that import jax get mpijax, however they are started."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -195,6 +196,16 @@ def test_a_library_runs(folder):
         assert "def vmap" in inspect.getsource(jax.vmap) and inspect.signature(jax.grad)
         """,
     )
+
+
+def test_public_modules_of_jax_can_be_imported(folder):
+    """But for `roofline.roofline`: in both packages, the attribute of that name is a function."""
+    jax = Path(importlib.util.find_spec("jax").origin).parent
+    paths = [path.relative_to(jax.parent).with_suffix("") for path in jax.rglob("*.py")]
+    names = {".".join(path.parts).removesuffix(".__init__") for path in paths}
+    public = sorted(n for n in names - {"jax.experimental.roofline.roofline"} if "._" not in n)
+    assert len(public) > 100
+    as_jax(folder, f"import importlib\nfor name in {public}: importlib.import_module(name)")
 
 
 def test_what_is_missing_says_so_when_it_is_used(folder):

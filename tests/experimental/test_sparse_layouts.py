@@ -92,6 +92,12 @@ def close(got, expected):
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
+def test_an_array_without_elements_gets_fewer_batches():
+    x = sparse.BCOO.fromdense(0 * C, n_batch=1).update_layout(n_batch=0)
+    assert x.indices.shape == (0, 3)
+    close(x, 0 * C)
+
+
 @pytest.mark.parametrize("layout", one_in(3, LAYOUTS))
 @pytest.mark.one_in(2)
 def test_operators_are_those_of_dense_arrays(layout):

@@ -330,6 +330,22 @@ def test_equations_that_are_evaluated_again_keep_their_lines(J):
     assert line(J.make_jaxpr(again)(X).jaxpr) == line(closed.jaxpr)
 
 
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("J", [THEIRS, OURS])
+def test_the_function_of_a_custom_rule_is_among_the_parameters_of_bind(J, kind):
+    f = getattr(J, kind)(lambda x: x * 3)
+    if kind == "custom_jvp":
+        f.defjvp(lambda primals, tangents: (f(*primals), 10 * tangents[0]))
+    else:
+        f.defvjp(lambda x: (f(x), None), lambda _, ct: (10 * ct,))
+    (eqn,) = J.make_jaxpr(f)(2.0).jaxpr.eqns
+    params = eqn.primitive.get_bind_params(eqn.params)
+    assert params["subfuns"][0].call_wrapped(2.0)[0] == 6
+    again = lambda x: eqn.primitive.bind(x, **params)[0]
+    assert again(2.0) == 6
+    assert J.grad(again)(2.0) == J.grad(J.jit(again))(2.0) == 10
+
+
 def test_private_names_are_the_public_ones():
     for private, public in [
         ("_src.core", "extend.core"),

@@ -124,6 +124,11 @@ def test_programs(name):
     check(PROGRAMS[name], X, eager=False, rtol=1e-6)
 
 
+def test_approximate_maxima_are_a_list():
+    for J in (OURS, THEIRS):
+        assert type(J.lax.approx_max_k(X, 2)) is type(J.lax.approx_min_k(X, 2)) is list
+
+
 def test_derivative_of_approximate_maxima():
     check(lambda J: J.grad(lambda a: (J.lax.approx_max_k(a, 3)[0] ** 2).sum()), X, jaxpr=False, eager=False, rtol=1e-6)
 

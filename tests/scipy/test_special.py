@@ -217,6 +217,7 @@ def test_multigammaln():
     np.testing.assert_allclose(
         ours, np.vectorize(lambda a: expected.multigammaln(a, 3))(A.reshape(8, 5) + 3), rtol=1e-5
     )
+    np.testing.assert_array_equal(special.multigammaln(A + 3, 2.0), special.multigammaln(A + 3, 2))
 
 
 def test_comb_factorial_and_softmax():

@@ -60,6 +60,16 @@ def test_results_lie_as_asked(name):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+@pytest.mark.parametrize("spec", [("i", None), (None,), (None, "j")])
+def test_results_of_shard_map_keep_their_specs(spec):
+    found = []
+    for s in (OURS, REAL):
+        with grid(s, "Auto"):
+            double = s.jax.shard_map(lambda x: 2 * x, in_specs=s.P(*spec), out_specs=s.P(*spec))
+            found.append((tuple(double(X).sharding.spec), tuple(s.jax.jit(double)(X).sharding.spec)))
+    assert found[0] == found[1]
+
+
 WORDED = {
     "elementwise": (lambda s, x, over: x * 2, ()),
     "square": (lambda s, x, over: x @ x.T, ()),

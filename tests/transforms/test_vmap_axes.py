@@ -35,6 +35,14 @@ def test_positions_that_nobody_sends_to_get_zeros():
     np.testing.assert_array_equal(out, [0 * X3, 0 * X3, X33[0]])
 
 
+@pytest.mark.parametrize("name", ["psum", "pmean"])
+def test_over_no_axes_numpy_arrays_stay_numpys(name):
+    for J in (OURS, THEIRS):
+        out = getattr(J.lax, name)({"a": X3, "b": 2}, ())
+        assert type(out["a"]) is np.ndarray
+        assert out["b"] == 2
+
+
 def test_two_names():
     def both(J):
         def one(x):

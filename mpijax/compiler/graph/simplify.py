@@ -16,6 +16,7 @@ import numpy as np
 from mpijax.compiler.graph import exact_products, matrix_calls, normalize
 from mpijax.compiler.graph.compared_keys import over_words
 from mpijax.compiler.graph.conversions import conversion_of, converted
+from mpijax.compiler.graph.masks import by_mask
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
 from mpijax.compiler.graph.quotients import by_shared_divisor
@@ -181,7 +182,7 @@ def _swapped_product(builder: Any, op: Op) -> Outcome:
 
 
 KNOWN: dict[type, tuple[Rule, ...]] = {
-    Elementwise: (_operands, _count, over_words, by_shared_divisor, _triangle),
+    Elementwise: (_operands, _count, over_words, by_mask, by_shared_divisor, _triangle),
     Native: (_unsymmetrized, _of_reals),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {

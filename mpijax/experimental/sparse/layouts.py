@@ -77,7 +77,7 @@ def with_fewer(mat: Any, n_batch: int, n_dense: int) -> Any:
     indices = jnp.concatenate([before, inner, behind], axis=-1)
     nse = math.prod(moved_batch) * mat.nse * math.prod(moved_dense)
     data = data.reshape(*mat.shape[:n_batch], nse, *mat.shape[mat.ndim - n_dense :])
-    return new_bcoo(data, indices.reshape(*mat.shape[:n_batch], nse, -1), mat.shape)
+    return new_bcoo(data, indices.reshape(*mat.shape[:n_batch], nse, indices.shape[-1]), mat.shape)
 
 
 @ranks_differ

@@ -76,8 +76,17 @@ def multiply(x, y, /):
     >>> jnp.multiply.reduce(jnp.array([[1, 2], [3, 4]]))
     Array([3, 8], dtype=int32)
     """
+    masked = _BOOL in (getattr(x, "dtype", None), getattr(y, "dtype", None))
+    return (_masked_product if masked else _product)(x, y)
+
+
+def _product(x, y):
     x, y = promote_pair("multiply", x, y)
     return lax.mul(x, y) if x.dtype != _BOOL else lax.bitwise_and(x, y)
+
+
+# One program, in which inf * False is 0 (`mpijax.compiler.graph.masks`).
+_masked_product = jit(_product, inline=True)
 
 
 _FLOATS = frozenset(d for d in dtypes.valid_dtypes if is_inexact(d))

@@ -33,7 +33,7 @@ from mpijax.transforms.zeros import Zero
 def psum(x, axis_name, *, axis_index_groups=None):
     """Sum of `x` (a pytree) over one or more named axes; every shard gets the sum. Communicates one allreduce a leaf.
 
-    A Python number is multiplied by the axis size. Bools are counted, as int32.
+    A Python number is multiplied by the axis size. Bools are counted, as int32. Over no axes, `x` is returned as it is.
 
     axis_index_groups: lists of positions that together cover the axis; each shard gets the sum over its group.
 
@@ -44,6 +44,8 @@ def psum(x, axis_name, *, axis_index_groups=None):
     """
     names = names_of(axis_name)
     check_bound(names, "psum")
+    if not names:
+        return x
     groups = groups_of(axis_index_groups, names, equal=False)
 
     def one(leaf):

@@ -24,7 +24,7 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """The k largest floats along an axis, in descending order, and their positions (int32).
 
     `recall_target` and `reduction_input_size_override` trade accuracy for speed on TPUs; here the result is exact. With
@@ -36,7 +36,7 @@ def approx_max_k(
         (0, 1], or `reduction_input_size_override` is below the axis' size.
 
     >>> lax.approx_max_k(jnp.array([3.0, 9.0, 5.0]), 2)
-    (Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32))
+    [Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32)]
     """
     return _bind(
         operand, k, reduction_dimension, recall_target, True, reduction_input_size_override, aggregate_to_topk
@@ -50,19 +50,19 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Any, Any]:
+) -> list[Any]:
     """The k smallest floats along an axis, in ascending order, and their positions; see `approx_max_k`.
 
     >>> lax.approx_min_k(jnp.array([3.0, 9.0, 5.0]), 2)
-    (Array([3., 5.], dtype=float32), Array([0, 2], dtype=int32))
+    [Array([3., 5.], dtype=float32), Array([0, 2], dtype=int32)]
     """
     return _bind(
         operand, k, reduction_dimension, recall_target, False, reduction_input_size_override, aggregate_to_topk
     )
 
 
-def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_override, aggregate) -> tuple[Any, Any]:
-    values, positions = approx_top_k_p.bind(
+def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_override, aggregate) -> list[Any]:
+    return approx_top_k_p.bind(
         operand,
         k=dimension(k),
         reduction_dimension=reduction_dimension,
@@ -71,7 +71,6 @@ def _bind(operand, k, reduction_dimension, recall_target, is_max_k, size_overrid
         reduction_input_size_override=size_override,
         aggregate_to_topk=aggregate,
     )
-    return values, positions
 
 
 def _count(

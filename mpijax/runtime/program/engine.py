@@ -21,7 +21,7 @@ from mpijax.core.base.collector import rare_collections
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import FirstCall, current_source, sources_from
 from mpijax.core.programs.jaxpr import ClosedJaxpr, subjaxprs
-from mpijax.core.rules.lowering import Reshard
+from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.mesh import current_mesh
 from mpijax.core.tracing import transfers
@@ -160,7 +160,7 @@ def _eager_program(primitive: Primitive, avals, params, args):
     with sources_from(None if primitive.effects is None else FirstCall(*current_source())):
         closed = trace_to_closed_jaxpr(fun, avals)
     shardings = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
-    exact = isinstance(primitive.lower, Reshard)  # it gives the sharding that was requested, as it was written
+    exact = isinstance(primitive.lower, (Partitioned, Reshard))  # its parameters contain the shardings of its results
     return compile_jaxpr(closed, primitive.name, (), shardings or (), keep=False, worded=not exact)
 
 

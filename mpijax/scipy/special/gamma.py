@@ -9,7 +9,7 @@ import numpy as np
 import mpijax.numpy as jnp
 from mpijax import lax
 from mpijax.core.rules.primitive import Unsupported
-from mpijax.numpy.util import dtype_of, is_complex, static_int
+from mpijax.numpy.util import dtype_of, is_complex, static, static_int
 from mpijax.ops.elementwise.hosted import compiled, hosted, in_double, scipy_function
 from mpijax.ops.families import PerOperand
 from mpijax.scipy.special.arguments import inexact_args, real_args
@@ -230,12 +230,12 @@ def multigammaln(a: Any, d: Any) -> Any:
 
     Args:
       a: array of values above (d - 1) / 2.
-      d: an int, known while tracing.
+      d: a number, known while tracing; `int` truncates it.
 
     >>> mpijax.scipy.special.multigammaln(jnp.array([3.0]), 2).round(4)
     Array([1.5502], dtype=float32)
     """
-    d = static_int(d, "d argument of multigammaln")
+    d = static(d, "d argument of multigammaln", int)
     (a,) = inexact_args("multigammaln", a)
     halves = jnp.arange(d, dtype=a.dtype) / 2
     halves = lax.expand_dims(halves, range(a.ndim))

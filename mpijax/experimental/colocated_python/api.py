@@ -1,4 +1,4 @@
-"""``mpijax.experimental.colocated_python``: Python functions that run in the processes that have the devices.
+"""Defines `colocated_python`: Python functions that run in the processes that have the devices.
 
 In mpijax, every rank is such a process, and its devices are CPUs. So a call runs the function itself, on every rank
 that calls it. The function gets arrays, and reads the shards of this rank with `addressable_shards`. mpijax does not
@@ -17,8 +17,6 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.trees import tree
 from mpijax.core.types.array_api import Array
 from mpijax.core.types.avals import ShapeDtypeStruct
-
-__all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
 
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
