@@ -541,7 +541,7 @@ ELSEWHERE = {
         array_repr array_str ascontiguousarray einsum_path from_dlpack frombuffer fromfile fromiter fromstring
         get_printoptions load minmax printoptions save savez set_printoptions trim_zeros""",
     "lax": """
-        DotDimensionNumbers after_all all_gather all_gather_start all_to_all all_to_all_start axis_index axis_size broadcast_like composite conv_dimension_numbers
+        after_all all_gather all_gather_start all_to_all all_to_all_start axis_index axis_size broadcast_like composite conv_dimension_numbers
         conv_general_dilated_local conv_general_permutations conv_general_shape_tuple conv_transpose_shape_tuple
         create_token custom_linear_solve custom_root dce_sink pbroadcast pcast platform_dependent pmax pmean pmin
         ppermute ppermute_start precv psend pshuffle psum psum_scatter psum_scatter_start psum_start pswapaxes pvary ragged_all_to_all ragged_dot_general rng_bit_generator rng_uniform scaled_dot

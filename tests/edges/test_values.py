@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from typing import get_origin
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_every_function_has_a_row():
     for module, elsewhere in ELSEWHERE.items():
         library = OURS.scipy.special if module == "scipy.special" else getattr(OURS, module)
         public = {name: getattr(library, name) for name in dir(library) if not name.startswith("_")}
-        functions = {k: f for k, f in public.items() if callable(f) and not isinstance(f, type)}
+        functions = {k: f for k, f in public.items() if callable(f) and not isinstance(f, type) and get_origin(f) is None}
         tested = {id(f) for k, f in functions.items() if k in named}
         left = {k for k, f in functions.items() if id(f) not in tested}
         missing += [f"{module}.{k}" for k in sorted(left - set(elsewhere.split()))]
