@@ -26,8 +26,8 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Since Python 3.12, Py_EnterRecursiveCall allows 10,000 levels, for which the stack has no room here. So the levels
-       count as those of Python functions do. */
+    /* Since Python 3.12, Py_EnterRecursiveCall allows 10,000 levels, for which the stack has no room here. So as many
+       levels are allowed as Python functions may have. */
     static _Thread_local int tree_depth = 0;
 
     static int tree_descend(const char *where) {
