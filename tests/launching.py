@@ -40,10 +40,10 @@ def mpirun(ranks: int) -> list[str]:
 
 
 def has_status(found: int, wanted: int | None) -> bool:
-    """Whether a launcher's exit status is that of the rank that ended the job; None: any but 0.
+    """Whether a launcher reports the wanted exit status. None: any status but 0.
 
-    If Hydra reaps a rank that it killed before it has read the last output of the rank that ended, it reports both
-    statuses, combined by or.
+    Hydra kills the other ranks when one ends. If it reaps a killed rank too early, it combines signal 9 with the status
+    (bitwise or).
     """
     if wanted is None:
         return found != 0

@@ -76,8 +76,9 @@ def multiply(x, y, /):
     >>> jnp.multiply.reduce(jnp.array([[1, 2], [3, 4]]))
     Array([3, 8], dtype=int32)
     """
-    masked = _BOOL in (getattr(x, "dtype", None), getattr(y, "dtype", None))
-    return (_masked_product if masked else _product)(x, y)
+    if getattr(x, "dtype", None) is _BOOL or getattr(y, "dtype", None) is _BOOL:
+        return _masked_product(x, y)
+    return _product(x, y)
 
 
 def _product(x, y):
