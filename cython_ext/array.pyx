@@ -391,8 +391,13 @@ cdef object scalar_of(ArrayBase a):
 
 
 cdef int raise_spans(PyObject* array) except -1:
-    """Raises the error for reading a value of which this process has only a part."""
+    """Raises the error for reading a value of which this process has only a part, or only summands."""
     aval = <object>(<ArrayBase>array).aval
+    if aval.pending:
+        raise NotImplementedError(
+            f"An unreduced array, the sum of its shards, has no value yet. Got {aval}. Reduce it first, with "
+            "jax.sharding.reshard, or read its addressable_shards."
+        )
     raise RuntimeError(
         "Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not possible: "
         f"this rank has one shard of {aval}. "

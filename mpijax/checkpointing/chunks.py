@@ -64,15 +64,15 @@ def part_of(x: Any, number: int, rank: int, ranks: int) -> LocalPart:
             f"An array on process {min(sharding.processes)} only cannot be saved. Put it on all processes with "
             "jax.device_put(x, NamedSharding(mesh, P()))."
         )
-    if sharding is None or sharding.is_fully_addressable:
-        data = np.asarray(x._physical if isinstance(x, ArrayBase) else x)
-        mine = number % ranks == rank
-        return LocalPart(data.shape, (False,) * data.ndim, (0,) * data.ndim, data if mine else None)
-    if sharding.spec.unreduced:
+    if sharding is not None and x.aval.pending:
         raise ValueError(
             f"An array with unreduced axes cannot be saved (its spec is {sharding.spec}). Reduce it first, with "
             "jax.sharding.reshard."
         )
+    if sharding is None or sharding.is_fully_addressable:
+        data = np.asarray(x._physical if isinstance(x, ArrayBase) else x)
+        mine = number % ranks == rank
+        return LocalPart(data.shape, (False,) * data.ndim, (0,) * data.ndim, data if mine else None)
     words = x.dtype.physical_shape if not isinstance(x.dtype, np.dtype) else ()
     shard = sharding.process_block(x.shape)
     parts = [-(-whole // n) if n else 1 for whole, n in zip(x.shape, shard, strict=True)]

@@ -18,7 +18,7 @@ from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import broadcast_leaves, flatten_axes
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
-from mpijax.runtime.arrays.array import from_numpy, index_in_part
+from mpijax.runtime.arrays.array import from_numpy, index_in_part, rewrap
 from mpijax.runtime.arrays.placement import carried_sharding, type_in
 from mpijax.runtime.mpi import mpi_start, objects
 
@@ -185,22 +185,20 @@ def make_array_from_single_device_arrays(
         return _without_part(tuple(shape), sharding, dtype, name)
     indices = sharding.addressable_devices_indices_map(tuple(shape))
     parts = _by_device(arrays, list(indices))
-    if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
-        parts = _summed(sharding, indices, parts)
     what = "That is the shape of one of the arrays"
+    if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
+        return _from_summands(tuple(shape), sharding, parts, dtype, what)
     return _from_parts(tuple(shape), sharding, list(indices.values()), parts, dtype, what)
 
 
-def _summed(sharding: NamedSharding, indices: dict, parts: list[Any]) -> list[Any]:
-    """For each device, the sum over the unreduced axes of all devices' contributions to its shard."""
-    if not sharding.mesh.is_local:
-        raise NotImplementedError(
-            f"make_array_from_single_device_arrays does not support unreduced axes: {sharding}. Pass the arrays to a "
-            "jax.shard_map that calls jax.lax.psum."
-        )
-    first = {d: np.asarray(part) for d, part in zip(indices, parts, strict=True) if sharding.replica(d) == 0}
-    alike = [[x for e, x in first.items() if indices[e] == indices[d]] for d in indices]
-    return [np.sum(own, axis=0, dtype=own[0].dtype) for own in alike]
+def _from_summands(shape: tuple[int, ...], sharding: NamedSharding, parts: list[Any], dtype: Any, what: str) -> Any:
+    """An array with pending sums, assembled from the summands of this process's devices."""
+    apart, whole = sharding.of_summands, sharding.summands_shape(shape)
+    lead = (1,) * (len(whole) - len(shape))
+    indices = list(apart.addressable_devices_indices_map(whole).values())
+    summands = [np.reshape(np.asarray(part), (*lead, *np.shape(part))) for part in parts]
+    found = _from_parts(whole, apart, indices, summands, dtype, what)
+    return rewrap(found, type_in(ShapedArray(shape, found.dtype), sharding), sharding)
 
 
 def _by_device(arrays: Sequence[Any], devices: list[Any]) -> list[Any]:

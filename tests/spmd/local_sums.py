@@ -308,3 +308,62 @@ def test_types_without_axes_of_size_one(s):
         np.testing.assert_allclose(np.asarray(total), T[:2] + T[2:], rtol=1e-6)
         doubled = s.jax.jit(s.jax.vmap(lambda x: x * 2, spmd_axis_name=("x", "y")))(s.put(T, ("x", "y"), None))
         assert str(doubled.sharding.spec) == "P('x', None)"
+
+
+def accumulated(s, weights, batches):
+    """The gradients of several batches, whose sum over the mesh axis stays pending until the end."""
+    loss = lambda w, x: s.jnp.sin(x @ w).mean()
+    zeros = s.jax.reshard(s.jnp.zeros(T.shape), s.P(unreduced={"x"}))
+    return s.lax.scan(lambda total, x: (total + s.jax.grad(loss)(weights, x), None), zeros, batches)[0]
+
+
+# Programs whose results are sums of shards: each shard is JAX's.
+SHARDS = {
+    "of a whole array": lambda s: sums(s, T, s.P(unreduced={"x"})),
+    "of a split array": lambda s: s.jax.reshard(s.put(T, "x", "y"), s.P(None, "y", unreduced={"x"})),
+    "of two split axes": lambda s: s.jax.reshard(s.put(T, ("x", "y")), s.P(unreduced={"x", "y"})),
+    "over the second axis": lambda s: s.jax.reshard(s.put(T, ("x", "y")), s.P("x", unreduced={"y"})),
+    "put": lambda s: s.jax.device_put(s.put(T, "x"), s.P(unreduced={"x"})),
+    "result of a program": lambda s: s.jax.jit(lambda x: x, out_shardings=s.P(unreduced={"x"}))(s.put(T, "x")),
+    "product": lambda s: s.jnp.einsum("ij,jk->ik", s.put(T, "x", "y"), s.put(T, "y"), out_sharding=s.P("x", unreduced={"y"})),
+    "sum": lambda s: s.lax.reduce_sum(s.put(T, "x", "y"), axes=(0,), out_sharding=s.P("y", unreduced={"x"})),
+    "transposed": lambda s: sums(s, T, s.P(None, "y", unreduced={"x"})).T,
+    "reshaped": lambda s: s.jnp.reshape(sums(s, T, s.P(unreduced={"x", "y"})), (2, 8)),
+    "joined": lambda s: s.jnp.concatenate([sums(s, T, s.P(unreduced={"x"}))] * 2),
+    "repeated": lambda s: s.jnp.broadcast_to(sums(s, T[0], s.P(unreduced={"x"})), (3, 4)),
+    "times a reduced one": lambda s: s.jax.jit(s.jnp.multiply)(sums(s, T, s.P(unreduced={"x"})), sums(s, T, s.P(reduced={"x"}))),
+    "in a loop": lambda s: s.jax.jit(lambda u: s.lax.fori_loop(0, 3, lambda _, c: c + c, u))(sums(s, T, s.P(unreduced={"x"}))),
+    "of a branch": lambda s: s.jax.jit(lambda p, u: s.lax.cond(p, lambda v: v + v, lambda v: v, u))(True, sums(s, T, s.P(unreduced={"x"}))),
+    "recomputed": lambda s: s.jax.jit(s.jax.checkpoint(lambda u: u + u))(sums(s, T, s.P(unreduced={"x"}))),
+    "summands": lambda s: s.jax.shard_map(lambda x: x, in_specs=s.P("x"), out_specs=s.P(unreduced={"x"}))(s.put(T, "x")),
+    "of single devices": lambda s: s.jax.make_array_from_single_device_arrays(
+        (4, 4), s.jax.NamedSharding(s.mesh, s.P(unreduced={"x", "y"})),
+        [s.jax.device_put(np.full((4, 4), i, np.float32), d) for i, d in enumerate(s.mesh.devices.flat)]),
+    "gradients": lambda s: s.jax.jit(lambda w, x: accumulated(s, w, x))(sums(s, T, s.P(reduced={"x"})), s.put(np.stack([T, 2 * T]), None, "x")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", one_in(2, SHARDS))
+@pytest.mark.one_in(2)
+def test_the_shards_are_the_summands(name):
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            out = SHARDS[name](s)
+            shards = [np.asarray(shard.data) for shard in out.addressable_shards]
+            return text(out.sharding.spec), shards, np.asarray(s.jax.reshard(out, s.P()))
+
+    (mine, got, total), (theirs, want, expected) = seen(OURS), seen(REAL)
+    assert mine == theirs
+    for a, b in zip((*got, total), (*want, expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def no_value(s):
+    return sums(s, T, s.P(unreduced={"x"}))
+
+
+@pytest.mark.parametrize("read", [np.asarray, lambda u: u.tolist(), lambda u: float(u.sum()), lambda u: list(u)[0].item()])
+@pytest.mark.parametrize("s", [OURS, *slow(REAL)], ids=["ours", "real"])
+def test_a_pending_sum_has_no_value(s, read):
+    with s.jax.set_mesh(s.mesh), pytest.raises(NotImplementedError, match="unreduced"):
+        read(no_value(s))

@@ -80,6 +80,29 @@ def test_summands_in_bodies():
         np.testing.assert_allclose(jax.reshard(of_w, P()), (8 * whole * x).sum(0), rtol=1e-4)
 
 
+def test_gradients_of_batches_take_one_message():
+    """The sum over ranks waits for the end of the loop, and is scattered if the result is split."""
+    x, w = real((3, 2 * SIZE, 4)), real((4, SIZE))
+    with jax.set_mesh(explicit_mesh()):
+        batches, weights = jax.device_put(x, P(None, "i")), jax.device_put(w, P(reduced={"i"}))
+        gradient = jax.grad(lambda w, x: (jnp.sin(x @ w) ** 2).sum())
+
+        def f(spec, batches, weights):
+            def step(total, x):
+                return total + gradient(weights, x), None
+
+            zeros = jax.reshard(jnp.zeros(w.shape), P(unreduced={"i"}))
+            return jax.reshard(lax.scan(step, zeros, batches)[0], spec)
+
+        whole = sum(np.asarray(jax.grad(lambda w, x: (jnp.sin(x @ w) ** 2).sum())(w, b)) for b in x)
+        for spec, message in ((P(), "allreduce_sum"), (P(None, "i"), "reduce_scatter")):
+            program = jax.jit(f, static_argnums=0)
+            out = program(spec, batches, weights)
+            np.testing.assert_allclose(jax.reshard(out, P()), whole, rtol=1e-4, atol=1e-4)
+            messages = sent(program.lower(spec, batches, weights).compiler_ir())
+            assert SIZE == 1 or [(s.kind, s.times) for s in messages] == [(message, 1)]
+
+
 @pytest.mark.skipif(SIZE < 2, reason="one rank sends nothing")
 def test_the_smaller_array_is_sent():
     args = placed([real(X), real(W)], SPECS, mesh_1d())

@@ -19,7 +19,7 @@ import numpy as np
 
 from mpijax.compiler.graph.nodes import ValueKind
 from mpijax.compiler.graph.views import order_of, start_of
-from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, summands, unreduced
+from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
@@ -50,8 +50,6 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
     if mesh.stands_in:
         mesh = p.on_devices_of_values(mesh)
         params = params | {"mesh": mesh}
-    if summands.cross(params):
-        closed = summands.of_stored_sums(local_shards.without_varying(closed), params)
     if fx.one_sided in closed.effects:
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.by_parts import in_parts
 from mpijax.compiler.graph.nodes import Graph, Value, ValueKind
 from mpijax.compiler.loops.streaming import stream_above
+from mpijax.compiler.sharding import summands
 from mpijax.compiler.sharding.build_shards import build_shards
 from mpijax.compiler.steps import plan
 from mpijax.compiler.steps.control import control_step, write_control
@@ -141,22 +143,31 @@ def plan_program(
                 "program (mpijax.export.export): a call of the exported program compiles it for the sizes of its "
                 "arguments."
             )
+    out_avals = closed.out_avals
+    closed, in_shardings = summands.stacked(closed, in_shardings)
     exact = same_bits.rewritten(closed) if config.values.mpijax_same_bits else None
     if exact is None:
-        return _planned(closed, donated, in_shardings, default, fresh)
+        return _planned(closed, out_avals, donated, in_shardings, default, fresh)
     with config.enable_x64(True):  # its sums are float64
-        return _planned(exact, donated, in_shardings, default, fresh)
+        return _planned(exact, out_avals, donated, in_shardings, default, fresh)
 
 
 def _planned(
-    closed: ClosedJaxpr, donated: tuple[bool, ...], in_shardings: tuple, default: Any, fresh: bool
+    closed: ClosedJaxpr,
+    out_avals: Sequence[ShapedArray],
+    donated: tuple[bool, ...],
+    in_shardings: tuple,
+    default: Any,
+    fresh: bool,
 ) -> ProgramPlan:
+    """The plan of a Jaxpr. out_avals: the types of its results; the Jaxpr itself returns pending sums as summands."""
     graph = in_parts(build_shards(closed, in_shardings, default))
+    graph = replace(graph, shardings=summands.shardings_of_sums(graph.shardings, out_avals))
     if config.values.jax_enable_checks:
         nodes.verify(graph)
     if graph.elsewhere is not None:
-        return _idle(graph, closed.out_avals, donated)
-    found = ProgramMemory(graph, donated).plan(closed.out_avals, fresh)
+        return _idle(graph, out_avals, donated)
+    found = ProgramMemory(graph, donated).plan(out_avals, fresh)
     if config.values.jax_enable_checks:
         plan.verify(found)
     return found

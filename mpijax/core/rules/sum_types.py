@@ -69,6 +69,19 @@ def as_operand(i: int) -> Callable[[Any], tuple[frozenset, frozenset]]:
     return lambda s: (unreduced_axes(s.types[i]), reduced_axes(s.types[i]))
 
 
+def updated(s: Any) -> tuple[frozenset, frozenset]:
+    """For a window of an operand that an update replaces. The other operands are indices."""
+    operand, update = s.types[:2]
+    for what, axes in (("unreduced", unreduced_axes), ("reduced", reduced_axes)):
+        if axes(operand) != axes(update):
+            raise ShardingTypeError(
+                f"{s.name} operand and update must be {what} along the same axes. Got operand sharding "
+                f"{operand.str_short(mesh_axis_types=True)} and update sharding "
+                f"{update.str_short(mesh_axis_types=True)}. Use jax.sharding.reshard first."
+            )
+    return unreduced_axes(operand), reduced_axes(operand)
+
+
 def over_other_axes(s: Any) -> tuple[frozenset, frozenset]:
     """For collectives and `pvary`: operands may be unreduced and reduced over other axes than the operation's."""
     named = s.params.get("axes", s.params.get("axis_name"))

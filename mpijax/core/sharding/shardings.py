@@ -96,10 +96,6 @@ class Sharding:
         """Whether this process stores all elements of an array."""
         return self.keeps_whole and not self.is_elsewhere
 
-    def has_sum(self, device: Any) -> bool:
-        """Whether a device stores elements of an array. For a pending sum over unreduced axes, only some devices do."""
-        return True
-
     @property
     def has_value_here(self) -> bool:
         """Whether this process can read all of an array."""
@@ -189,6 +185,8 @@ class NamedSharding(Sharding):
 
     @cached_property
     def keeps_whole(self) -> bool:  # type: ignore[override]
+        if self.spec.unreduced:
+            return False
         return self._splits_nothing or not any(map(self.process_axes, range(len(self.spec))))
 
     @cached_property
@@ -201,9 +199,7 @@ class NamedSharding(Sharding):
 
     @cached_property
     def has_value_here(self) -> bool:  # type: ignore[override]
-        if self.is_fully_addressable:
-            return True
-        return self.has_all_here and (self.is_fully_replicated or not self.spec.unreduced)
+        return not self.spec.unreduced and (self.is_fully_addressable or self.has_all_here)
 
     def update(self, **changes: Any) -> NamedSharding:
         """A copy with another `mesh`, `spec` or `memory_kind`."""
@@ -220,12 +216,17 @@ class NamedSharding(Sharding):
             return self
         return self.update(spec=self.spec.update(unreduced=unreduced, reduced=reduced))
 
-    def has_sum(self, device: Any) -> bool:
-        """Whether a device stores elements. Of a pending sum, the first device along unreduced axes has the total."""
-        if not self.spec.unreduced:
-            return True
-        at = np.argwhere(self.mesh.device_ids == device.id)[0]
-        return not any(c for a, c in zip(self.mesh.axis_names, at, strict=True) if a in self.spec.unreduced)
+    @cached_property
+    def of_summands(self) -> NamedSharding:
+        """The sharding in which an array with pending sums is stored: that of the array of its summands, with one more
+        axis in front for each unreduced mesh axis, split over it."""
+        lead = (a for a in self.mesh.axis_names if a in self.spec.unreduced)
+        return self.update(spec=PartitionSpec(*lead, *self.spec.partitions))
+
+    def summands_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the array of summands of an array with pending sums."""
+        lead = (self.mesh.shape[a] for a in self.mesh.axis_names if a in self.spec.unreduced)
+        return (*lead, *global_shape)
 
     @property
     def device_set(self) -> set:
@@ -370,6 +371,11 @@ class NamedSharding(Sharding):
         if self.is_elsewhere:
             return (_NOTHING,) * len(global_shape)
         return self._slices_of_process(global_shape, self.mesh.place)
+
+    def process_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.spec.unreduced:
+            return self.of_summands.process_shape(self.summands_shape(global_shape))
+        return super().process_shape(global_shape)
 
     def planned_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         return _lengths(self._slices_of_process(global_shape, self.mesh.place), global_shape)

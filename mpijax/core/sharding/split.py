@@ -54,6 +54,20 @@ class Split:
         manual = frozenset(self.mesh.manual_axes)
         return replace(self, unreduced=self.unreduced - manual, reduced=self.reduced - manual)
 
+    @property
+    def pending(self) -> tuple[Any, ...]:
+        """The mesh axes over which a sum is pending outside of `shard_map` bodies, in the order of the mesh."""
+        if not self.unreduced:
+            return ()
+        manual = self.mesh.manual_axes
+        return tuple(a for a in self.mesh.axis_names if a in self.unreduced and a not in manual)
+
+    def of_summands(self) -> Split:
+        """The split of the array of summands: one more axis in front for each pending mesh axis, split over it."""
+        kept, manual = frozenset(self.pending), frozenset(self.mesh.manual_axes)
+        axes = (*((a,) for a in self.pending), *self.axes)
+        return Split(self.mesh, axes, self.unreduced - kept, self.reduced & manual)
+
     def cotangent(self) -> Split:
         """The split of cotangents."""
         return replace(self, unreduced=self.reduced, reduced=self.unreduced)

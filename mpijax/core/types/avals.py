@@ -190,6 +190,19 @@ class ShapedArray(AbstractValue):
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]), split=split)
 
     @property
+    def pending(self) -> tuple[Any, ...]:
+        """The mesh axes over which a sum of the value is pending outside of `shard_map` bodies."""
+        return () if self.split is None else self.split.pending
+
+    def of_summands(self) -> ShapedArray:
+        """The type of the array of summands of a pending sum: the summands along one more axis in front for each
+        pending mesh axis. A type without pending sums stays, without its reduced axes."""
+        if self.split is None:
+            return self
+        lead = tuple(self.split.mesh.shape[a] for a in self.pending)
+        return self.update(shape=(*lead, *self.shape), split=self.split.of_summands())
+
+    @property
     def leading_split(self) -> Any:
         """The mesh axes that split the first axis, as an entry of a PartitionSpec."""
         return None if self.split is None else splits.entry(self.split.axes[0])

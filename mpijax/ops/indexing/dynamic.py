@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.rules import shape_rules
+from mpijax.core.rules import shape_rules, sum_types
 from mpijax.core.rules.index_maps import Elements, Index, clamped
 from mpijax.core.rules.lowering import Structural, Window, Writes
 from mpijax.core.rules.primitive import Primitive
@@ -314,6 +314,7 @@ dynamic_slice_p = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
     sharding=shape_rules.dynamic_slice.but(better=windows_by_owner.dynamic_slice),
+    sums=sum_types.as_operand(0),
     bounds=lambda x, *starts, slice_sizes: (starts, np.subtract(shape_of(x), slice_sizes), range(len(starts))),
     keys=key_reuse.SAME,
 )
@@ -392,6 +393,7 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
     sharding=shape_rules.dynamic_update_slice.but(better=windows_by_owner.dynamic_update_slice),
+    sums=sum_types.updated,
     bounds=lambda x, new, *starts: (starts, np.subtract(shape_of(x), shape_of(new)), range(len(starts))),
     keys=key_reuse.Signature({1: True}, forwards={0: 0}),
 )

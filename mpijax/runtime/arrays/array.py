@@ -102,8 +102,13 @@ class ArrayImpl(ArrayBase, metaclass=_ClassOfArrays):
 
     @property
     def _is_sum(self) -> bool:
-        """Whether the array is an unreduced sum over ranks."""
-        return self.aval.split is not None and bool(self.aval.split.unreduced)
+        """Whether the array is an unreduced sum of its shards."""
+        return bool(self.aval.pending)
+
+    @property
+    def _summands(self) -> ArrayImpl:
+        """The same memory as the array of the summands; the array itself if no sum is pending."""
+        return rewrap(self, self.aval.of_summands(), self._sharding.of_summands) if self._is_sum else self
 
     @property
     def sharding(self) -> Any:
@@ -156,13 +161,15 @@ class ArrayImpl(ArrayBase, metaclass=_ClassOfArrays):
     def _part(self, device: Any, index: tuple[slice, ...]) -> ArrayImpl:
         """The shard on one device of this process as a separate array; shares memory where it can.
 
-        If the array is the sum of its shards (unreduced), the first shard holds the sum and the others are zero.
+        If the array is the sum of its shards (unreduced), it is the summand of the device.
         """
         if not self.committed:
             return self
         sharding = self.sharding
-        if not sharding.has_sum(device):
-            return put(np.zeros(sharding.block_shape(self.shape), self.dtype), device)
+        if self._is_sum:
+            summands = self._summands
+            shard = summands._part(device, summands.sharding.held_indices(summands.shape)[device])
+            return rewrap(shard, shard.aval.update(shape=shard.shape[len(self.aval.pending) :]), shard._sharding)
         held = sharding.local_slices(self.shape)
         if index == held and not self._is_whole:  # everything this process has
             whole = rewrap(self, self.aval.update(shape=sharding.process_shape(self.shape)))

@@ -78,6 +78,8 @@ def device_put(
 
 def _put(x: Any, place: Any) -> Any:
     aval = typeof(x)
+    if _is_unreduced(place):
+        return _as_summands(x, carried_sharding(place))
     if isinstance(place, Space):
         place = _in_memory(x, place.kind)
     elif isinstance(place, Format):
@@ -106,6 +108,20 @@ def _put(x: Any, place: Any) -> Any:
             "of all processes with jax.make_array_from_process_local_data."
         )
     return _placed(x._physical, aval, sharding)
+
+
+def _is_unreduced(place: Any) -> bool:
+    spec = getattr(place, "spec", place)
+    return isinstance(spec, PartitionSpec) and bool(spec.unreduced)
+
+
+def _as_summands(x: Any, sharding: NamedSharding) -> Any:
+    """A value as the sum of its shards: its shards over the unreduced axes, each in its place among zeros, or else the
+    whole value on the first device and zeros on the others."""
+    if not isinstance(x, ArrayBase) or not hasattr(x._sharding, "mesh"):
+        x = _put(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset())))
+    out = provided.move_to(x, sharding)
+    return rewrap(out, out.aval, sharding)
 
 
 def _in_memory(x: Any, kind: str | None) -> Any:
