@@ -16,14 +16,12 @@ from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
 from mpijax.core.sharding.cuts import part_number
 from mpijax.ops import same_bits
-from mpijax.ops.collectives.gather_scatter import all_gather
+from mpijax.ops.collectives.prefixes import before
 from mpijax.ops.elementwise.binary import add, max, min, mul
 from mpijax.ops.families import LINEAR
 from mpijax.ops.indexing.slicing import slice_in_dim
 from mpijax.ops.reductions.associative import associative_scan
-from mpijax.ops.reductions.standard import reduce_max, reduce_min, reduce_prod, reduce_sum
-from mpijax.ops.rules import const_like, full_like
-from mpijax.ops.shapes.reshape import broadcast_in_dim
+from mpijax.ops.rules import broadcast_to, const_like, full_like
 from mpijax.transforms.custom_jvp import custom_jvp
 from mpijax.transforms.jvp import jvp_flat
 
@@ -183,30 +181,25 @@ _NOT_LINEAR = Unsupported(
 )
 
 
-def _over_ranks(primitive_of: Callable, total: Callable | None, combine: Callable) -> FactorRule:
+def _over_ranks(primitive_of: Callable, combine: Callable) -> FactorRule:
     """Along a split axis, each rank accumulates its part and combines it with the totals of the parts before.
 
-    Sends one element along the axis per rank.
+    Sends one element along the axis for each power of two below the number of ranks.
     """
 
     def plan(s: rules.Operation) -> rules.Plan | None:
         axis, reverse = s.params["axis"] % len(s.shapes[0]), s.params["reverse"]
         cut = s.cuts[0][axis]
-        if cut is None or total is None or cut.has_empty_parts:
+        if cut is None or cut.has_empty_parts:
             return None
         me = part_number(cut.axes, s.sizes, s.place)
-        begin, end = (me + 1, cut.parts) if reverse else (0, me)
 
         def program(x: Any) -> Any:
             mine = primitive_of().bind(x, axis=axis, reverse=reverse)
             n = x.shape[axis]
             last = slice_in_dim(mine, 0, 1, axis=axis) if reverse else slice_in_dim(mine, n - 1, n, axis=axis)
-            totals = all_gather(last, cut.axes, axis=axis, tiled=True)
-            if begin == end:
-                return mine
-            before = total(slice_in_dim(totals, begin, end, axis=axis), (axis,))
-            others = tuple(d for d in range(x.ndim) if d != axis)
-            return combine(broadcast_in_dim(before, x.shape, others), mine)
+            total = before(last, cut.axes, me, cut.parts, combine, reverse)
+            return mine if total is None else combine(broadcast_to(total, x.shape), mine)
 
         return rules.Plan(s.cuts, s.cuts, s.params, program=program)
 
@@ -217,8 +210,7 @@ def _define(
     name: str,
     op: Combiner,
     accumulate: Callable,
-    combine: Callable | None,
-    over_ranks: tuple[Callable | None, Callable],
+    combine: Callable,
 ) -> Primitive:
     reference = _reference(accumulate)
 
@@ -234,9 +226,9 @@ def _define(
         jvp=jvp,
         transpose=_NOT_LINEAR,
         batch=_batch(lambda: primitive),
-        sharding=_over_ranks(lambda: primitive, *over_ranks),
+        sharding=_over_ranks(lambda: primitive, combine),
     )
-    if combine is not None and op not in (Combiner.MAX, Combiner.MIN):
+    if op not in (Combiner.MAX, Combiner.MIN):
         primitive.same_bits = _same_bits(combine)
     return primitive
 
@@ -250,16 +242,11 @@ def _same_bits(combine: Callable) -> Callable:
     return rule
 
 
-def _apply(name: str) -> Callable:
-    return lambda x, y: registry[name].bind(x, y)
-
-
 cumsum_p = _define(
     "cumsum",
     Combiner.ADD,
     lambda x, axis: np.add.accumulate(x, axis, dtype=x.dtype),
-    None,
-    (reduce_sum, add),
+    add,
 )
 cumsum_p.jvp = LINEAR.attach(cumsum_p)
 cumsum_p.same_bits = same_bits.cumsum
@@ -268,9 +255,8 @@ cumprod_p = _define(
     "cumprod",
     Combiner.MUL,
     lambda x, axis: np.multiply.accumulate(x, axis, dtype=x.dtype),
-    _apply("mul"),
-    (reduce_prod, mul),
+    mul,
 )
-cummax_p = _define("cummax", Combiner.MAX, np.maximum.accumulate, _apply("max"), (reduce_max, max))
-cummin_p = _define("cummin", Combiner.MIN, np.minimum.accumulate, _apply("min"), (reduce_min, min))
-cumlogsumexp_p = _define("cumlogsumexp", Combiner.LOGADDEXP, _running_logsumexp, logaddexp, (None, logaddexp))
+cummax_p = _define("cummax", Combiner.MAX, np.maximum.accumulate, max)
+cummin_p = _define("cummin", Combiner.MIN, np.minimum.accumulate, min)
+cumlogsumexp_p = _define("cumlogsumexp", Combiner.LOGADDEXP, _running_logsumexp, logaddexp)
