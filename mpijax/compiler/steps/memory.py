@@ -8,9 +8,11 @@ from typing import Any
 
 from mpijax.compiler.graph.nodes import Value, ValueKind
 from mpijax.compiler.steps.arena import Room, Span, aligned
-from mpijax.compiler.steps.instructions import Output, Temp
+from mpijax.compiler.steps.instructions import Input, Output, Temp
 from mpijax.compiler.steps.lower import LoweredGraph
 from mpijax.compiler.steps.step import BeginStep, Step
+from mpijax.core.base import config
+from mpijax.core.base.errors import BrokenForm
 
 
 class BufferAssignment:
@@ -42,6 +44,8 @@ class BufferAssignment:
         enter_ends(self)
         self._share({id(v) for v in self.graph.outputs} | {id(v) for v in self.roots.aliases.values()})
         self._place_temporaries()
+        if config.values.jax_enable_checks:
+            verify(self)
 
     def enter(self, v: Value, buffer: Any) -> None:
         """Let a value lie in a buffer of its own."""
@@ -163,3 +167,62 @@ class BufferAssignment:
             return False
         self.table[entry] = replace(buffer, donor=argument.position)
         return True
+
+
+def verify(memory: BufferAssignment) -> None:
+    """Check that every step finds its operands in memory: that nothing was written over them.
+
+    Raises:
+      BrokenForm: a value was overwritten too early; the message names it, and what took its place.
+    """
+    places = _Occupancy(memory)
+    held = {id(v): v for v in memory.graph.inputs}
+    lost: dict[int, Value] = {}
+    for step in memory.steps:
+        read, written = step.reads, step.writes
+        places.check_kept(read, lost, step)
+        for v in written:
+            for u in [u for u in held.values() if places.overlap(u, v)]:
+                if any(u is w for w in written):
+                    raise BrokenForm(f"Two results of a step lie in one place, {u} and {v}, in {step}.")
+                if any(u is w for w in read) and not any(u is w for w in step.replaceable(v)):
+                    raise BrokenForm(f"A step writes {v} over its operand {u}, which it still reads, in {step}.")
+                lost[id(u)] = v
+                del held[id(u)]
+            held[id(v)] = v
+            lost.pop(id(v), None)
+    places.check_kept([v for v in memory.graph.outputs if v.kind is not ValueKind.INPUT], lost, "the end of the graph")
+
+
+class _Occupancy:
+    """Where the values of a graph lie in memory."""
+
+    def __init__(self, memory: BufferAssignment):
+        self.memory = memory
+        self.of_base = {id(base): key for key, base in memory.roots.aliases.items()}
+
+    def overlap(self, u: Value, v: Value) -> bool:
+        """Whether two values of a graph share memory. An alias and its base are one value."""
+        if self.of_base.get(id(u), id(u)) == self.of_base.get(id(v), id(v)) or not (u.nbytes and v.nbytes):
+            return False
+        (one, first, end), (other, start, last) = self._place(u), self._place(v)
+        return one == other and first < last and start < end
+
+    def _place(self, v: Value) -> tuple[Any, int, int]:
+        """The memory of a value: what it is a part of, and its first and last byte there."""
+        entry = self.memory.buffer_of.get(id(v))
+        buffer = None if entry is None else self.memory.table[entry]
+        if isinstance(buffer, Temp):
+            return "arena", buffer.offset, buffer.offset + buffer.nbytes
+        if isinstance(buffer, Output) and buffer.donor >= 0:
+            return ("argument", buffer.donor), 0, 1
+        if isinstance(buffer, Input):
+            return ("argument", buffer.index), 0, 1
+        return ("buffer", id(v) if entry is None else entry), 0, 1
+
+    @staticmethod
+    def check_kept(values: list[Value], lost: dict[int, Value], reader: Any) -> None:
+        """Raise BrokenForm if one of the values was overwritten. lost: what took the place of values, by id."""
+        for v in values:
+            if id(v) in lost:
+                raise BrokenForm(f"{v} was overwritten by {lost[id(v)]} before it is read, in {reader}.")

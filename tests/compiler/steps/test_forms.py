@@ -17,6 +17,7 @@ from mpijax.compiler.steps import plan as plans
 from mpijax.compiler.steps.control import control_step
 from mpijax.compiler.steps.instructions import Advance, Copy, KernelCall, Output, Place, Point, Pointer, Temp
 from mpijax.compiler.steps.lower import lowered
+from mpijax.compiler.steps.memory import BufferAssignment
 from mpijax.compiler.steps.planner import plan_program
 from mpijax.core.base import config
 from mpijax.core.base.errors import BrokenForm
@@ -251,6 +252,26 @@ def two_in_one_place(found):
     touch = [Copy(Place(i), Place(0), 4) for i in (first, second, first)]
     found = replace(found, instructions=(*touch, *found.instructions))
     return changed(found, second, offset=found.buffers[first].offset)
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        (("_dies", lambda self, u, t, outputs: True), "was overwritten by"),
+        (("_group_last", lambda self, key: self.first_def[key]), "was overwritten by|which it still reads|in one place"),
+    ],
+    ids=["operands that live on", "lives that are too short"],
+)
+def test_broken_memory_is_refused(broken, message, monkeypatch):
+    def f(x):
+        y = x @ x
+        return (jnp.tanh(y) @ x) @ y
+
+    closed = jax.make_jaxpr(f)(np.zeros((64, 64), np.float32))
+    plan_program(closed)
+    monkeypatch.setattr(BufferAssignment, *broken)
+    with pytest.raises(BrokenForm, match=message):
+        plan_program(closed)
 
 
 def test_memory_of_no_bytes_lies_anywhere():
