@@ -32,6 +32,7 @@ BITS = (np.integer, np.bool_)
 ANY = (np.integer, np.floating, np.complexfloating, np.bool_)
 
 _BYTE = 8  # bits
+_MAX_KNOWN = 4096  # operand types of an operation, for which the type of the result is cached
 
 NOT_LINEAR = Unsupported(
     "this operation is not linear, so it has no transpose"
@@ -134,6 +135,8 @@ def elementwise_type(
     def type_rule(*avals, **_params):
         out = known.get(avals)
         if out is None:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
             out = known[avals] = infer(avals)
         return out
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from mpijax.scalar.types import FLOAT32, FLOAT64
 _FORMATS = {FLOAT32: (24, 60), FLOAT64: (53, 800)}
 
 
-@cache
+@lru_cache(maxsize=4096)
 def reciprocal_parts(c: float, dtype: np.dtype) -> tuple[float, float] | None:
     """(high, low) with x / c == fma(x, high, x * low) for every x of `dtype`; None if c has none. low is 0 for 2**k."""
     if dtype not in _FORMATS or not math.isfinite(c) or c == 0:

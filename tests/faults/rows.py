@@ -342,16 +342,16 @@ t.join()
                 f"if rank: time.sleep(100)\n{ctrl_c}\ngo(x)"
             )
             rows.append(Row(f"Ctrl-C, by {transport}: {name}", p.INTERRUPTED, body, settings=settings))
-    late = "import os, sys, time\nprint(f'FAULT {time.time():.3f}', flush=True)\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': CODE\n"
+    late = "import os, sys, time\nif os.environ.get('PMI_RANK', os.environ.get('OMPI_COMM_WORLD_RANK')) == '1': CODE\n"
+    # The fault begins when rank 0 starts MPI: to import mpijax may take seconds.
+    late += START_ALONE.replace("rank, size", "print(f'FAULT {time.time():.3f}', flush=True)\nrank, size", 1)
     missing = {
         "sleeps": ("time.sleep(100)", p.UNSTARTED, ABORT),
         "ends": ("os._exit(0)", p.UNSTARTED_ENDED, {}),
         "exits": ("sys.exit(0)", p.UNSTARTED_ENDED, {}),
     }
     for name, (code, promise, settings) in missing.items():
-        rows.append(Row(
-            f"start: rank 1 {name}", promise, "total(x)", settings=settings, start=late.replace("CODE", code) + START_ALONE
-        ))  # fmt: skip
+        rows.append(Row(f"start: rank 1 {name}", promise, "total(x)", settings=settings, start=late.replace("CODE", code)))
     mpi4py_first = START.replace("jax.process_index(), jax.process_count()", "MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size")
     mpi4py_first = mpi4py_first.replace(
         "x = np.arange", "print(f'FAULT {time.time():.3f}', flush=True)\nif rank == 1: CODE\nx = np.arange"

@@ -62,21 +62,25 @@ def is_over(job: Running) -> bool:
         fault = job.fault()
         if now - job.began < START if not fault else now - fault < job.row.promise.within + SLACK:
             return False
-        job.stuck = whereabouts(f"TEST_JOB={job.folder}")
+        job.stuck = whereabouts(f"TEST_JOB={job.folder}") or "without processes"
         os.killpg(job.process.pid, signal.SIGKILL)
         job.process.wait()
     job.ended = now
     return True
 
 
+def is_late(job: Running) -> bool:
+    """Whether a job has ended, but after the time of its promise."""
+    return 0 < job.fault() < job.ended - job.row.promise.within - SLACK
+
+
 def broken(job: Running) -> list[str]:
-    """What a job that has ended has not kept of its promise."""
+    """What a job that has ended has not kept of its promise, its time apart."""
     row, promise, output, found = job.row, job.row.promise, job.output, []
-    fault = job.fault()
-    if not fault:
+    if not job.fault():
         found.append("it has not come to the fault")
-    elif job.ended - fault > promise.within + SLACK:
-        found.append(f"it has not ended within {promise.within:g} s\n{job.stuck}")
+    if job.stuck:
+        found.append(f"it has not ended by itself\n{job.stuck}")
     status = job.process.returncode
     if not has_status(status, promise.status):
         found.append(f"status {status}, promised {'any but 0' if promise.status is None else promise.status}")
@@ -94,8 +98,11 @@ def broken(job: Running) -> list[str]:
 
 
 def faults(rows: list[Row], folder: Path, at_once: int = AT_ONCE) -> dict[str, str]:
-    """By row: what was promised and not kept, with the output; '' if all was."""
-    waiting, running, found = list(enumerate(rows))[::-1], [], {}
+    """By row: what was promised and not kept, with the output; '' if all was.
+
+    A job that ends by itself and as promised, but late, runs again alone: the cores may have been busy.
+    """
+    waiting, running, late, found = list(enumerate(rows))[::-1], [], [], {}
     while waiting or running:
         while waiting and len(running) < at_once:
             number, row = waiting.pop()
@@ -104,7 +111,14 @@ def faults(rows: list[Row], folder: Path, at_once: int = AT_ONCE) -> dict[str, s
         for job in [job for job in running if is_over(job)]:
             running.remove(job)
             wrong = broken(job)
+            if is_late(job) and not wrong:
+                late.append(job.row)
+                wrong.append(f"it has not ended within {job.row.promise.within:g} s")
             found[job.row.name] = "\n".join([*wrong, job.output]) if wrong else ""
+    if late and at_once > 1:
+        alone = folder / "alone"
+        alone.mkdir()
+        found |= faults(late, alone, 1)
     return found
 
 

@@ -323,6 +323,7 @@ def _work_key(primitive, inputs, params, avals):
 
 
 _decompositions: dict[Any, ClosedJaxpr] = {}
+_MAX_DECOMPOSITIONS = 1024
 
 
 def decomposed(primitive, avals, params) -> ClosedJaxpr:
@@ -337,9 +338,13 @@ def decomposed(primitive, avals, params) -> ClosedJaxpr:
 
     key = (primitive, primitive.lower, tuple(avals), tuple(sorted(params.items(), key=lambda kv: kv[0])))
     try:
-        if key not in _decompositions:
-            _decompositions[key] = trace_to_closed_jaxpr(fun, avals)
-        return _decompositions[key]
+        found = _decompositions.get(key)
+        if found is None:
+            found = trace_to_closed_jaxpr(fun, avals)
+            if len(_decompositions) >= _MAX_DECOMPOSITIONS:
+                _decompositions.clear()
+            _decompositions[key] = found
+        return found
     except TypeError:
         return trace_to_closed_jaxpr(fun, avals)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from mpijax.core import dtypes
-from mpijax.core.base import provided
+from mpijax.core.base import locks, provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.option import values as options
 from mpijax.core.shapes.dimensions import dimension
@@ -72,7 +73,8 @@ class ManualAxisType:
 class ShapedArray(AbstractValue):
     """Shape, dtype, weak type and mesh axes of a value.
 
-    Instances are interned: equal types are the same object. So jit cache keys hash and compare by pointer.
+    Instances are interned: equal types are the same object while one is in use. So jit cache keys hash and compare by
+    pointer.
 
     Attributes:
       shape: tuple of ints; also of `DimExpr`s in a shape-polymorphic program.
@@ -85,7 +87,7 @@ class ShapedArray(AbstractValue):
     ShapedArray(float32[2,3])
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "vma", "split", "ndim", "size", "_text")
+    __slots__ = ("__weakref__", "shape", "dtype", "weak_type", "vma", "split", "ndim", "size", "_text")
 
     shape: tuple[int, ...]
     dtype: Any
@@ -95,7 +97,8 @@ class ShapedArray(AbstractValue):
     ndim: int
     size: int
     _text: str | None
-    _table: dict[tuple, ShapedArray] = {}
+    _table: WeakValueDictionary[tuple, ShapedArray] = WeakValueDictionary()
+    _lock = locks.reentrant_lock()
     # Whether any type is split. Operations skip all checks of splits while it is False.
     any_split = False
 
@@ -111,24 +114,31 @@ class ShapedArray(AbstractValue):
             split = of_sharding(sharding, len(shape))
         key = (shape, dtype, weak_type, vma, split)
         try:
-            return cls._table[key]
-        except (KeyError, TypeError):
-            pass
+            found = cls._table.get(key)
+        except TypeError:  # a shape that is a list
+            found = None
+        if found is not None:
+            return found
         shape = tuple(dimension(d) for d in shape)
         dtype = dtypes.as_named(dtype)
         key = (shape, dtype, bool(weak_type), frozenset(vma), splits.normal(split))
-        found = cls._table.get(key)
-        if found is None:
-            if key[-1] is not None:
-                _check_split(shape, key[-1])
-                ShapedArray.any_split = True
-            found = object.__new__(cls)
-            found.shape, found.dtype, found.weak_type, found.vma, found.split = key
-            found.ndim = len(shape)
-            found.size = math.prod(shape)
-            found._text = None
-            found = cls._table.setdefault(key, found)  # one object even if two threads create it at the same time
+        with cls._lock:  # one object even if two threads create it at the same time
+            found = cls._table.get(key)
+            if found is None:
+                found = cls._table[key] = cls._made(*key)
         return found
+
+    @classmethod
+    def _made(cls, shape, dtype, weak_type: bool, vma: frozenset, split: splits.Split | None) -> ShapedArray:
+        if split is not None:
+            _check_split(shape, split)
+            ShapedArray.any_split = True
+        made = object.__new__(cls)
+        made.shape, made.dtype, made.weak_type, made.vma, made.split = shape, dtype, weak_type, vma, split
+        made.ndim = len(shape)
+        made.size = math.prod(shape)
+        made._text = None
+        return made
 
     def update(self, **changes: Any) -> ShapedArray:
         """This type with some fields replaced. A new shape drops the split unless `split` is given."""

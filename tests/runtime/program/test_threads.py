@@ -12,7 +12,7 @@ JOB = Path(__file__).with_name("threads_job.py")
 
 @pytest.mark.parametrize("cached", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["compiled before", "nothing compiled before"])
 def test_threads_at_once(cached, tmp_path):
-    cache = {} if cached else {"XDG_CACHE_HOME": str(tmp_path)}
+    cache = {} if cached else {"MPIJAX_CACHE_DIR": str(tmp_path)}
     job = subprocess.run(
         [sys.executable, "-X", "faulthandler", JOB], env=os.environ | cache, capture_output=True, text=True, timeout=300
     )
