@@ -37,6 +37,7 @@ TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("jax._src.lib.xla_client", "XlaRuntimeError", "mpijax.errors:JaxRuntimeError", "Dynamiqs"),
     ("jax._src.mesh", "thread_resources", "mpijax._src.mesh:thread_resources", "Haliax, Levanter"),
     ("jax._src.numpy.einsum", "_einsum", "mpijax._src.numpy.einsum:_einsum", "Haliax, AQT"),
+    ("jax._src.numpy.lax_numpy", "array", "mpijax.numpy:array", "Haliax 1.3"),
     ("jax._src.numpy.ufuncs", "ufunc", "mpijax.numpy.ufuncs.ufunc_type:ufunc", "Esquilax"),
     ("jax._src.public_test_util", "check_close", "mpijax._src.public_test_util:check_close", "tinygp"),
     ("jax._src.partition_spec", "PartitionSpec", "mpijax.sharding:PartitionSpec", "JAXNS"),

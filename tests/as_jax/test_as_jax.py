@@ -31,7 +31,7 @@ from jax._src.mesh import thread_resources
 from jax._src.sharding import Sharding
 from jax._src.typing import Array, ArrayLike, DTypeLike
 import jaxlib.mlir.ir as ir
-from jax._src.numpy import einsum as jax_einsum
+from jax._src.numpy import einsum as jax_einsum, lax_numpy
 from jax._src.numpy.ufuncs import ufunc
 from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu

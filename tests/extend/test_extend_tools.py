@@ -1,6 +1,7 @@
 """What interpreters of one's own are built from: `extend.linear_util`, `api_util`, partial evaluation, the trace state."""
 
 # ruff: noqa: B023 (functions of loop variables are called before the next iteration)
+import dataclasses
 import gc
 import importlib
 import inspect
@@ -371,6 +372,32 @@ def test_private_names_are_the_public_ones():
     assert [part(J, "_src.xla_bridge").get_backend().platform for J in (OURS, THEIRS)] == ["cpu", "cpu"]
     assert part(OURS, "_src.numpy.util").promote_dtypes_complex(1.0)[0].dtype == "complex64"
     assert part(OURS, "_src.tree_util").prefix_errors([1], (1,))
+
+
+@pytest.mark.parametrize("J", [THEIRS, OURS])
+def test_the_private_registry_takes_nodes_apart(J):
+    class Pair:
+        def __init__(self, *parts):
+            self.parts = parts
+
+        def __eq__(self, other):
+            return self.parts == other.parts
+
+    @dataclasses.dataclass
+    class Layer:
+        weight: object
+        name: str
+
+    J.tree_util.register_pytree_node(Pair, lambda p: (p.parts, None), lambda _, parts: Pair(*parts))
+    J.tree_util.register_dataclass(Layer, ["weight"], ["name"])
+    registry = part(J, "_src.tree_util")._registry
+    for node in [(1, [2]), [1, 2], {"b": 1, "a": 2}, Pair(1, (2, 3)), Layer(1, "first")]:
+        entry = registry[type(node)]
+        children, data = entry.to_iter(node)
+        assert entry.from_iter(data, children) == node
+    assert int not in registry
+    with pytest.raises(KeyError):
+        registry[int]
 
 
 @pytest.mark.parametrize("J", [THEIRS, OURS])
