@@ -138,10 +138,11 @@ def _prefetch(nest: LoopNest, s: KernelStore, scope: Scope) -> None:
     inside = one.emit(f"icmp slt i64 {ahead}, {last}")
     at = one.emit(f"select i1 {inside}, i64 {ahead}, i64 {last}")
     later = Scope(scope.parent, {vector: at}, vector, 1)
-    _fetch(nest, pointer(nest, s.value, s.position, later), writes=True)
+    fetch(nest, pointer(nest, s.value, s.position, later), writes=True)
 
 
-def _fetch(nest: LoopNest, ptr: str, *, writes: bool = False) -> None:
+def fetch(nest: LoopNest, ptr: str, *, writes: bool = False) -> None:
+    """Prefetch the cache line at a pointer."""
     nest.function.text.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     nest.function.builder(1).effect(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 {int(writes)}, i32 3, i32 1)")
 
@@ -163,4 +164,4 @@ def fetch_next_row(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
         ptr = pointer(nest, value, position, scope)
         ptr = nest.function.element(ptr, value.element, nest.function.param(steps[outer]))
         for at in range(0, scope.lanes, LINE // value.element.itemsize):
-            _fetch(nest, nest.function.element(ptr, value.element, at) if at else ptr)
+            fetch(nest, nest.function.element(ptr, value.element, at) if at else ptr)
