@@ -5,12 +5,15 @@ A map is the case without reductions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from mpijax.compiler.fusion.kernel import Kernel, KernelStore
+from mpijax.compiler.fusion.kernel import Kernel, KernelStore, Reduce
 from mpijax.compiler.fusion.reductions import identity
-from mpijax.compiler.loops.evaluate import accumulated, hoist
+from mpijax.compiler.loops import partial_sums
+from mpijax.compiler.loops.evaluate import accumulated, hoist, rule
+from mpijax.compiler.loops.partial_sums import turns_of_block
 from mpijax.compiler.loops.schedule import Loop
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import may_overlap, place_of_lanes, store, store_interleaved
@@ -156,10 +159,22 @@ def _serial_reduction(nest: LoopNest, kernel: Kernel, scope: Scope) -> None:
         for s in stores:
             store(nest, s, scope)
         return
-    b = nest.function.builder(scope.lanes)
-    first = [b.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+    first = _first(nest, reduces, scope)
     for r, acc in zip(reduces, _pass(nest, kernel, 0, scope, first), strict=True):
         scope.finish(r.member, acc)
+
+
+def _first(nest: LoopNest, reduces: Sequence[Reduce], scope: Scope) -> list[Scalar]:
+    """The accumulators before the first element."""
+    b = nest.function.builder(scope.lanes)
+    return [b.const(identity(r.op, r.dtype), r.dtype) for r in reduces]
+
+
+def _combined(
+    nest: LoopNest, kernel: Kernel, reduces: Sequence[Reduce], scope: Scope, one: list[Scalar], other: list[Scalar]
+) -> list[Scalar]:
+    b = nest.function.builder(scope.lanes)
+    return [rule(nest, kernel, r)(b, x, y) for r, x, y in zip(reduces, one, other, strict=True)]
 
 
 def _pass(nest: LoopNest, kernel: Kernel, depth: int, scope: Scope, accs: list[Scalar]) -> list[Scalar]:
@@ -185,6 +200,10 @@ def _pass(nest: LoopNest, kernel: Kernel, depth: int, scope: Scope, accs: list[S
             for i in range(done, done + size):
                 accs = body(str(i), accs)
         else:
-            accs = nest.function.loop(lo, hi, 1, accs, [scope.lanes] * len(accs), body)
+            turns = turns_of_block(reduces, schedule.inner[depth:])
+            first = partial(_first, nest, reduces, scope)
+            combine = partial(_combined, nest, part, reduces, scope)
+            lanes_of = [scope.lanes] * len(accs)
+            accs = partial_sums.loop(nest.function, lo, hi, 1, turns, accs, first, combine, lanes_of, body)
         done += size
     return accs

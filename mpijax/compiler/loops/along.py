@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mpijax.compiler.fusion.expr import Expr
 from mpijax.compiler.fusion.kernel import Kernel, Reduce
 from mpijax.compiler.fusion.reductions import first_hit, identity
+from mpijax.compiler.loops import partial_sums
 from mpijax.compiler.loops.addresses import INT64
 from mpijax.compiler.loops.evaluate import Rule, accumulated, hoist, order_of_keys, rule
 from mpijax.compiler.loops.nest import LoopNest
+from mpijax.compiler.loops.partial_sums import turns_of_block
 from mpijax.compiler.loops.schedule import iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import fetch_next_row, may_overlap, store, store_lanes
@@ -52,14 +56,26 @@ class _RowPass:
 
     def write(self) -> None:
         """Emit the pass; afterwards the scope knows its results."""
-        first = [self._first(b, r) for b in (self.wide, self.one) for r in self.reduces]
-        done = self._loops(self.kernel, 0, self.scope, first)
+        done = self._loops(self.kernel, 0, self.scope, [*self._start(self.wide), *self._start(self.one)])
         for k, r in enumerate(self.reduces):
             combine = self._rule(self.kernel, r)
             total = combine(self.one, self.wide.reduce(combine, done[k]), done[len(self.reduces) + k])
             self.scope.finish(r.member, self.one.of_key(total) if self.orders[r.member] else total)
         if self.nest.function.flag:
             self._note_found(self.reduces[0])
+
+    def _start(self, b: Builder) -> list[Scalar]:
+        return [self._first(b, r) for r in self.reduces]
+
+    def _combined(self, kernel: Kernel, b: Builder, left: list[Scalar], right: list[Scalar]) -> list[Scalar]:
+        """The accumulators of two parts of a row."""
+        return [self._rule(kernel, r)(b, x, y) for r, x, y in zip(self.reduces, left, right, strict=True)]
+
+    def _combined_both(self, kernel: Kernel, left: list[Scalar], right: list[Scalar]) -> list[Scalar]:
+        """As `_combined`, of the vector accumulators and of the scalar ones."""
+        n = len(self.reduces)
+        pairs = ((self.wide, slice(n)), (self.one, slice(n, None)))
+        return [x for b, some in pairs for x in self._combined(kernel, b, left[some], right[some])]
 
     def _first(self, b: Builder, r: Reduce) -> Scalar:
         """The accumulator before the first element."""
@@ -87,7 +103,11 @@ class _RowPass:
             if last:
                 carried = self._row(part, lo, hi, scope, carried)
             else:
-                carried = nest.function.loop(lo, hi, 1, carried, widths, body)
+                turns = turns_of_block(reduces, nest.schedule.inner[depth:], self.lanes)
+                carried = partial_sums.loop(
+                    nest.function, lo, hi, 1, turns, carried, lambda: [*self._start(self.wide), *self._start(self.one)],
+                    partial(self._combined_both, part), widths, body
+                )  # fmt: skip
         return carried
 
     def _row(self, kernel: Kernel, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
@@ -117,7 +137,14 @@ class _RowPass:
             return self._element(kernel, scope.along(self.along, i, 1), c)
 
         until = None if hit is None else lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes))
-        vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, iteration, until)
+        if until is None:
+            turns = turns_of_block(self.reduces, nest.schedule.inner[-1:], lanes)
+            first, combine = partial(self._start, self.wide), partial(self._combined, kernel, self.wide)
+            vec = partial_sums.loop(
+                function, lo, mid, lanes, turns, carried[:n], first, combine, [lanes] * n, iteration
+            )
+        else:
+            vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, iteration, until)
         if self.rest:
             last = scope.along(self.along, self.one.emit(f"sub i64 {hi}, {lanes}"), lanes, self.rest)
             out = self._element(kernel, last, vec)

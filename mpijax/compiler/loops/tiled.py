@@ -6,6 +6,7 @@ Small arrays on the stack hold the partial results of a tile of the axis while t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mpijax.compiler.fusion.expr import Expr, ReducedValue, children, reachable
@@ -13,6 +14,7 @@ from mpijax.compiler.fusion.kernel import Kernel, Member
 from mpijax.compiler.fusion.reductions import identity, rule_of
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.function import Function
+from mpijax.compiler.loops.partial_sums import turns_of_block
 from mpijax.compiler.loops.schedule import Loop, iterations_of
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import may_overlap, store, store_lanes
@@ -147,7 +149,30 @@ class _Tile:
                 at = [i] + [one.emit(f"add i64 {i}, {k}") for k in range(1, iterations)]
                 self._loops(part, depth + 1, [scope.at(loop[-1], k) for k in at])
 
-            nest.function.in_widths(lo, hi, (ROWS, 1) if few else (1,), rows)
+            run = partial(nest.function.in_widths, widths=(ROWS, 1) if few else (1,), body=rows)
+            turns = turns_of_block(part.of_phase(scope.phase)[0], inner[depth:])
+            if turns:
+                nest.function.in_tiles(lo, hi, turns, partial(self._block, part, run))
+            else:
+                run(lo, hi)
+
+    def _block(self, kernel: Kernel, run: Callable[[str, str], None], lo: str, hi: str) -> None:
+        """A block of rows with partial results of its own, which are then added to those of all rows."""
+        total = self.arrays
+        reduces, _ = kernel.of_phase(self.scope.phase)
+        self.arrays = {**total, **{r.member: self.nest.function.array(r.dtype, TILE) for r in reduces}}
+        self.columns.sweep([self.scope], self._clear)
+        run(lo, hi)
+        own, self.arrays = self.arrays, total
+
+        def add(scope: Scope) -> None:
+            b = self.nest.function.builder(scope.lanes)
+            for r in reduces:
+                to, of = (self.columns.pointer(x[r.member], r.member.value.element, scope) for x in (total, own))
+                x = rule_of(r.op)(b, b.load(to, r.dtype), b.load(of, r.dtype))
+                store_lanes(self.nest, to, x, scope)
+
+        self.columns.sweep([self.scope], add)
 
     def _hoist(self, kernel: Kernel, scope: Scope) -> None:
         reduces, stores = kernel.of_phase(scope.phase)
@@ -159,10 +184,10 @@ class _Tile:
         b = self.nest.function.builder(scopes[0].lanes)
         for r in reduces:
             ptr = self._partial(r.member, scopes[0])
-            acc = b.load(ptr, r.dtype)
-            for scope in scopes:
-                acc = rule_of(r.op)(b, acc, self.nest.vector(r.expr, scope, scope.lanes))
-            store_lanes(self.nest, ptr, acc, scopes[0])
+            terms = [self.nest.vector(r.expr, scope, scope.lanes) for scope in scopes]
+            while len(terms) > 1:
+                terms = [rule_of(r.op)(b, x, y) for x, y in zip(terms[::2], terms[1::2], strict=True)]
+            store_lanes(self.nest, ptr, rule_of(r.op)(b, b.load(ptr, r.dtype), terms[0]), scopes[0])
         for scope in scopes:
             for s in stores:
                 store(self.nest, s, scope)
