@@ -13,8 +13,10 @@
 #include "share.h"
 
 #define TOP_K_BLOCK 64
+#define TOP_K_PART 8 /* elements of a block that are looked at together */
 #define TOP_K_LEAST 16384 /* minimum elements per thread */
-#define TOP_K_SHORT 16 /* at most this many entries are kept sorted by insertion */
+#define TOP_K_SHORT 16 /* at most this many entries are sorted by insertion */
+#define TOP_K_FEW 64 /* at most this many are kept sorted while a row is read */
 
 typedef struct {
     int64_t key, place;

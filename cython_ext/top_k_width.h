@@ -1,13 +1,16 @@
 /* The part of top_k.h that depends on the width of elements: I, a signed integer; LOWEST, its minimum; NAMED(name). */
 
 #define TOP_K_ROW(kind, ORDER)                                                                                        \
+    /* Whether any of n elements is above the limit. */                                                               \
+    static inline I NAMED(top_k_above_##kind)(const I *x, int n, I limit) {                                           \
+        I above = 0;                                                                                                  \
+        for (int j = 0; j < n; j++) above |= -(I)(ORDER(x[j]) > limit);                                               \
+        return above;                                                                                                 \
+    }                                                                                                                 \
+                                                                                                                      \
     /* Where the first block from i on begins that has an element above the limit, or is not whole. */                \
     static int64_t NAMED(top_k_skip_##kind)(const I *x, int64_t i, int64_t n, I limit) {                              \
-        for (; i + TOP_K_BLOCK <= n; i += TOP_K_BLOCK) {                                                              \
-            I above = 0;                                                                                              \
-            for (int j = 0; j < TOP_K_BLOCK; j++) above |= -(I)(ORDER(x[i + j]) > limit);                             \
-            if (above) break;                                                                                         \
-        }                                                                                                             \
+        while (i + TOP_K_BLOCK <= n && !NAMED(top_k_above_##kind)(x + i, TOP_K_BLOCK, limit)) i += TOP_K_BLOCK;       \
         return i;                                                                                                     \
     }                                                                                                                 \
                                                                                                                       \
@@ -20,9 +23,14 @@
         }                                                                                                             \
         while (i < n) {                                                                                               \
             i = NAMED(top_k_skip_##kind)(x, i, n, (I)held[k - 1].key);                                                \
-            for (int64_t end = i + TOP_K_BLOCK < n ? i + TOP_K_BLOCK : n; i < end; i++) {                             \
-                top_k_entry e = {ORDER(x[i]), i};                                                                     \
-                if (e.key > held[k - 1].key) top_k_insert(held, k - 1, e);                                            \
+            for (int64_t end = i + TOP_K_BLOCK < n ? i + TOP_K_BLOCK : n; i < end;) {                                 \
+                int seldom = i > TOP_K_PART * k;                                                                      \
+                int64_t stop = seldom && i + TOP_K_PART < end ? i + TOP_K_PART : end;                                 \
+                if (seldom && !NAMED(top_k_above_##kind)(x + i, (int)(stop - i), (I)held[k - 1].key)) i = stop;       \
+                for (; i < stop; i++) {                                                                               \
+                    top_k_entry e = {ORDER(x[i]), i};                                                                 \
+                    if (e.key > held[k - 1].key) top_k_insert(held, k - 1, e);                                        \
+                }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
     }                                                                                                                 \
@@ -34,11 +42,15 @@
         I limit = 0;                                                                                                  \
         while (i < n) {                                                                                               \
             if (limited) i = NAMED(top_k_skip_##kind)(x, i, n, limit);                                                \
-            for (int64_t end = i + TOP_K_BLOCK < n ? i + TOP_K_BLOCK : n; i < end; i++) {                             \
-                I key = ORDER(x[i]);                                                                                  \
-                top_k_entry e = {key, i};                                                                             \
-                held[count] = e;                                                                                      \
-                count += !limited || key > limit;                                                                     \
+            for (int64_t end = i + TOP_K_BLOCK < n ? i + TOP_K_BLOCK : n; i < end;) {                                 \
+                int64_t stop = i + TOP_K_PART < end ? i + TOP_K_PART : end;                                           \
+                if (limited && !NAMED(top_k_above_##kind)(x + i, (int)(stop - i), limit)) i = stop;                   \
+                for (; i < stop; i++) {                                                                               \
+                    I key = ORDER(x[i]);                                                                              \
+                    top_k_entry e = {key, i};                                                                         \
+                    held[count] = e;                                                                                  \
+                    count += !limited || key > limit;                                                                 \
+                }                                                                                                     \
             }                                                                                                         \
             if (count > capacity - TOP_K_BLOCK - 1 && count > k) {                                                    \
                 top_k_select(held, count, k, random);                                                                 \
@@ -54,7 +66,7 @@
                                                                                                                       \
     static void NAMED(top_k_row_##kind)(const I *x, int64_t n, int64_t k, top_k_entry *held, int64_t capacity,        \
                                         uint32_t *random) {                                                           \
-        if (k <= TOP_K_SHORT) NAMED(top_k_few_##kind)(x, n, k, held);                                                 \
+        if (k <= TOP_K_FEW) NAMED(top_k_few_##kind)(x, n, k, held);                                                 \
         else NAMED(top_k_many_##kind)(x, n, k, held, capacity, random);                                               \
     }
 
