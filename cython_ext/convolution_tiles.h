@@ -18,7 +18,7 @@ static inline __attribute__((always_inline)) TARGET void TILES(tile)(T *const *t
                                                                     const int vectors) {
     TILES(vec) sums[ROWS][2];
     _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++)
-        for (int v = 0; v < vectors; v++) sums[r][v] = more ? *(TILES(vec) *)(to[r] + v * LANES) : (TILES(vec)){0};
+        for (int v = 0; v < vectors; v++) sums[r][v] = (TILES(vec)){0};
     for (int64_t k = 0; k < depth; k++, w += vectors * LANES) {
         const T *from = x + offsets[k];
         __asm__("" : "+r"(from)); /* one sum for all rows, not one for each */
@@ -29,7 +29,11 @@ static inline __attribute__((always_inline)) TARGET void TILES(tile)(T *const *t
             if (vectors > 1) sums[r][1] += e * second;
         }
     }
-    _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++)
+    if (more) { /* added once, so that rounding errors do not grow with the depth */
+        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++)
+            for (int v = 0; v < vectors; v++) sums[r][v] += *(TILES(vec) *)(to[r] + v * LANES);
+    }
+    _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++) /* rows may be the same one */
         for (int v = 0; v < vectors; v++) *(TILES(vec) *)(to[r] + v * LANES) = sums[r][v];
 }
 
