@@ -9,10 +9,15 @@ A chunk of the axis starts from the combination of the chunks before it (see `co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.fusion.reductions import identity, rule_of
+from mpijax.compiler.loops import partial_sums
 from mpijax.compiler.loops.evaluate import hoist
 from mpijax.compiler.loops.nest import LoopNest
+from mpijax.compiler.loops.partial_sums import turns_of_block
 from mpijax.compiler.loops.schedule import LIGHT, VECTOR_BYTES
 from mpijax.compiler.loops.scope import Scope
 from mpijax.compiler.loops.stores import store
@@ -20,6 +25,9 @@ from mpijax.compiler.loops.tiled import TILE, Columns
 from mpijax.core.rules.lowering import Combiner
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
+
+# The running value of a block, as that of the whole axis.
+Rule = Callable[[Scalar], Scalar]
 
 
 def across(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None:
@@ -38,29 +46,46 @@ def tiled(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None
     running, loop, function = _CumulativeReduction(nest, kernel, scope), nest.schedule.vector_loop, nest.function
     assert loop is not None
     lo, hi = nest.range(loop, outermost)
-    array = function.array(running.dtype, TILE)
+    turns = running.turns(1)
+    whole = function.array(running.dtype, TILE)
+    own = function.array(running.dtype, TILE) if turns else whole  # the running values of a block
     running.hoist(scope, nest.schedule.lanes)
 
     def tile(start: str, stop: str) -> None:
         columns = Columns(function, loop, start, stop, nest.schedule.widths)
 
-        def clear(at: Scope) -> None:
-            ptr = columns.pointer(array, running.dtype, at)
-            function.builder(at.lanes).store(ptr, running.start(at, at.lanes))
+        def fill(array: str, first: Callable[[Scope], Scalar]) -> None:
+            def one(at: Scope) -> None:
+                function.builder(at.lanes).store(columns.pointer(array, running.dtype, at), first(at))
+
+            columns.sweep([Scope(scope, {})], one)
+
+        def total(at: Scope) -> Scalar:
+            b = function.builder(at.lanes)
+            parts = [b.load(columns.pointer(array, running.dtype, at), running.dtype) for array in (whole, own)]
+            return running.combine(b, *parts)
 
         def step(at: Scope) -> None:
-            b, ptr = function.builder(at.lanes), columns.pointer(array, running.dtype, at)
-            total = running.combine(b, b.load(ptr, running.dtype), running.operand(at, at.lanes))
-            b.store(ptr, total)
-            running.put(total, at)
+            b, ptr = function.builder(at.lanes), columns.pointer(own, running.dtype, at)
+            value = running.combine(b, b.load(ptr, running.dtype), running.operand(at, at.lanes))
+            b.store(ptr, value)
+            running.put(total(at) if turns else value, at)
 
         def row(i: str) -> None:
             inner = scope.at(running.axis, running.iteration(i))
             running.hoist(inner, nest.schedule.lanes)
             columns.sweep([inner], step)
 
-        columns.sweep([Scope(scope, {})], clear)
-        function.each(*nest.iterations(0, scope), 1, row)
+        def block(first: str, end: str) -> None:
+            fill(own, lambda at: function.builder(at.lanes).const(running.first, running.dtype))
+            function.each(first, end, 1, row)
+            fill(whole, total)
+
+        fill(whole, lambda at: running.start(at, at.lanes))
+        if turns:
+            function.in_tiles(*nest.iterations(0, scope), turns, block)
+        else:
+            function.each(*nest.iterations(0, scope), 1, row)
 
     function.in_tiles(lo, hi, TILE, tile)
 
@@ -79,19 +104,16 @@ def along(nest: LoopNest, kernel: Kernel, scope: Scope, outermost: bool) -> None
             break
         mid = function.vectors_end(start, end, count * block)
 
-        def body(i: str, carried: list[Scalar], count: int = count) -> list[Scalar]:
-            return [running.vectors(scope, i, carried[0], count, block)]
+        def body(i: str, total_of: Rule, own: Scalar, count: int = count) -> Scalar:
+            return running.vectors(scope, i, total_of, own, count, block)
 
-        [carry] = function.loop(start, mid, count * block, [carry], [block], body)
+        carry = running.loop(start, mid, count * block, carry, block, body)
         start = mid
 
-    def last(i: str, carried: list[Scalar]) -> list[Scalar]:
-        inner = scope.along(running.axis, running.iteration(i), 1)
-        total = running.combine(function.builder(1), carried[0], running.operand(inner, 1))
-        running.put(total, inner)
-        return [total]
+    def last(i: str, total_of: Rule, own: Scalar) -> Scalar:
+        return running.step(scope.along(running.axis, running.iteration(i), 1), total_of, own)
 
-    function.loop(start, end, 1, [function.builder(block).lane(carry, 0)], [1], last)
+    running.loop(start, end, 1, function.builder(block).lane(carry, 0), 1, last)
 
 
 class _CumulativeReduction:
@@ -142,16 +164,30 @@ class _CumulativeReduction:
         lanes = scope.lanes
         self.hoist(scope, lanes)
 
-        def body(i: str, carried: list[Scalar]) -> list[Scalar]:
-            inner = scope.at(self.axis, self.iteration(i))
-            total = self.combine(self.nest.function.builder(lanes), carried[0], self.operand(inner, lanes))
-            self.put(total, inner)
-            return [total]
+        def body(i: str, total_of: Rule, own: Scalar) -> Scalar:
+            return self.step(scope.at(self.axis, self.iteration(i)), total_of, own)
 
-        self.nest.function.loop(*self.nest.iterations(0, scope), 1, [self.start(scope, lanes)], [lanes], body)
+        self.loop(*self.nest.iterations(0, scope), 1, self.start(scope, lanes), lanes, body)
 
-    def vectors(self, scope: Scope, i: str, carry: Scalar, count: int, block: int) -> Scalar:
-        """`count` vectors from step i on. carry: the running value before them, in all lanes; returns the next one.
+    def turns(self, step: int) -> int:
+        """Steps of a block that has running values of its own; 0 if there are no blocks."""
+        return turns_of_block([self.reduce], self.nest.schedule.inner, step)
+
+    def loop(self, lo: str, hi: str, step: int, start: Scalar, lanes: int, body: Callable) -> Scalar:
+        """See `partial_sums.running`."""
+        b = self.nest.function.builder(lanes)
+        first = b.const(self.first, self.dtype) if self.turns(step) else None
+        combine = partial(self.combine, b)
+        return partial_sums.running(self.nest.function, lo, hi, step, start, first, combine, lanes, body)
+
+    def step(self, at: Scope, total_of: Rule, own: Scalar) -> Scalar:
+        """One step, at one position or at a vector of kept ones."""
+        own = self.combine(self.nest.function.builder(at.lanes), own, self.operand(at, at.lanes))
+        self.put(total_of(own), at)
+        return own
+
+    def vectors(self, scope: Scope, i: str, total_of: Rule, own: Scalar, count: int, block: int) -> Scalar:
+        """`count` vectors from step i on. own: what the block carries before them, in all lanes; returns the next one.
 
         The vectors' totals are combined first, so only one combination per iteration depends on the previous iteration.
         """
@@ -166,10 +202,11 @@ class _CumulativeReduction:
         for _, x in parts:
             last = b.splat(b.lane(x, final))
             totals.append(self.combine(b, totals[-1], last) if totals else last)
+        carry = total_of(own)
         for k, (inner, x) in enumerate(parts):
             before = carry if k == 0 else self.combine(b, carry, totals[k - 1])
             self.put(self.combine(b, before, x), inner)
-        return self.combine(b, carry, totals[-1])
+        return self.combine(b, own, totals[-1])
 
     def _prefixes(self, b: Builder, x: Scalar) -> Scalar:
         """The prefix combinations of a vector's lanes."""

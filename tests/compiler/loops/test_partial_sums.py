@@ -36,3 +36,20 @@ def test_complex_and_narrow_sums():
     np.testing.assert_allclose(jnp.sum(x.astype(np.complex64), 0), x.sum(0), rtol=1e-5, atol=1e-4)
     half = np.abs(x.real).astype(np.float16)
     np.testing.assert_allclose(jnp.sum(half, 0), half.astype(np.float64).sum(0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("n", [127, 128, 129, 191, 1023, 1024, 8193, 16385])
+@pytest.mark.parametrize("shape, axis", [((), 0), ((3,), 0), ((40,), 0), ((3,), 1), ((2000,), 0)])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.one_in(3)
+def test_running_sums_of_whole_and_broken_blocks(n, shape, axis, reverse):
+    dims = (n, *shape) if axis == 0 else (*shape, n)
+    x = np.random.default_rng(n).integers(-9, 9, size=dims).astype(np.float32)
+    expected = np.flip(np.cumsum(np.flip(x, axis), axis), axis) if reverse else np.cumsum(x, axis)
+    np.testing.assert_array_equal(jax.lax.cumsum(x, axis, reverse), expected)
+
+
+@pytest.mark.parametrize("shape, axis", [((1_000_000,), 0), ((2000, 300), 0), ((20_000, 4), 0)])
+def test_running_sums_are_as_accurate_as_sums_of_blocks(shape, axis):
+    x = (np.random.default_rng(0).normal(size=shape) ** 2).astype(np.float32)
+    np.testing.assert_allclose(jnp.cumsum(x, axis), np.cumsum(x.astype(np.float64), axis), rtol=8e-7)
