@@ -367,3 +367,12 @@ def no_value(s):
 def test_a_pending_sum_has_no_value(s, read):
     with s.jax.set_mesh(s.mesh), pytest.raises(NotImplementedError, match="unreduced"):
         read(no_value(s))
+
+
+def test_checks_of_results_look_at_the_summands():
+    with OURS.jax.set_mesh(OURS.mesh), OURS.jax.debug_nans(True):
+        doubled = OURS.jax.jit(lambda u: u + u)
+        u = sums(OURS, T, OURS.P(unreduced={"x"}))
+        np.testing.assert_allclose(np.asarray(OURS.jax.reshard(doubled(u), OURS.P())), 2 * T, rtol=1e-6)
+        with pytest.raises(FloatingPointError, match="nan"):
+            OURS.jax.jit(lambda u, r: u * r)(u, sums(OURS, T * np.nan, OURS.P(reduced={"x"})))
