@@ -22,7 +22,7 @@ from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.default_rules import operands_for, rule_of
 from mpijax.core.rules.lowering import Library, OverRanks
-from mpijax.core.rules.sharding_rules import Operation, Plan
+from mpijax.core.rules.sharding_rules import Operation, Plan, Rule
 from mpijax.core.sharding.cuts import Cuts, even_cut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.core.types.avals import ShapedArray
@@ -112,9 +112,9 @@ class _Stretch:
 
     def enters(self, node: Node, cuts: Sequence[Cuts]) -> bool:
         """Tries to add an operation to the loop with its operands cut as `cuts`; whether it can."""
-        rule, values = rule_of(node.primitive), (*node.inputs, *node.outputs)
+        rule, values = _rule(node), (*node.inputs, *node.outputs)
         plain = all(isinstance(v.aval.dtype, np.dtype) and v.size for v in values)
-        if rule is None or node.regions or fx.pins(node.effects) or not plain:
+        if rule is None or not plain:
             return False
         plan, last = (rule(self.whole(node, cuts, iteration)) for iteration in (0, self.iterations - 1))
         if plan is None or last is None or plan.program is not None or plan.whole is not None:
@@ -149,7 +149,7 @@ class _Stretch:
     def pulled(self, v: Value, axis: int, path: tuple[Node, ...]) -> tuple[int, list[tuple[Node, list[Cuts]]]]:
         """Bytes sliced for a value, and the producers to move into the loop for it. path: the operations reading it."""
         node, bytes_read = v.producer, self.moves(v, axis)
-        rule = None if node is None else rule_of(node.primitive)
+        rule = None if node is None else _rule(node)
         if node is None or rule is None or not bytes_read or len(node.outputs) > 1 or len(path) == DEEPEST:
             return bytes_read, []
         found = operands_for(self.whole(node), rule, self.part(v, axis))
@@ -188,6 +188,11 @@ class _Stretch:
         """Results that are read outside the loop."""
         outputs, users = set(self.graph.outputs), self.graph.users_of
         return [v for v in self.cuts if v in outputs or any(u not in self.plans for u in users(v))]
+
+
+def _rule(node: Node) -> Rule | None:
+    """The sharding rule of an operation that a loop can run part by part; None for others."""
+    return None if node.regions or fx.pins(node.effects) else rule_of(node.primitive)
 
 
 def _repeats(v: Value, axis: int) -> bool:

@@ -34,6 +34,7 @@ FUNCTIONS = {
     "softmax(q k^T) v": lambda q, k, v: jax.nn.softmax(q[0, :, 0] @ k[0, :, 0].T) @ v[0, :, 0],
     "kernel": lambda q, k, v: jnp.exp(q[0, :, 0] @ k[0, :, 0].T / 8) @ v[0, :, 0],
     "recomputed": jax.checkpoint(attend),
+    "twice": lambda q, k, v: attend(attend(q, k, v), k, v),
     "in a loop": lambda q, k, v: lax.fori_loop(0, 3, lambda i, x: x + attend(x, k, v), q),
 }
 GRADIENTS = [name for name in FUNCTIONS if name != "in a loop"]
@@ -155,6 +156,10 @@ def random_program(seed):
 @pytest.mark.one_in(3)
 def test_random_programs(seed, monkeypatch):
     check_random_program(seed, monkeypatch)
+
+
+def test_a_loop_over_parts_that_reads_what_another_one_makes(monkeypatch):
+    check_random_program(13, monkeypatch)
 
 
 @pytest.mark.slow
