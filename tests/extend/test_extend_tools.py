@@ -452,14 +452,20 @@ def test_types_of_other_libraries_stand_for_arrays(J):
     class Inner(Grid):
         pass
 
+    class Proxy(Grid):
+        __class__ = type(J.numpy.ones(2))
+
+        def __getattr__(self, name):
+            return getattr(J.numpy.array(self.values, "float32"), name)
+
     with pytest.warns(DeprecationWarning, match="pytype_aval_mappings is deprecated"):
         types = J.core.pytype_aval_mappings
     with pytest.raises(TypeError, match="not a valid JAX type"):
         J.jit(lambda x: x * 2)(Grid(1, 2))
     types[Grid] = types[np.ndarray]
     handlers = part(J, "interpreters.xla").canonicalize_dtype_handlers
-    handlers[Grid] = handlers[Inner] = handlers[np.ndarray]
-    for x in (Grid(1, 2), Inner(1, 2)):
+    handlers[Grid] = handlers[Inner] = handlers[Proxy] = handlers[np.ndarray]
+    for x in (Grid(1, 2), Inner(1, 2), Proxy(1, 2)):
         assert J.typeof(x).str_short() == "float32[2]"
         out = J.jit(lambda x: x * 2)(x)
         assert out.dtype == "float32" and out.tolist() == [2, 4]

@@ -93,7 +93,7 @@ class ControlBody:
             elif how is ResultMemory.OWN:
                 offset = first_fit(memory.lasting(), v.nbytes)
                 memory.enter(v, Temp(offset, v.nbytes, v))
-                memory.arena = aligned(offset + v.nbytes)
+                memory.arena = max(memory.arena, aligned(offset + v.nbytes))
             else:
                 memory.enter(v, Bound(v.nbytes, v))
             memory.buffer_of[id(made)] = memory.buffer_of[id(v)]

@@ -173,8 +173,12 @@ def verify(memory: BufferAssignment) -> None:
     """Check that every step finds its operands in memory: that nothing was written over them.
 
     Raises:
-      BrokenForm: a value was overwritten too early; the message names it, and what took its place.
+      BrokenForm: a value was overwritten too early; the message names it, and what took its place. Or a temporary lies
+        outside the arena.
     """
+    for _, end, _ in memory.lasting():
+        if end > memory.arena:
+            raise BrokenForm(f"A temporary ends at byte {end} of an arena of {memory.arena} bytes.")
     places = _Occupancy(memory)
     held = {id(v): v for v in memory.graph.inputs}
     lost: dict[int, Value] = {}

@@ -59,7 +59,7 @@ def _no_value(name: str, x: Any) -> str:
 
 def physical(x: Any, aval) -> Any:
     """An argument in the executor's form: an array, or a C-contiguous, aligned ndarray of the right dtype."""
-    if isinstance(x, ArrayBase):
+    if issubclass(type(x), ArrayBase):  # `isinstance` is true for a proxy of an array
         return x
     if isinstance(x, Tracer):
         raise leaked(x)

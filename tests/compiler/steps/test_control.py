@@ -350,3 +350,17 @@ def test_loop_and_the_loop_around_it_are_in_one_module():
     got = f(xs[0], xs)
     for value, want in zip(got, (expected(xs[0], 3), expected(xs[0], 3), expected(xs[0], 6), expected(xs, 3)), strict=True):
         np.testing.assert_allclose(value, want, rtol=1e-5)
+
+
+def test_small_carry_in_the_gap_between_large_ones():
+    def f(*start):
+        def step(carry, _):
+            return lax.cond(carry[2] < 9, lambda c: (c[0] * 2, c[1] + c[2], c[2] + 1), lambda c: c, carry), ()
+
+        return lax.scan(step, start, None, length=3)[0]
+
+    args = np.ones_like(BIG), np.zeros_like(BIG), np.int32(0)
+    plan = plan_of(f, *args)
+    assert all(b.offset + b.nbytes <= plan.arena for b in plan.buffers if isinstance(b, Temp))
+    for got, want in zip(jax.jit(f)(*args), (8, 3, 3), strict=True):
+        np.testing.assert_array_equal(got, np.full_like(got, want))
