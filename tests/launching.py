@@ -43,11 +43,11 @@ def has_status(found: int, wanted: int | None) -> bool:
     """Whether a launcher reports the wanted exit status. None: any status but 0.
 
     Hydra kills the other ranks when one ends. If it reaps a killed rank too early, it combines signal 9 with the status
-    (bitwise or).
+    (bitwise or), or exits with 9 alone if it reaps only that rank.
     """
     if wanted is None:
         return found != 0
-    return found == wanted or (wanted != 0 and not is_open_mpi() and found == wanted | signal.SIGKILL)
+    return found == wanted or (wanted != 0 and not is_open_mpi() and found in (wanted | signal.SIGKILL, signal.SIGKILL))
 
 
 def check_script(file: Path, *allowed: str) -> None:
