@@ -66,7 +66,7 @@
                                                                                                                       \
     static void NAMED(top_k_row_##kind)(const I *x, int64_t n, int64_t k, top_k_entry *held, int64_t capacity,        \
                                         uint32_t *random) {                                                           \
-        if (k <= TOP_K_FEW) NAMED(top_k_few_##kind)(x, n, k, held);                                                 \
+        if (k <= TOP_K_FEW) NAMED(top_k_few_##kind)(x, n, k, held);                                                   \
         else NAMED(top_k_many_##kind)(x, n, k, held, capacity, random);                                               \
     }
 

@@ -56,7 +56,7 @@ class _RowPass:
 
     def write(self) -> None:
         """Emit the pass; afterwards the scope knows its results."""
-        done = self._loops(self.kernel, 0, self.scope, [*self._start(self.wide), *self._start(self.one)])
+        done = self._loops(self.kernel, 0, self.scope, self._start_both())
         for k, r in enumerate(self.reduces):
             combine = self._rule(self.kernel, r)
             total = combine(self.one, self.wide.reduce(combine, done[k]), done[len(self.reduces) + k])
@@ -66,6 +66,9 @@ class _RowPass:
 
     def _start(self, b: Builder) -> list[Scalar]:
         return [self._first(b, r) for r in self.reduces]
+
+    def _start_both(self) -> list[Scalar]:
+        return [*self._start(self.wide), *self._start(self.one)]
 
     def _combined(self, kernel: Kernel, b: Builder, left: list[Scalar], right: list[Scalar]) -> list[Scalar]:
         """The accumulators of two parts of a row."""
@@ -104,10 +107,8 @@ class _RowPass:
                 carried = self._row(part, lo, hi, scope, carried)
             else:
                 turns = turns_of_block(reduces, nest.schedule.inner[depth:], self.lanes)
-                carried = partial_sums.loop(
-                    nest.function, lo, hi, 1, turns, carried, lambda: [*self._start(self.wide), *self._start(self.one)],
-                    partial(self._combined_both, part), widths, body
-                )  # fmt: skip
+                first, combine = self._start_both, partial(self._combined_both, part)
+                carried = partial_sums.loop(nest.function, lo, hi, 1, turns, carried, first, combine, widths, body)
         return carried
 
     def _row(self, kernel: Kernel, lo: str, hi: str, scope: Scope, carried: list[Scalar]) -> list[Scalar]:
@@ -136,15 +137,17 @@ class _RowPass:
         def single(i: str, c: list[Scalar]) -> list[Scalar]:
             return self._element(kernel, scope.along(self.along, i, 1), c)
 
-        until = None if hit is None else lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes))
-        if until is None:
+        if hit is None:
             turns = turns_of_block(self.reduces, nest.schedule.inner[-1:], lanes)
             first, combine = partial(self._start, self.wide), partial(self._combined, kernel, self.wide)
             vec = partial_sums.loop(
                 function, lo, mid, lanes, turns, carried[:n], first, combine, [lanes] * n, iteration
             )
         else:
-            vec = function.loop(lo, mid, lanes, carried[:n], [lanes] * n, iteration, until)
+            vec = function.loop(
+                lo, mid, lanes, carried[:n], [lanes] * n, iteration,
+                lambda: self.wide.any_lane(nest.vector(hit, at[0], lanes)),
+            )  # fmt: skip
         if self.rest:
             last = scope.along(self.along, self.one.emit(f"sub i64 {hi}, {lanes}"), lanes, self.rest)
             out = self._element(kernel, last, vec)

@@ -26,7 +26,7 @@ from mpijax.core.rules.lowering import Combiner
 from mpijax.scalar.builder import Builder
 from mpijax.scalar.types import Scalar, imag_part, info
 
-# The running value of a block, as that of the whole axis.
+# Takes the running value of a block and returns that of the whole axis.
 Rule = Callable[[Scalar], Scalar]
 
 

@@ -219,14 +219,14 @@ class Function:
 
     def in_tiles(self, lo: str, hi: str, size: int, body: Callable[[str, str], None]) -> None:
         """A loop over tiles of [lo, hi) with `size` elements; the last one may be shorter."""
+        self.each(lo, hi, size, lambda start: body(start, self.tile_end(start, size, hi)))
+
+    def tile_end(self, start: str, size: int, hi: str) -> str:
+        """The end of a tile of `size` elements, at most `hi`."""
         b = self.builder(1)
-
-        def tile(start: str) -> None:
-            stop = b.emit(f"add i64 {start}, {size}")
-            low = b.emit(f"icmp slt i64 {stop}, {hi}")
-            body(start, b.emit(f"select i1 {low}, i64 {stop}, i64 {hi}"))
-
-        self.each(lo, hi, size, tile)
+        stop = b.emit(f"add i64 {start}, {size}")
+        low = b.emit(f"icmp slt i64 {stop}, {hi}")
+        return b.emit(f"select i1 {low}, i64 {stop}, i64 {hi}")
 
     def vectors_end(self, lo: str, hi: str, lanes: int) -> str:
         """The end of the whole vectors of [lo, hi)."""

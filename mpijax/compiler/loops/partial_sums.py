@@ -24,17 +24,13 @@ BLOCK = 64
 Accumulators = list[Scalar]
 
 
-def adds_floats(r: Reduce) -> bool:
-    return r.op is Combiner.ADD and info(r.dtype).kind in "fc"
-
-
 def turns_of_block(reduces: Iterable[Reduce], loops: Sequence[Loop], step: int = 1) -> int:
     """Turns of the outermost of these loops after which its accumulators begin anew; 0 if it is one block.
 
     A power of two, so that the same code serves loops of most sizes. loops: from the outermost to the innermost one,
     which takes `step` elements at a time.
     """
-    if not any(map(adds_floats, reduces)):
+    if not any(r.op is Combiner.ADD and info(r.dtype).kind in "fc" for r in reduces):
         return 0
     inner = math.prod(map(iterations_of, loops[1:]))
     if iterations_of(loops[0]) * inner < 2 * BLOCK * step:
@@ -65,10 +61,13 @@ def loop(
     if turns == 1:
         return function.loop(lo, hi, step, carried, lanes_of, lambda i, total: combine(total, body(i, first())))
 
-    def block(start: str, stop: str, total: Accumulators) -> Accumulators:
+    size = step * turns
+
+    def block(start: str, total: Accumulators) -> Accumulators:
+        stop = function.tile_end(start, size, hi)
         return combine(total, function.loop(start, stop, step, first(), lanes_of, body))
 
-    return _blocks(function, lo, hi, step * turns, carried, lanes_of, block)
+    return function.loop(lo, hi, size, carried, lanes_of, block)
 
 
 def running(
@@ -91,32 +90,14 @@ def running(
         [last] = function.loop(lo, hi, step, [start], [lanes], lambda i, c: [body(i, lambda x: x, c[0])])
         return last
 
-    def block(begin: str, stop: str, before: Accumulators) -> Accumulators:
+    size = step * BLOCK
+
+    def block(begin: str, before: Accumulators) -> Accumulators:
         def turn(i: str, carried: Accumulators) -> Accumulators:
             return [body(i, lambda x: combine(before[0], x), carried[0])]
 
-        [own] = function.loop(begin, stop, step, [first], [lanes], turn)
+        [own] = function.loop(begin, function.tile_end(begin, size, hi), step, [first], [lanes], turn)
         return [combine(before[0], own)]
 
-    [last] = _blocks(function, lo, hi, step * BLOCK, [start], [lanes], block)
+    [last] = function.loop(lo, hi, size, [start], [lanes], block)
     return last
-
-
-def _blocks(
-    function: Function,
-    lo: str,
-    hi: str,
-    size: int,
-    carried: Accumulators,
-    lanes_of: list[int],
-    body: Callable[[str, str, Accumulators], Accumulators],
-) -> Accumulators:
-    """A loop over blocks of [lo, hi), with their starts and ends; the last one may be shorter."""
-    b = function.builder(1)
-
-    def block(start: str, total: Accumulators) -> Accumulators:
-        stop = b.emit(f"add i64 {start}, {size}")
-        stop = b.emit(f"select i1 {b.emit(f'icmp slt i64 {stop}, {hi}')}, i64 {stop}, i64 {hi}")
-        return body(start, stop, total)
-
-    return function.loop(lo, hi, size, carried, lanes_of, block)

@@ -216,17 +216,20 @@ class NamedSharding(Sharding):
             return self
         return self.update(spec=self.spec.update(unreduced=unreduced, reduced=reduced))
 
+    @property
+    def _pending(self) -> tuple[Any, ...]:
+        """The unreduced mesh axes, in the order of the mesh."""
+        return tuple(a for a in self.mesh.axis_names if a in self.spec.unreduced)
+
     @cached_property
     def of_summands(self) -> NamedSharding:
-        """The sharding in which an array with pending sums is stored: that of the array of its summands, with one more
-        axis in front for each unreduced mesh axis, split over it."""
-        lead = (a for a in self.mesh.axis_names if a in self.spec.unreduced)
-        return self.update(spec=PartitionSpec(*lead, *self.spec.partitions))
+        """The sharding of the summands of an array with pending sums. Processes store these summands as one array, with
+        one more axis in front for each unreduced mesh axis. That axis is split over the mesh axis."""
+        return self.update(spec=PartitionSpec(*self._pending, *self.spec.partitions))
 
     def summands_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the array of summands of an array with pending sums."""
-        lead = (self.mesh.shape[a] for a in self.mesh.axis_names if a in self.spec.unreduced)
-        return (*lead, *global_shape)
+        return (*(self.mesh.shape[a] for a in self._pending), *global_shape)
 
     @property
     def device_set(self) -> set:
