@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Convolutions as native code for the executor; `convolution.h` implements them."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 
 from mpijax._ext.executor cimport on_threads, share_function
@@ -48,6 +49,10 @@ def address(blas):
     return <size_t>&run
 
 
-def scratch(const int64_t[::1] words not None):
-    """Bytes of scratch memory that a convolution needs."""
-    return conv_scratch(&words[0])
+def scratch(words not None):
+    """Bytes of scratch memory that a convolution needs. words: its description, a contiguous array of int64."""
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(words, &buffer, PyBUF_SIMPLE)
+    nbytes = conv_scratch(<const int64_t*>buffer.buf)
+    PyBuffer_Release(&buffer)
+    return nbytes

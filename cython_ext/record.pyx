@@ -36,6 +36,8 @@ cdef extern from "step_notes.h" nogil:
     void mj_note_step(void**, int64_t*, int64_t, int64_t)
 
 cdef extern from "Python.h":
+    int PyBUF_WRITE
+    object PyMemoryView_FromMemory(char*, Py_ssize_t, int)
     int Py_AtExit(void (*)() noexcept nogil)
 
 cdef Region alone                   # for a process that shares its record with nobody
@@ -104,7 +106,7 @@ cdef void _ended() noexcept nogil:
 
 def own_region():
     """The bytes of this process's region, writable."""
-    return <char[:sizeof(Region)]><char*>region
+    return PyMemoryView_FromMemory(<char*>region, sizeof(Region), PyBUF_WRITE)
 
 
 def move(buffer):
