@@ -22,7 +22,7 @@ def run(program: list[str], **settings: str) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("options", [pytest.param([], id="quick"), pytest.param(["--slow", "-m", "slow"], id="slow", marks=pytest.mark.slow)])
 def test_programs_and_shardings_are_those_of_jax(options):
     """All files in one process: another would load JAX and mpijax again."""
-    files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "shardings", "explicit", "sums", "placements")]
+    files = [str(HERE / f"local_{name}.py") for name in ("devices", "bodies", "shardings", "explicit", "sums", "placements", "partly_manual")]
     program = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *options, *files]
     done = run(program, XLA_FLAGS="--xla_force_host_platform_device_count=4")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,7 @@ import numpy as np
 
 from mpijax.compiler.graph.nodes import ValueKind
 from mpijax.compiler.graph.views import order_of, start_of
-from mpijax.compiler.sharding import explicit, local_shards, messages, rounds, shown_parts, unreduced
+from mpijax.compiler.sharding import explicit, local_shards, messages, partly_manual, rounds, shown_parts, unreduced
 from mpijax.compiler.sharding.blocks import Blocks, blocks_by, place_in, sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
 from mpijax.compiler.sharding.redistribute import (
@@ -54,6 +54,8 @@ def run_shards(p: Partitioner, closed, params: dict[str, Any], inputs, source):
         with named_axes(dict(mesh.shape)):
             closed = paired(local_shards.without_varying(closed))
     p.are_over(sharding_over(mesh, ()), lambda: "shard_map inside jit")
+    if partly_manual.applies(p, closed, mesh, params["newly_manual_axes"], inputs):
+        return partly_manual.run(p, closed, params, inputs, source)
     shardings = [NamedSharding(mesh, spec) for spec in params["in_specs"]]
     ranks = [a.ndim if mesh.are_all_axes_explicit else 0 for a in closed.out_avals]  # as results of all operations then
     results_in = [NamedSharding(mesh, s.padded(n)) for s, n in zip(params["out_specs"], ranks, strict=True)]

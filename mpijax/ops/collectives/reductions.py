@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from mpijax.core.base.state import state
+from mpijax.core.rules import sharding_rules as rules
+from mpijax.core.rules.default_rules import rule_of
 from mpijax.core.rules.lowering import Communication, Exchange, OverRanks
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
@@ -171,6 +174,20 @@ def _batch(name: str):
     return batch
 
 
+def _over_array_axes(name: str) -> rules.Rule:
+    """Over array axes alone the collective is the reduction along them, and is sharded as such."""
+
+    def rule(s: rules.Operation) -> rules.Plan | None:
+        axes = tuple(s.params["axes"])
+        of_reduction = rule_of(registry[_ALONG_AXES[name]])
+        if of_reduction is None or not all(isinstance(a, int) for a in axes):
+            return None
+        plan = of_reduction(replace(s, params={"axes": axes, "out_sharding": None}))
+        return None if plan is None else replace(plan, params=s.params)
+
+    return rule
+
+
 def _psum_transpose(ct, x, *, axes, axis_index_groups):
     if type(ct) is Zero:
         return [Zero(x.aval)]
@@ -187,6 +204,7 @@ psum_p = Primitive(
     jvp=linear_jvp("psum"),
     transpose=_psum_transpose,
     batch=_batch("psum"),
+    sharding=_over_array_axes("psum"),
     effects=effects("axes"),
     vma=lambda avals, params: avals[0].vma,
 )
@@ -283,6 +301,7 @@ def _extremum_primitive(name: str, operation: OverRanks, ufunc) -> Primitive:
         jvp=_extremum_jvp(name),
         transpose=Unsupported(f"{name} is not linear, so it has no transpose. Its jvp rule differentiates it"),
         batch=_batch(name),
+        sharding=_over_array_axes(name),
         effects=effects("axes"),
         vma=vma_without("axes"),
     )
