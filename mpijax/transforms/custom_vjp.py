@@ -12,10 +12,12 @@ from mpijax.core import dtypes
 from mpijax.core.base import config, errors, provided
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import callable_name
+from mpijax.core.base.state import state
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
-from mpijax.core.tracing.refs import Ref
+from mpijax.core.tracing.refs import Ref, read, write
+from mpijax.core.tracing.trace import EVAL
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
@@ -28,11 +30,12 @@ from mpijax.transforms.custom import (
     RuleWords,
     rerunnable,
 )
+from mpijax.transforms.dual import DualTrace
 from mpijax.transforms.flat import FlatFun, debug_info
-from mpijax.transforms.ref_state import check_aliases, is_ref
+from mpijax.transforms.ref_state import check_aliases, is_ref, values_of
 from mpijax.transforms.remat_opt import fwd_or_fun
 from mpijax.transforms.transpose import is_undefined_primal
-from mpijax.transforms.zeros import Zero, as_array, instantiate
+from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
 
 
 class CustomVJPException(Exception):
@@ -52,11 +55,13 @@ class VjpCall(CustomCall):
 
     `fwd(primals, perturbed) -> (results, residuals, bwd)`, all flat. `bwd(residuals, cotangents)` returns the
     cotangents of the arguments. `perturbed` has a flag for each argument: whether it is differentiated. With
-    `optimize_remat`, `fun` replaces `fwd` if the residuals are not kept.
+    `optimize_remat`, `fun` replaces `fwd` if the residuals are not kept. The last results are the new values of
+    mutable array references, whose values are the arguments at the positions `finals`.
     """
 
-    def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, optimize_remat=False, debug=None):
+    def __init__(self, fun, fwd, bwd_name, name, symbolic_zeros, optimize_remat=False, debug=None, finals=()):
         super().__init__(fun, name, symbolic_zeros, debug)
+        self.finals: tuple[int, ...] = finals
         self.fwd = fwd
         self.bwd_name = bwd_name
         self.optimize_remat = optimize_remat
@@ -80,7 +85,10 @@ class VjpCall(CustomCall):
             out_avals=out_avals,
             symbolic_zeros=self.symbolic_zeros,
         )
-        return outs, [Zero(a) if a.has_no_tangent else t for t, a in zip(flat, out_avals, strict=True)]
+        varies = [True] * (len(outs) - len(self.finals)) + [nonzero[i] for i in self.finals]
+        return outs, [
+            t if v and not a.has_no_tangent else Zero(a) for t, a, v in zip(flat, out_avals, varies, strict=True)
+        ]
 
     def batched(self, trace, dims, axes):
         def fwd(primals, perturbed) -> tuple[list[Any], list[Any], _BatchedBwd]:
@@ -100,7 +108,9 @@ class VjpCall(CustomCall):
 
         fwd.__name__ = callable_name(self.fwd)
         fun = lambda *xs: axes.run(self.fun, xs, dims)
-        return VjpCall(fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.optimize_remat, self.debug)
+        return VjpCall(
+            fun, fwd, self.bwd_name, self.name, self.symbolic_zeros, self.optimize_remat, self.debug, self.finals
+        )
 
     def bind_params(self, count):
         last: list = []
@@ -131,7 +141,8 @@ class VjpCall(CustomCall):
             return outs, residuals, lambda res, cts: [None] * hoisted + bwd(res, cts)
 
         rule = Rule(callable_name(fwd), explicit if hoisted else fwd)
-        return {"fwd": rule, "bwd_name": self.bwd_name, "optimize_remat": self.optimize_remat}
+        finals = tuple(hoisted + i for i in self.finals)
+        return {"fwd": rule, "bwd_name": self.bwd_name, "optimize_remat": self.optimize_remat, "finals": finals}
 
 
 class _BatchedBwd:
@@ -190,14 +201,17 @@ def _select(params, used):
 
         return [o for o, u in zip(outs, used, strict=True) if u], residuals, full_bwd
 
-    return {"fwd": Rule(rule.__name__, fwd)}
+    finals = params["finals"]
+    kept = used[len(used) - len(finals) :]
+    return {"fwd": Rule(rule.__name__, fwd), "finals": tuple(i for i, u in zip(finals, kept, strict=True) if u)}
 
 
 custom_vjp_call_p = CustomPrimitive(
     "custom_vjp_call",
     remake=lambda fun, params: VjpCall(
-        fun, params["fwd"], params["bwd_name"], params["name"], params["symbolic_zeros"], params["optimize_remat"]
-    ),
+        fun, params["fwd"], params["bwd_name"], params["name"], params["symbolic_zeros"], params["optimize_remat"],
+        finals=params["finals"],
+    ),  # fmt: skip
     select=_select,
     shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
     rejoin=_rejoined,
@@ -311,50 +325,76 @@ class custom_vjp(CustomFunction):
         refs = _References(leaves)
         debug = debug_info("custom_vjp", self.fun, args, {})
         check_aliases((), leaves, lambda: debug)
-        leaves = list(map(as_array, refs.without(leaves)))
+        leaves = list(map(as_array, values_of(leaves)))
         types = ResultTypes()
         fwd, _, _ = self._split(self.fwd, args)
-        avals = [typeof(x) for x in refs.merged(leaves)]
-        rule = _FlatFwd(self, name, fwd, nondiff, in_tree, avals, types, refs)
-        flat = types.recorded(refs.closed_over(FlatFun(fun, in_tree)))
-        call = VjpCall(flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, self.optimize_remat, debug)
+        rule = _FlatFwd(self, name, fwd, nondiff, in_tree, [typeof(x) for x in leaves], types, refs)
+        flat = refs.of_values(types.recorded(FlatFun(fun, in_tree)))
+        call = VjpCall(
+            flat, rule, callable_name(self.bwd), name, self.symbolic_zeros, self.optimize_remat, debug, tuple(refs.at)
+        )
         outs = call.bind(*leaves)
-        return tree.tree_unflatten(types.structure, outs)
+        return tree.tree_unflatten(types.structure, refs.write_back(outs))
 
 
 class _References:
-    """The mutable array references among the arguments, by position. Rules receive them; programs do not."""
+    """The mutable array references among the arguments, by position.
 
-    def __init__(self, leaves: list[Any]):
-        self.at = {i: x for i, x in enumerate(leaves) if is_ref(x)}
+    A call takes their values and returns their new values. The function and the forward rule get new references, which
+    hold the values in the trace that runs them. So a reference is differentiated by its value, which may belong to any
+    trace. A reference from outside of the differentiated function has no derivative there; backward rules may use it.
+    """
 
-    def without(self, leaves: Sequence[Any]) -> list[Any]:
-        """The entries for the other arguments."""
-        return [x for i, x in enumerate(leaves) if i not in self.at]
+    def __init__(self, leaves: Sequence[Any]):
+        self.at: dict[int, Ref] = {i: x for i, x in enumerate(leaves) if is_ref(x)}
+        self.may_be_kept = {i: _is_outside(x) for i, x in self.at.items()}
+        # Whether the function or the forward rule, if it has run, writes it; whether a call's new value is used.
+        self.is_written = dict.fromkeys(self.at, False)
+        self.is_returned: dict[int, bool] = {}
 
-    def merged(self, others: Sequence[Any]) -> list[Any]:
-        """The entries for all arguments."""
-        rest = iter(others)
-        return [self.at[i] if i in self.at else next(rest) for i in range(len(others) + len(self.at))]
+    def opened(self, values: Sequence[Any]) -> list[Any]:
+        """The arguments, with new references in the current trace."""
+        return [Ref.of(x, self.at[i].aval.kind) if i in self.at else x for i, x in enumerate(values)]
 
-    def closed_over(self, flat: FlatFun) -> Any:
-        """The flat function of the other arguments, with the references closed over."""
-        return _OfOthers(flat, self) if self.at else flat
+    def finals(self, values: Sequence[Any], opened: Sequence[Any]) -> list[Any]:
+        """The new values of the references, which held `values`."""
+        found = {i: read(opened[i]) for i in self.at}
+        for i, value in found.items():
+            self.is_written[i] |= value is not values[i]
+        return list(found.values())
+
+    def of_values(self, flat: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """A flat function as one that takes the values of the references and also returns their new values."""
+
+        def fun(*values):
+            opened = self.opened(values)
+            return [*flat(*opened), *self.finals(values, opened)]
+
+        return fun if self.at else flat
+
+    def write_back(self, outs: Sequence[Any]) -> Sequence[Any]:
+        """The results of the call without the new values, which are written to the references.
+
+        The value of a reference that is made in a differentiated program is always written, because the forward rule,
+        which runs later, may write it. A reference that is only read stays so, for programs that must not write it.
+        """
+        count = len(outs) - len(self.at)
+        for (i, ref), value in zip(self.at.items(), outs[count:], strict=True):
+            made_here = not self.may_be_kept[i] and not ref.is_argument
+            self.is_returned[i] = self.is_written[i] or made_here
+            if self.is_returned[i]:
+                write(ref, value)
+        return outs[:count]
 
 
-class _OfOthers:
-    """A flat function that closes over the references among its arguments."""
-
-    def __init__(self, flat: FlatFun, refs: _References):
-        self.flat = flat
-        self.refs = refs
-
-    def __call__(self, *others: Any) -> list[Any]:
-        return self.flat(*self.refs.merged(others))
-
-    @property
-    def out_tree(self) -> Any:
-        return self.flat.out_tree
+def _is_outside(ref: Ref) -> bool:
+    """Whether a reference exists outside of the function that is being differentiated, or outside of all functions."""
+    trace = state.trace
+    while trace is not None and trace is not ref.home:
+        if isinstance(trace, DualTrace):
+            return True
+        trace = trace.parent
+    return ref.home is EVAL
 
 
 def _check_untraced(nondiff) -> None:
@@ -396,10 +436,11 @@ class _FlatFwd:
         self.types = types
 
     def __call__(self, primals, perturbed):
-        leaves = list(map(as_array, primals))
+        values = list(map(as_array, primals))
+        opened = leaves = self.refs.opened(values)
         if self.symbolic_zeros:
             leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, perturbed, strict=True)]
-        pair = self.fwd(*tree.tree_unflatten(self.in_tree, self.refs.merged(leaves))[0])
+        pair = self.fwd(*tree.tree_unflatten(self.in_tree, leaves)[0])
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise TypeError(
                 f"Custom VJP fwd rule {self.__name__} for function {self.name} must produce a pair (list or tuple of "
@@ -410,33 +451,65 @@ class _FlatFwd:
             )
         outs, out_tree = tree.tree_flatten(pair[0])
         residuals, res_tree = tree.tree_flatten(pair[1])
-        self._check_refs(outs, residuals)
+        residuals = self._with_given_refs(outs, residuals, opened)
         self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
         # Python numbers reach the backward rule unchanged, so it may branch on them; references do too.
         static = [type(x) in (bool, int, float, complex, Ref) for x in residuals]
-        values = [x for x, s in zip(residuals, static, strict=True) if not s]
+        finals = self._finals(values, opened)
+        count = len(outs)
 
-        def bwd(values, cts):
-            cotangent = tree.tree_unflatten(out_tree, list(map(as_array, cts)))
-            arrays = iter(values)
-            leaves = [x if s else next(arrays) for x, s in zip(numbers, static, strict=True)]
-            return self._cotangents(self.bwd(*self.nondiff, tree.tree_unflatten(res_tree, leaves), cotangent))
+        def bwd(arrays, cts):
+            cotangent = tree.tree_unflatten(out_tree, list(map(as_array, cts[:count])))
+            self._check_kept(residuals)
+            rest = iter(arrays)
+            leaves = [x if s else next(rest) for x, s in zip(numbers, static, strict=True)]
+            result = self._cotangents(self.bwd(*self.nondiff, tree.tree_unflatten(res_tree, leaves), cotangent))
+            for i, ct in zip(self.refs.at, cts[count:], strict=False):
+                result[i] = add_tangents(result[i], ct)
+            return result
 
         numbers = [x if s else None for x, s in zip(residuals, static, strict=True)]
-        return outs, values, bwd
+        return [*outs, *finals], [x for x, s in zip(residuals, static, strict=True) if not s], bwd
 
-    def _check_refs(self, outs: list[Any], residuals: list[Any]) -> None:
-        """Raise ValueError for returned references, except arguments among the residuals."""
-        given = list(self.refs.at.values())
-        wrong = [x for x in outs if is_ref(x)] or [x for x in residuals if is_ref(x) and x not in given]
+    def _finals(self, values: list[Any], opened: list[Any]) -> list[Any]:
+        """The new values of references; raises NotImplementedError for one that the traced function did not write."""
+        finals = self.refs.finals(values, opened)
+        for i, returned in self.refs.is_returned.items():
+            if self.refs.is_written[i] and not returned:
+                raise NotImplementedError(
+                    f"The forward rule {self.__name__} writes a mutable array reference of type {opened[i].aval} that "
+                    f"the function {self.name} does not write, in a program that is traced before it is "
+                    "differentiated. Let the function write the reference too."
+                )
+        return finals
+
+    def _with_given_refs(self, outs: list[Any], residuals: list[Any], opened: list[Any]) -> list[Any]:
+        """The residuals with the references of the caller in place of those that the rule got.
+
+        Raises ValueError for returned references, except arguments among the residuals.
+        """
+        position = {opened[i]: i for i in self.refs.at}
+        wrong = [x for x in outs if is_ref(x)] or [x for x in residuals if is_ref(x) and x not in position]
         if wrong:
             raise ValueError(
                 f"custom_vjp fwd function {self.__name__} returned a mutable array reference of type {wrong[0].aval}. "
                 "Residuals may only contain references that the function got as arguments."
             )
+        return [self.refs.at[position[x]] if is_ref(x) else x for x in residuals]
+
+    def _check_kept(self, residuals: list[Any]) -> None:
+        """Raise NotImplementedError for a residual that is a reference from inside of the differentiated function."""
+        ended = [x for i, x in self.refs.at.items() if not self.refs.may_be_kept[i]]
+        for x in residuals:
+            if is_ref(x) and x in ended:
+                raise NotImplementedError(
+                    f"custom_vjp fwd function {self.__name__} returned, among its residuals, a mutable array reference "
+                    f"of type {x.aval} that was made in the differentiated function: it does not exist when the "
+                    "backward rule runs. Return its value (ref[...]), or make the reference outside."
+                )
 
     def _cotangents(self, result: Any) -> list[Any]:
-        """The backward rule's cotangents for arguments that are not references, flat, with their types checked."""
+        """The backward rule's cotangents, flat, with their types checked."""
         args_tree = self.in_tree.children()[0]
         places = tree.tree_unflatten(args_tree, list(range(len(self.in_avals))))
         if isinstance(result, list) and len(result) == len(places):
@@ -460,8 +533,7 @@ class _FlatFwd:
                 f"primal input structure {args_tree}."
             ) from None
         paths = [tree.keystr(path) for path, _ in tree.tree_flatten_with_path(places)[0]]
-        checked = self.refs.without(list(zip(flat, self.in_avals, paths, strict=True)))
-        return [_checked_cotangent(*each) for each in checked]
+        return [_checked_cotangent(*each) for each in zip(flat, self.in_avals, paths, strict=True)]
 
 
 def _checked_cotangent(ct: Any, primal: Any, path: str) -> Any:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from mpijax.core.base.source import callable_name, transforming
+from mpijax.core.base.state import state
 from mpijax.core.sharding.context import in_types
 from mpijax.core.sharding.split import Split, entry
 from mpijax.core.tracing.refs import Ref, read, write
+from mpijax.core.tracing.trace import current_trace
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
 from mpijax.core.types.abstract import MappingSpec
@@ -19,7 +22,7 @@ from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import AxisData, batch_at, batch_flat
 from mpijax.transforms.flat import FlatFun, check_arguments, debug_info, parameter_names, transformed
 from mpijax.transforms.ref_state import check_aliases, is_ref
-from mpijax.transforms.vmappable import Containers, is_vmappable, some_registered
+from mpijax.transforms.vmappable import Containers, is_spec, is_vmappable, some_registered
 
 
 def _mapped_size(
@@ -141,7 +144,7 @@ def vmap(
 
 
 def _check_axes(in_axes: Any, out_axes: Any) -> None:
-    if not (in_axes is None or isinstance(in_axes, (int, tuple, MappingSpec, *tree.registered_types()))):
+    if not (in_axes is None or _is_axis(in_axes) or isinstance(in_axes, (int, tuple, *tree.registered_types()))):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
             f"arguments passed to the function, but got {in_axes}."
@@ -190,8 +193,6 @@ class _VmapCall:
         leaf_of = self.flat.leaf_of if self.containers else None
         size = _mapped_size(self.fun, self.args, self.kwargs, self.leaves, self.axes, axis_size, leaf_of)
         self.dims = [None if ax is None else _from_front(x, ax) for x, ax in zip(self.leaves, self.axes, strict=True)]
-        if self.containers:
-            self.flat.size = size
         named = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
         split = _mapped_split(self.leaves, self.dims) if ShapedArray.any_split else None
         if split is not None:
@@ -202,7 +203,17 @@ class _VmapCall:
                 "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is allowed. Got "
                 f"spmd_axis_name={spmd_axis_name} and arrays sharded on {entry(split.axes[0])}"
             )
-        return AxisData(name, size, spmd, split)
+        axis = AxisData(name, size, spmd, split)
+        if self.containers:
+            self.flat.size, self.flat.place = size, partial(self._placed_now, axis)
+        return axis
+
+    def _placed_now(self, axis: AxisData, x: Any, leaf: int, wanted: int | None) -> Any:
+        """The batch of an array of the current trace, which a container among the results contains."""
+        trace: Any = state.trace
+        value, dim = trace.unpack(x)
+        with current_trace(trace.parent):
+            return _placed(self.fun, axis, self.flat.out_tree, leaf, value, dim, wanted)
 
     def batched(self, axis: AxisData) -> tuple[list[Any], list[Any]]:
         """The results for all examples, and the position of the batch axis in each."""
@@ -230,7 +241,7 @@ class _VmapCall:
 
 
 def _is_axis(leaf: Any) -> bool:
-    return type(leaf) is int or isinstance(leaf, MappingSpec)
+    return type(leaf) is int or isinstance(leaf, MappingSpec) or is_spec(leaf)
 
 
 def _from_front(x: Any, axis: Any) -> Any:

@@ -18,7 +18,7 @@ from mpijax.core.types.typeof import typeof
 class _Handlers(NamedTuple):
     to_elt: Callable
     from_elt: Callable
-    simple: bool  # whether its axis specification is an int
+    spec_type: type
 
 
 _types: dict[type, _Handlers] = {}
@@ -32,12 +32,11 @@ def register_vmappable(
 
     Args:
       data_type: the type.
-      spec_type, axis_size_type: the types of its entries in `in_axes` and of its axis sizes. `vmap` rejects containers
-        for which they are not int.
-      to_elt: `(take, index, container, axis)`: one example; `take(array, axis)` is one example of an array.
-      from_elt: `(put, size, container, axis)`: the batch, from one example; `put(size, array, axis)` is the batch of
+      spec_type: the type of its entries in `in_axes` and `out_axes`.
+      axis_size_type, make_iota: not used; the size of the axis is an int.
+      to_elt: `(take, index, container, spec)`: one example; `take(array, axis)` is one example of an array.
+      from_elt: `(put, size, container, spec)`: the batch, from one example; `put(size, array, axis)` is the batch of
         an array.
-      make_iota: not used.
 
     >>> class Pair:
     ...     def __init__(self, x): self.x = x
@@ -46,7 +45,7 @@ def register_vmappable(
     >>> mpijax.vmap(lambda p: Pair(p.x.sum()))(Pair(jnp.ones((3, 2)))).x
     Array([2., 2., 2.], dtype=float32)
     """
-    _types[data_type] = _Handlers(to_elt, from_elt, spec_type is int and axis_size_type is int)
+    _types[data_type] = _Handlers(to_elt, from_elt, spec_type)
 
 
 def unregister_vmappable(data_type: type) -> None:
@@ -71,18 +70,15 @@ def some_registered() -> bool:
     return bool(_types)
 
 
-def _handlers(x: Any) -> _Handlers:
-    found = _types[type(x)]
-    if not found.simple:
-        raise NotImplementedError(
-            f"vmap does not support values of type {type(x).__name__}: register_vmappable declared axes of another "
-            "type than int for it. Map over the arrays that it contains."
-        )
-    return found
+def is_spec(x: Any) -> bool:
+    """Whether x specifies the mapped axis of such a container."""
+    return type(x) in {handlers.spec_type for handlers in _types.values()}
 
 
-def _example_of(array: Any, axis: int) -> Any:
+def _example_of(array: Any, axis: int | None) -> Any:
     """Zeros with the shape of one example of an array, without memory."""
+    if axis is None:
+        return array
     shape = list(typeof(array).shape)
     del shape[axis]
     return np.broadcast_to(np.zeros((), typeof(array).dtype), shape)
@@ -91,12 +87,16 @@ def _example_of(array: Any, axis: int) -> Any:
 class Containers:
     """A function with such containers among its arguments or results, as a function of arrays.
 
-    Replaces a `FlatFun`. arrays, axes: of the arguments; `leaf_of`: the leaf that contains each array.
+    Replaces a `FlatFun`. arrays, axes: of the arguments; `leaf_of`: the leaf that contains each array. The function
+    assembles its containers of results itself, and returns the other results.
+
+    size: of the mapped axis. place: `(array, leaf, axis) -> batch`, of an array of a container among the results.
     """
 
     def __init__(self, fun: Callable, in_tree: Any, leaves: Sequence[Any], axes: Sequence[int | None], out_axes: Any):
         self.fun, self.in_tree, self.given, self.given_axes, self.out_axes = fun, in_tree, leaves, axes, out_axes
         self.size = 0
+        self.place: Callable[[Any, int, int | None], Any]
         self.containers: dict[int, Any] = {}
         # Skip the work for functions without containers.
         self.are_given = any(map(is_vmappable, leaves))
@@ -108,7 +108,7 @@ class Containers:
             return
         for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
             if is_vmappable(x) and axis is not None:
-                _handlers(x).to_elt(lambda array, at, i=i: _example_of(self._add(array, at, i), at), None, x, axis)
+                _types[type(x)].to_elt(lambda array, at, i=i: _example_of(self._add(array, at, i), at), None, x, axis)
             else:
                 self._add(x, axis, i)
 
@@ -122,54 +122,36 @@ class Containers:
         args, kwargs = tree.tree_unflatten(self.in_tree, self._leaves(arrays) if self.are_given else arrays)
         out = self.fun(*args, **kwargs)
         results, self.out_tree = tree.tree_flatten(out, is_leaf=is_vmappable)
-        # Do not keep traced arrays beyond their trace.
-        self.containers = {i: x for i, x in enumerate(results) if is_vmappable(x)}
-        self.wanted: list[int | None] = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
-        self.result_of: Sequence[int] = range(len(results))
-        return self._arrays(results) if self.containers else results
+        axes: list[Any] = flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
+        # Assembled in this trace, because handlers may compute with one example.
+        self.containers = {
+            i: self._assembled(i, x, axis)
+            for i, (x, axis) in enumerate(zip(results, axes, strict=True))
+            if is_vmappable(x)
+        }
+        self.result_of = [i for i in range(len(results)) if i not in self.containers]
+        self.wanted = [axes[i] for i in self.result_of]
+        return [results[i] for i in self.result_of]
+
+    def _assembled(self, leaf: int, container: Any, spec: Any) -> Any:
+        """The batch of a container among the results."""
+        if spec is None:
+            return tree.tree_map(lambda array: self.place(array, leaf, None), container)
+        put = lambda _size, array, axis: self.place(array, leaf, axis)
+        return _types[type(container)].from_elt(put, self.size, container, spec)
 
     def _leaves(self, arrays: Sequence[Any]) -> list[Any]:
         rest = iter(arrays)
         return [
-            _handlers(x).to_elt(lambda _array, _at: next(rest), None, x, axis)
+            _types[type(x)].to_elt(lambda _array, _at: next(rest), None, x, axis)
             if is_vmappable(x) and axis is not None
             else next(rest)
             for x, axis in zip(self.given, self.given_axes, strict=True)
         ]
 
-    def _arrays(self, results: Sequence[Any]) -> list[Any]:
-        """The arrays of results that include containers."""
-        self.result_axes, flat = self.wanted, []
-        self.wanted, self.result_of = [], []
-
-        def put(array: Any, axis: int | None, leaf: int) -> Any:
-            flat.append(array)
-            self.wanted.append(axis)
-            self.result_of.append(leaf)  # type: ignore[attr-defined]
-            return array
-
-        for i, (x, axis) in enumerate(zip(results, self.result_axes, strict=True)):
-            if i not in self.containers:
-                put(x, axis, i)
-            elif axis is None:
-                for array in tree.tree_leaves(x):
-                    put(array, None, i)
-            else:
-                _handlers(x).from_elt(lambda _size, array, at, i=i: put(array, at, i), self.size, x, axis)
-        return flat
-
     def result(self, arrays: Sequence[Any]) -> Any:
-        """The result, assembled from the arrays that `__call__` returned, with the mapped axis."""
-        if not self.containers:
-            return tree.tree_unflatten(self.out_tree, arrays)
-        rest, leaves = iter(arrays), []
-        for i, axis in enumerate(self.result_axes):
-            x = self.containers.get(i)
-            if x is None:
-                leaves.append(next(rest))
-            elif axis is None:
-                structure = tree.tree_structure(x)
-                leaves.append(structure.unflatten([next(rest) for _ in range(structure.num_leaves)]))
-            else:
-                leaves.append(_handlers(x).from_elt(lambda _size, _array, _at: next(rest), self.size, x, axis))
+        """The result, from the arrays that `__call__` returned, with the mapped axis."""
+        rest = iter(arrays)
+        count = len(arrays) + len(self.containers)
+        leaves = [self.containers[i] if i in self.containers else next(rest) for i in range(count)]
         return tree.tree_unflatten(self.out_tree, leaves)

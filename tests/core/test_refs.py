@@ -692,6 +692,115 @@ def test_rules_of_custom_derivatives_in_a_jit_that_is_differentiated():
         mpijax.grad(mpijax.jit(lambda x: jnp.sin(stash(x))))(1.0)
 
 
+def multiplied(ref, x):
+    before = ref[...]
+    ref[...] = before * x
+    return before + x
+
+
+def with_rule(J, fwd_writes_alone):
+    """A function of a reference and a number. Its rule writes the reference; the function does too, or not."""
+    fun = (lambda ref, x: x) if fwd_writes_alone else multiplied
+
+    def fwd(ref, x):
+        f_of_x = multiplied(ref, x)
+        return (x if fwd_writes_alone else f_of_x), x
+
+    f = J.custom_vjp(fun)
+    f.defvjp(fwd, lambda x, ct: (ct * 5, ct * x))
+    return f
+
+
+def once(J, f, x, y):
+    ref = J.new_ref(x)
+    return f(ref, y) + 100 * ref[...] * y
+
+
+def overwritten(J, f, x, y):
+    ref = J.new_ref(x)
+    out = f(ref, y)
+    ref[...] = J.numpy.sin(y)
+    return out * ref[...]
+
+
+def undifferentiated(J, f, x, y):
+    ref = J.new_ref(0.5)
+    return f(ref, y) + x * ref[...]
+
+
+def over_a_scan(J, f, x, y):
+    ref = J.new_ref(x)
+
+    def step(c, z):
+        out = f(ref, c * z)
+        return J.numpy.sin(out) + ref[...], out
+
+    c, outs = J.lax.scan(step, y, J.numpy.arange(1.0, 4.0))
+    return c + outs.sum() + ref[...] * y
+
+
+def inside_a_scan(J, f, x, y):
+    def step(c, z):
+        ref = J.new_ref(x * z)
+        out = f(ref, c * z)
+        return J.numpy.sin(out) + ref[...], out
+
+    c, outs = J.lax.scan(step, y, J.numpy.arange(1.0, 4.0))
+    return c + outs.sum()
+
+
+def of_examples(J, f, x, y):
+    def example(z):
+        ref = J.new_ref(x * z)
+        return f(ref, y * z) * ref[...]
+
+    return J.vmap(example)(J.numpy.arange(1.0, 4.0)).sum()
+
+
+def of_second_order(J, f, x, y):
+    return J.grad(lambda x: once(J, f, x, y))(x) * x
+
+
+@pytest.mark.parametrize("fwd_writes_alone", [False, True], ids=["both_write", "fwd_writes"])
+@pytest.mark.parametrize(
+    "program",
+    [once, overwritten, undifferentiated, over_a_scan, inside_a_scan, of_examples, of_second_order],
+    ids=lambda program: program.__name__,
+)
+def test_custom_rules_of_differentiated_references(program, fwd_writes_alone):
+    def run(J):
+        f = with_rule(J, fwd_writes_alone)
+        inner = J.value_and_grad(lambda x, y: program(J, J.jit(f), x, y), (0, 1))(2.0, 3.0)
+        plain = J.value_and_grad(lambda x, y: program(J, f, x, y), (0, 1))
+        return plain(2.0, 3.0), J.jit(plain)(2.0, 3.0), inner, J.jit(lambda x, y: program(J, f, x, y))(2.0, 3.0)
+
+    both(run)
+
+
+def test_rules_write_references_from_outside_in_a_jit_that_is_differentiated():
+    def run(J):
+        f, ref = with_rule(J, False), J.new_ref(2.0)
+        return J.grad(J.jit(lambda x: f(ref, x)))(3.0), ref, J.grad(J.jit(lambda r, x: f(r, x)), 1)(ref, 3.0), ref
+
+    both(run)
+
+
+def test_references_that_end_are_no_residuals():
+    f = mpijax.custom_vjp(lambda ref: ref[...])
+    f.defvjp(lambda ref: (ref[...], ref), lambda ref, ct: (ct * ref[...],))
+    with pytest.raises(NotImplementedError, match="made in the differentiated function"):
+        mpijax.grad(lambda x: f(mpijax.new_ref(x)))(2.0)
+    f = mpijax.custom_vjp(lambda ref, x: x)
+    f.defvjp(multiplied_alone, lambda _, ct: (None, ct))
+    ref = mpijax.new_ref(2.0)
+    with pytest.raises(NotImplementedError, match="the function .* does not write"):
+        mpijax.grad(mpijax.jit(lambda x: f(ref, x)))(3.0)
+
+
+def multiplied_alone(ref, x):
+    return multiplied(ref, x) - ref[...], None
+
+
 def test_programs_are_lowered_for_the_types_of_references():
     def f(r, x):
         r[0] += x

@@ -62,25 +62,51 @@ def test_formats():
     assert seen_of_formats(OURS) == seen_of_formats(THEIRS)
 
 
-def test_vmap_refuses_containers_with_axes_of_their_own():
-    class Ragged:
-        pass
+class Pair:
+    def __init__(self, left, right):
+        self.left, self.right = left, right
 
-    jax.vmap(lambda x, y: x, in_axes=(0, None))(jnp.ones(2), Ragged())
-    batching.register_vmappable(Ragged, object, int, None, None, None)
+
+class Axes:
+    """The mapped axes of a `Pair`."""
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+
+def mapped_pairs(J):
+    """Values computed over containers whose handlers compute, with axes of a type of their own."""
+
+    def from_elt(put, size, pair, axes):
+        return Pair(put(size, pair.left + 1, axes.left) * 2, put(size, pair.right, axes.right))
+
+    J.interpreters.batching.register_vmappable(
+        Pair, Axes, int,
+        lambda take, _index, p, axes: Pair(take(p.left * 3, axes.left), take(p.right, axes.right)),
+        from_elt,
+        None,
+    )  # fmt: skip
     try:
-        assert batching.is_vmappable(Ragged()) and not batching.is_vmappable(jnp.ones(2))
-        with pytest.raises(NotImplementedError, match="vmap does not support values of type Ragged.*register_vmappable"):
-            jax.vmap(lambda x, y: x)(jnp.ones(2), Ragged())
+        left, right = J.numpy.arange(6.0).reshape(2, 3), J.numpy.arange(2.0)
+
+        def f(left, right):
+            pair = Pair(left, right)
+            one = J.vmap(lambda p: p, Axes(1, None), Axes(0, None), axis_size=3)(pair)
+            two = J.vmap(lambda p, x: (Pair(p.left * x, x), x), (Axes(0, 0), 0), (Axes(1, 0), 0), axis_size=2)
+            other, x = two(pair, right)
+            return one.left, one.right, other.left, other.right, x
+
+        return [*f(left, right), *J.jit(f)(left, right), *J.jacobian(f)(left, right)]
     finally:
-        batching.unregister_vmappable(Ragged)
+        J.interpreters.batching.unregister_vmappable(Pair)
+
+
+def test_vmap_of_containers_with_axes_of_their_own():
+    for ours, theirs in zip(mapped_pairs(OURS), mapped_pairs(THEIRS), strict=True):
+        np.testing.assert_allclose(ours, theirs)
 
 
 def test_vmap_asks_containers_for_examples():
-    class Pair:
-        def __init__(self, left, right):
-            self.left, self.right = left, right
-
     batching.register_vmappable(
         Pair, int, int,
         lambda take, _index, p, axis: Pair(take(p.left, axis), take(p.right, axis)),

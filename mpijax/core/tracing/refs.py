@@ -124,6 +124,7 @@ class Ref:
     ndim = property(lambda self: self.aval.ndim)
     size = property(lambda self: self.aval.size)
     weak_type = property(lambda self: self.aval.weak_type)
+    is_argument = property(lambda self: type(self._made) is int)
     committed = _committed = property(lambda self: True)
     sharding = property(lambda self: read(self).sharding)
     format = property(lambda self: read(self).format)
