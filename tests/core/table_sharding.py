@@ -81,6 +81,11 @@ def reduction(draw: Callable) -> Callable:
     return use
 
 
+def reduction_of_collective(rng):
+    use = reduction(floats)(rng)
+    return Use(use.arrays, {"axes": use.params["axes"], "axis_index_groups": None})
+
+
 def cumulative(rng) -> Use:
     s = shape(rng)
     return Use([floats(rng, *s)], {"axis": axis_of(rng, s), "reverse": bool(rng.random() < 0.5)})
@@ -379,6 +384,7 @@ TABLE: dict[str, Callable] = {
     "reduce_and": reduction(ints),
     "reduce_or": reduction(ints),
     "reduce_xor": reduction(ints),
+    **{name: reduction_of_collective for name in ("psum", "pmax", "pmin")},
     "cumsum": cumulative,
     "cumprod": cumulative,
     "cummin": cumulative,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from mpijax.core.base.state import state
-from mpijax.core.rules import sharding_rules as rules
-from mpijax.core.rules.default_rules import rule_of
+from mpijax.core.rules.factors import Factor, FactorRule, finished_over_ranks
 from mpijax.core.rules.lowering import Communication, Exchange, OverRanks
 from mpijax.core.rules.primitive import Primitive, Unsupported
 from mpijax.core.rules.registry import registry
+from mpijax.core.rules.sharding_rules import Operation
 from mpijax.core.rules.sum_types import kind_over, unreduced_axes
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
@@ -174,18 +174,14 @@ def _batch(name: str):
     return batch
 
 
-def _over_array_axes(name: str) -> rules.Rule:
-    """Over array axes alone the collective is the reduction along them, and is sharded as such."""
+def _over_array_axes(op: OverRanks) -> FactorRule:
+    """The sharding rule of a collective over array axes alone: it is the reduction along them."""
+    rule = finished_over_ranks(op)
 
-    def rule(s: rules.Operation) -> rules.Plan | None:
-        axes = tuple(s.params["axes"])
-        of_reduction = rule_of(registry[_ALONG_AXES[name]])
-        if of_reduction is None or not all(isinstance(a, int) for a in axes):
-            return None
-        plan = of_reduction(replace(s, params={"axes": axes, "out_sharding": None}))
-        return None if plan is None else replace(plan, params=s.params)
+    def factors(s: Operation) -> Sequence[Factor] | None:
+        return rule.factors(s) if all(isinstance(a, int) for a in s.params["axes"]) else None
 
-    return rule
+    return rule.but(factors=factors)
 
 
 def _psum_transpose(ct, x, *, axes, axis_index_groups):
@@ -204,7 +200,7 @@ psum_p = Primitive(
     jvp=linear_jvp("psum"),
     transpose=_psum_transpose,
     batch=_batch("psum"),
-    sharding=_over_array_axes("psum"),
+    sharding=_over_array_axes(OverRanks.SUM),
     effects=effects("axes"),
     vma=lambda avals, params: avals[0].vma,
 )
@@ -301,7 +297,7 @@ def _extremum_primitive(name: str, operation: OverRanks, ufunc) -> Primitive:
         jvp=_extremum_jvp(name),
         transpose=Unsupported(f"{name} is not linear, so it has no transpose. Its jvp rule differentiates it"),
         batch=_batch(name),
-        sharding=_over_array_axes(name),
+        sharding=_over_array_axes(operation),
         effects=effects("axes"),
         vma=vma_without("axes"),
     )
