@@ -384,7 +384,7 @@ TABLE: dict[str, Callable] = {
     "reduce_and": reduction(ints),
     "reduce_or": reduction(ints),
     "reduce_xor": reduction(ints),
-    **{name: reduction_of_collective for name in ("psum", "pmax", "pmin")},
+    **dict.fromkeys(("psum", "pmax", "pmin"), reduction_of_collective),
     "cumsum": cumulative,
     "cumprod": cumulative,
     "cummin": cumulative,
