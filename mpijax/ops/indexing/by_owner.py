@@ -188,6 +188,15 @@ def scatter(primitive_of: Callable[[], Any], op: str | None, to_owner: Callable[
     return rule
 
 
+def windows_kept(s: Operation, taken: Sequence[Any]) -> tuple[Cuts, Cuts]:
+    """The cuts of operand and updates along the axes that windows cover, over mesh axes other than `taken`."""
+    free = [tuple(None if c is None or set(taken) & set(c.axes) else c for c in cuts) for cuts in s.cuts]
+    plain = shape_rules.scatter(replace(s, cuts=free))
+    assert plain is not None
+    operand, _, updates = plain.operands
+    return operand, updates
+
+
 def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
     """For an operand split along an axis that indices address: each rank writes the positions in its part."""
     n, (shape, *_), (operand, *_) = s.params["dimension_numbers"], s.shapes, s.cuts
@@ -197,7 +206,8 @@ def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
     [dim] = found
     cut, column = operand[dim], list(n.scatter_dims_to_operand_dims).index(dim)
     assert cut is not None
-    kept = tuple(cut if d == dim else None for d in range(len(shape)))
+    windows, of_updates = windows_kept(s, cut.axes)
+    kept = (*windows[:dim], cut, *windows[dim + 1 :])
     (low, high), clips = s.span(cut), s.params["mode"].name == "CLIP"
 
     def program(x: Any, indices: Any, updates: Any) -> Any:
@@ -211,20 +221,23 @@ def _at_owner(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
         params = {**s.params, "mode": type(s.params["mode"]).FILL_OR_DROP}
         return primitive_of().bind(x, _with_column(indices, column, local), updates, **params)
 
-    return Plan([kept, uncut(s.shapes[1]), uncut(s.shapes[2])], [kept], s.params, program=program)
+    return Plan([kept, uncut(s.shapes[1]), of_updates], [kept], s.params, program=program)
 
 
 def _partial_sums(s: Operation, op: str | None, primitive_of: Callable[[], Any]) -> Plan | None:
     """For split updates: each rank combines its own updates, and the operand receives the total."""
     n, (operand, indices, updates) = s.params["dimension_numbers"], s.cuts
-    if op not in _COMBINE or n.operand_batching_dims or any(c is not None for c in operand):
+    if op not in _COMBINE or n.operand_batching_dims:
         return None
     batch = [d for d in range(len(s.shapes[2])) if d not in n.update_window_dims]
     cuts = [_free(indices[k], updates[d]) for k, d in enumerate(batch)]
     split = [c for c in cuts if c is not None]
     if len(split) != 1:
         return None
-    of_updates: list[Cut | None] = list(uncut(s.shapes[2]))
+    windows, new_windows = windows_kept(s, split[0].axes)
+    if any(c is not None and kept is None for c, kept in zip(operand, windows, strict=True)):
+        return None
+    of_updates = list(new_windows)
     for d, c in zip(batch, cuts, strict=True):
         of_updates[d] = c
     collective, take_in = _COMBINE[op]
@@ -235,8 +248,8 @@ def _partial_sums(s: Operation, op: str | None, primitive_of: Callable[[], Any])
         mine = primitive_of().bind(full_like(x, neutral), at, new, **s.params)
         return take_in(x, collective(mine, split[0].axes))
 
-    operands: list[Cuts] = [uncut(s.shapes[0]), (*cuts, None), tuple(of_updates)]
-    return Plan(operands, [uncut(s.results[0])], s.params, program=program)
+    operands: list[Cuts] = [windows, (*cuts, None), tuple(of_updates)]
+    return Plan(operands, [windows], s.params, program=program)
 
 
 def _free(one: Cut | None, other: Cut | None) -> Cut | None:

@@ -20,7 +20,7 @@ from mpijax.ops.collectives.exchange import all_to_all
 from mpijax.ops.elementwise import binary
 from mpijax.ops.elementwise.compare import lt
 from mpijax.ops.elementwise.select import select
-from mpijax.ops.indexing.by_owner import is_inside
+from mpijax.ops.indexing.by_owner import is_inside, windows_kept
 from mpijax.ops.indexing.gather import GatherDimensionNumbers, GatherScatterMode
 from mpijax.ops.indexing.rows_on_request import positions, taken, wide
 from mpijax.ops.indexing.slicing import slice_in_dim
@@ -44,11 +44,14 @@ def plan(s: Operation, primitive_of: Callable[[], Any]) -> Plan | None:
         return None
     split, own = updates[axis], operand[dim]
     known = s.params["unique_indices"] and s.params["mode"] is not GatherScatterMode.CLIP
-    if split is None or not known or any(c is not None and d != dim for d, c in enumerate(operand)):
+    if split is None or not known:
+        return None
+    windows, of_updates = windows_kept(s, split.axes)
+    if any(c is not None and d != dim and windows[d] is None for d, c in enumerate(operand)):
         return None
     cut = split if own is None or own.axes != split.axes else own
-    result = tuple(cut if d == dim else None for d in range(len(shape)))
-    of_updates = tuple(split if d == axis else None for d in range(len(new)))
+    result = (*windows[:dim], cut, *windows[dim + 1 :])
+    of_updates = (*of_updates[:axis], split, *of_updates[axis + 1 :])
     program = _program(s, primitive_of, dim, cut, axis)
     return Plan([result, (split, None), of_updates], [result], s.params, program=program)
 
