@@ -4,7 +4,8 @@
 Also the progress of compiled loops, for progress bars.
 """
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc
 from libc.string cimport memset
@@ -36,8 +37,6 @@ cdef extern from "step_notes.h" nogil:
     void mj_note_step(void**, int64_t*, int64_t, int64_t)
 
 cdef extern from "Python.h":
-    int PyBUF_WRITE
-    object PyMemoryView_FromMemory(char*, Py_ssize_t, int)
     int Py_AtExit(void (*)() noexcept nogil)
 
 cdef Region alone                   # for a process that shares its record with nobody

@@ -104,7 +104,7 @@ EOF
 # shellcheck disable=SC2086  # one word a requirement
 install $requirements || failed "pip could not install the build tools."
 # The extensions are compiled while pip downloads. pip's own build then waits for them, and tells what failed.
-PATH=$PWD/$venv/bin:$PATH $venv/bin/python setup.py --quiet build_ext --inplace >>"build/early-$extra.log" 2>&1 &
+PATH=$PWD/$venv/bin:$PATH $venv/bin/python setup.py --quiet build_ext --inplace >>"$log" 2>&1 &
 install --no-build-isolation -e ".[$extra]" || failed "mpijax[$extra] could not be installed."
 # Python's modules are compiled on all cores, where pip would compile one after the other; a file that cannot be is
 # compiled by nobody.

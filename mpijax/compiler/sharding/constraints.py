@@ -7,7 +7,7 @@ import math
 from mpijax.compiler.sharding import explicit
 from mpijax.compiler.sharding.blocks import sharding_over, split_of
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import gathered, redistributed
+from mpijax.compiler.sharding.redistribute import gathered, moved_to, redistributed
 from mpijax.core.base import provided
 from mpijax.core.rules.lowering import ReshardKind
 from mpijax.core.sharding.memory_space import DEVICE, Space
@@ -67,13 +67,10 @@ def _constrained(p: Partitioner, v, sharding, source):
             return v
         sharding = sharding.update(mesh=devices)
     p.are_over(sharding, lambda: "sharding_constraint inside jit")
-    first = len(p.nodes)
     split = _possible(p, v, sharding)
     if sharding.spec.unconstrained_dims or split != split_of(sharding, len(split)):
         sharding = sharding_over(sharding.mesh, split)
-    out = redistributed(p, v, sharding, source)
-    made = p.made_since(first)
-    return p.marked(out, sharding, out in made, source)
+    return moved_to(p, v, sharding, source)
 
 
 def devices_of(p: Partitioner, sharding):

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpijax.compiler.sharding.blocks import sharding_over
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import redistributed
+from mpijax.compiler.sharding.redistribute import moved_to
 from mpijax.core.rules.lowering import Partitioned, Reshard
 from mpijax.core.sharding.context import of_sharding
 from mpijax.core.sharding.mesh import current_mesh, make_mesh
@@ -92,7 +92,4 @@ def _moved(p: Partitioner, v, devices, mesh, axes, new: bool, source):
     ):
         p.known.shardings[v] = sharding
         return v
-    first = len(p.nodes)
-    out = redistributed(p, v, sharding, source)
-    made = new or out in p.made_since(first)
-    return p.marked(out, sharding, made, source)
+    return moved_to(p, v, sharding, source, new)

@@ -57,7 +57,7 @@ def run(p: Partitioner, closed, params: dict[str, Any], inputs, for_all: bool, s
     in_splits = [split(spec, v.aval.ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
     with named_axes(dict(axes) | processes), under(in_body(mesh.abstract_mesh, params["newly_manual_axes"])):
         body = _AxisDivision({n: here[n] for n in processes if n in here}).divided(without_varying(closed))
-        batched, leading = over(body, axes, [blocks.named(split) for split in in_splits])
+        batched, leading = batched_over(body, axes, [blocks.named(split) for split in in_splits])
     operands = [blocks.apart(v, split) for v, split in zip(inputs, in_splits, strict=True)]
     with p.in_body_over(mesh):
         outs = p.graph.inline(batched, operands, source)
@@ -94,7 +94,7 @@ class _AxisDivision:
         return tuple(a for n in names for a in ((n, self.inner[n]) if n in self.inner else (n,)))
 
 
-def over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
+def batched_over(closed, axes: Axes, in_names: Sequence[tuple]) -> tuple[Any, list[tuple]]:
     """The body batched over all `axes`, and for each result the axes along which it differs, which lead in order."""
     out_names: list[tuple] = [()] * len(closed.out_avals)
     for name, size in reversed(axes):

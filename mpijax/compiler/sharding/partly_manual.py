@@ -13,9 +13,9 @@ from typing import Any
 
 from mpijax.compiler.graph.nodes import Value
 from mpijax.compiler.sharding.blocks import sharding_over, split_of
-from mpijax.compiler.sharding.local_shards import Axes, over, without_varying
+from mpijax.compiler.sharding.local_shards import Axes, batched_over, without_varying
 from mpijax.compiler.sharding.partitioner import Partitioner
-from mpijax.compiler.sharding.redistribute import redistributed
+from mpijax.compiler.sharding.redistribute import moved_to
 from mpijax.core.programs.jaxpr import ClosedJaxpr
 from mpijax.core.sharding.context import in_body, under
 from mpijax.core.sharding.cuts import count
@@ -67,7 +67,7 @@ def run(p: Partitioner, closed: ClosedJaxpr, params: dict[str, Any], inputs: Seq
 
     splits = [part_of(spec, p.global_aval(v).ndim) for spec, v in zip(params["in_specs"], inputs, strict=True)]
     with named_axes(dict(axes)), under(in_body(mesh.abstract_mesh, manual)):
-        batched, leading = over(without_varying(closed), axes, [blocks.named(split) for split in splits])
+        batched, leading = batched_over(without_varying(closed), axes, [blocks.named(split) for split in splits])
     operands = [stacked(v, spec) for v, spec in zip(inputs, params["in_specs"], strict=True)]
     outs = p.graph.inline(batched, operands, source)
     return [whole(v, names, spec) for v, names, spec in zip(outs, leading, params["out_specs"], strict=True)]
@@ -86,6 +86,4 @@ def _split(p: Partitioner, v: Value, mesh: Mesh, wanted: Sequence[tuple[Any, ...
     """A value split over these axes of the mesh; along an array axis that they do not divide, it becomes whole."""
     sizes = zip(p.global_aval(v).shape, wanted, strict=True)
     split = tuple(axes if n % count(axes, mesh.shape) == 0 else () for n, axes in sizes)
-    first, sharding = len(p.nodes), sharding_over(mesh, split)
-    out = redistributed(p, v, sharding, source)
-    return p.marked(out, sharding, out in p.made_since(first), source)
+    return moved_to(p, v, sharding_over(mesh, split), source)

@@ -519,6 +519,13 @@ def redistributed(p: Partitioner, v, sharding, source):
     return recut(p, v, sharding.mesh, wanted.cuts, source)
 
 
+def moved_to(p: Partitioner, v, sharding, source, new: bool = False):
+    """A value redistributed to a sharding, which is recorded for it. new: whether the value was just made."""
+    first = len(p.nodes)
+    out = redistributed(p, v, sharding, source)
+    return p.marked(out, sharding, new or out in p.made_since(first), source)
+
+
 def gathered(p: Partitioner, v, source):
     """The whole array of a value, on every rank. Communicates one allgather per split axis."""
     blocks = p.blocks_of(v)
