@@ -1,8 +1,15 @@
-"""Images resized and moved, in any number of dimensions: each axis is multiplied with a matrix of weights."""
+"""Images resized and moved, in any number of dimensions.
+
+Each axis is multiplied by a matrix of weights. A large axis is resized without one: each new pixel is the sum over the
+few pixels that have a weight in it.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +20,7 @@ from mpijax import lax
 from mpijax.numpy.util import canonical_axis, promote_dtypes_inexact
 from mpijax.ops.shapes.moves import canonical_shape
 from mpijax.transforms.jit import jit
+from mpijax.transforms.linear_call import linear_call
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
@@ -100,54 +108,132 @@ def _divided(weights: Any) -> Any:
     return jnp.where(jnp.abs(total) > _NOTHING, jnp.divide(weights, jnp.where(total != 0, total, 1)), 0)
 
 
-def _weights(size: int, out_size: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool) -> Any:
-    """[size, out_size]: how much of every pixel is in every new one."""
+def _weights(
+    pixels: Any, size: int, out_size: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool
+) -> Any:
+    """[n, out_size]: how much of some pixels of an axis is in every new one.
+
+    Args:
+      pixels: [n, 1], the same for all new pixels, or [n, out_size]. The others must have no weight.
+      size: of the axis.
+    """
     dtype = jnp.result_type(scale, translation)
     inverse = 1.0 / scale
-    width = jnp.maximum(inverse, 1.0) if antialias else 1.0
     at = (jnp.arange(out_size, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
     radius, kernel = _KERNELS[method]
+    pixels = pixels.astype(dtype)
     if method is ResizeMethod.CUBIC_PYTORCH:
-        return _continued(at, size, radius, _sharper_cubic)
+        return _divided(_continued(pixels, at, size, radius, _sharper_cubic))
     if kernel is None:
-        weights = _overlaps(size, jnp.arange(out_size, dtype=dtype) * inverse - translation * inverse, inverse)
+        begin = jnp.arange(out_size, dtype=dtype) * inverse - translation * inverse
+        weights = jnp.maximum(0.0, jnp.minimum(begin + inverse, pixels + 1.0) - jnp.maximum(begin, pixels))
     else:
-        weights = kernel(jnp.abs(at[np.newaxis, :] - jnp.arange(size, dtype=dtype)[:, np.newaxis]) / width)
+        width = jnp.maximum(inverse, 1.0) if antialias else 1.0
+        weights = kernel(jnp.abs(at - pixels) / width)
     inside = jnp.logical_and(at >= -0.5, at <= size - 0.5)
     return jnp.where(inside[np.newaxis, :], _divided(weights), 0)
 
 
-def _overlaps(size: int, begin: Any, width: Any) -> Any:
-    """How long pixels [i, i + 1] and [begin, begin + width] overlap."""
-    i = jnp.arange(size, dtype=begin.dtype)
-    right = jnp.minimum((begin + width)[np.newaxis, :], (i + 1.0)[:, np.newaxis])
-    return jnp.maximum(0.0, right - jnp.maximum(begin[np.newaxis, :], i[:, np.newaxis]))
-
-
-def _continued(at: Any, size: int, radius: int, kernel: Callable[[Any], Any]) -> Any:
+def _continued(pixels: Any, at: Any, size: int, radius: int, kernel: Callable[[Any], Any]) -> Any:
     """Weights where the first and last pixel are repeated beyond the ends: their weights are added to them."""
-    index = np.arange(-radius, size + radius)
-    weights = kernel(jnp.abs(at[np.newaxis, :] - index.astype(at.dtype)[:, np.newaxis]))
-    target = np.clip(index, 0, size - 1)
-    return _divided(jnp.zeros((size, at.shape[0]), at.dtype).at[target].add(weights))
+    weights = kernel(jnp.abs(at - pixels))
+    for end, step in ((0, -1), (size - 1, 1)):
+        beyond = sum(kernel(jnp.abs(at - (end + step * k))) for k in range(1, radius + 1))
+        weights += jnp.where(pixels == end, beyond, 0)
+    return weights
 
 
 # ---------------------------------------------------------------- resizing
 
 
 def _moved(x, shape, axes, scale, translation, method: ResizeMethod, antialias: bool, precision) -> Any:
-    if not axes:
-        return x
-    if method is ResizeMethod.CUBIC_PYTORCH and antialias:
-        method = ResizeMethod.CUBIC
     operands: list[Any] = []
     result = list(range(x.ndim))
     for i, axis in enumerate(axes):
         d = canonical_axis(axis, x.ndim)
-        weights = _weights(x.shape[d], shape[d], scale[i], translation[i], method, antialias)
+        pixels = np.arange(x.shape[d])[:, np.newaxis]
+        weights = _weights(pixels, x.shape[d], shape[d], scale[i], translation[i], method, antialias)
         operands += [weights.astype(x.dtype), [d, x.ndim + i]]
         result[d] = x.ndim + i
-    return jnp.einsum(x, list(range(x.ndim)), *operands, result, precision=precision)
+    return jnp.einsum(x, list(range(x.ndim)), *operands, result, precision=precision) if operands else x
+
+
+def _resized(x: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
+    """The image by windows along the axes where that is faster, then by matrices along the others."""
+    axes = [d for d in range(x.ndim) if x.shape[d] != shape[d]]
+    for d in sorted(axes, key=lambda d: shape[d] / x.shape[d] if x.shape[d] else 0.0):
+        window = _window(x.shape, d, shape[d], method, antialias)
+        if window is not None:
+            x = _windowed(x, d, window, method, antialias)
+            axes.remove(d)
+    scale = [shape[d] / x.shape[d] if shape[d] else 1.0 for d in axes]
+    return _moved(x, shape, axes, scale, [0.0] * len(axes), method, antialias, precision)
+
+
+# A sum over a window is faster than a product with a matrix if it has this many times fewer terms. Rows of at least
+# `_LONG` elements are added by vectors, shorter ones element by element.
+_FEWER_TERMS, _FEWER_TERMS_OF_ROWS, _LONG = 24, 6, 16
+# A program contains every term.
+_MOST_TERMS = 32
+
+
+def _window(shape: tuple[int, ...], axis: int, new: int, method: ResizeMethod, antialias: bool) -> np.ndarray | None:
+    """[n, new]: the pixels that have a weight in each new pixel; `None` if a matrix is faster."""
+    size = shape[axis]
+    if not size or not new:
+        return None
+    inverse = size / new
+    if method is ResizeMethod.AREA:
+        reach = (inverse + 1) / 2
+    else:
+        reach = _KERNELS[method][0] * (max(inverse, 1.0) if antialias else 1.0)
+    length = 2 * math.ceil(reach)
+    fewer = _FEWER_TERMS_OF_ROWS if math.prod(shape[axis + 1 :]) >= _LONG else _FEWER_TERMS
+    if length * fewer > size or length * max(1.0, new / size) > _MOST_TERMS:
+        return None
+    first = np.floor((np.arange(new, dtype=np.float32) + 0.5) * np.float32(inverse) - 0.5).astype(np.int32)
+    first = np.clip(first - length // 2 + 1, 0, size - length)
+    return first + np.arange(length, dtype=np.int32)[:, np.newaxis]
+
+
+def _windowed(x: Any, axis: int, window: np.ndarray, method: ResizeMethod, antialias: bool) -> Any:
+    """An axis resized by sums over windows. The transpose is such a sum as well, not a scatter."""
+    size, new = x.shape[axis], window.shape[1]
+    weights = _weights(window, size, new, new / size, 0.0, method, antialias).astype(x.dtype)
+    uses, rows, used = _transposed(window, size)
+    return linear_call(
+        lambda weights, image: _summed(image, axis, window, weights),
+        lambda weights, ct: _summed(ct, axis, uses, jnp.where(used, weights[rows, uses], 0)),
+        weights,
+        x,
+    )
+
+
+def _summed(x: Any, axis: int, window: np.ndarray, weights: Any) -> Any:
+    """The sum over a window's rows, in at least 32 bits."""
+    along = (-1, *[1] * (x.ndim - 1 - axis))
+    image = x.astype(jnp.promote_types(x.dtype, np.float32))
+    terms = (
+        jnp.take(image, pixels, axis=axis, mode="clip") * w.reshape(along)
+        for pixels, w in zip(window, weights.astype(image.dtype), strict=True)
+    )
+    return functools.reduce(operator.add, terms).astype(x.dtype)
+
+
+def _transposed(window: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each [n, size]: the new pixels that use a pixel, the row of it in their windows, and whether they use it."""
+    pixels = np.arange(size, dtype=np.int32)
+    first = np.searchsorted(window[-1], pixels).astype(np.int32)
+    end = np.searchsorted(window[0], pixels, "right").astype(np.int32)
+    uses = first + np.arange((end - first).max(), dtype=np.int32)[:, np.newaxis]
+    used = uses < end
+    uses = np.minimum(uses, window.shape[1] - 1)
+    return uses, np.where(used, pixels - window[0][uses], 0), used
+
+
+def _method(method: str | ResizeMethod, antialias: bool) -> ResizeMethod:
+    method = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    return ResizeMethod.CUBIC if method is ResizeMethod.CUBIC_PYTORCH and antialias else method
 
 
 def _check_shape(image: Any, shape: Sequence[int]) -> None:
@@ -185,7 +271,7 @@ def scale_and_translate(
     """
     shape = canonical_shape(shape)
     _check_shape(image, shape)
-    method = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    method = _method(method, antialias)
     if method is ResizeMethod.NEAREST:
         raise ValueError("Nearest neighbor resampling is not currently supported for scale_and_translate.")
     (image,) = promote_dtypes_inexact(image)
@@ -204,13 +290,11 @@ def _nearest(x: Any, shape: tuple[int, ...]) -> Any:
 @jit(static_argnums=(1, 2, 3, 4))
 def _resize(image: Any, shape: tuple[int, ...], method: str | ResizeMethod, antialias: bool, precision: Any) -> Any:
     _check_shape(image, shape)
-    method = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    method = _method(method, antialias)
     if method is ResizeMethod.NEAREST:
         return _nearest(image, shape)
     (image,) = promote_dtypes_inexact(image)
-    axes = [d for d in range(image.ndim) if image.shape[d] != shape[d]]
-    scale = [shape[d] / image.shape[d] if shape[d] else 1.0 for d in axes]
-    return _moved(image, shape, axes, scale, [0.0] * len(axes), method, antialias, precision)
+    return _resized(image, shape, method, antialias, precision)
 
 
 def resize(

@@ -81,6 +81,19 @@ IMAGES = each(("nearest", *METHODS), (True, False), lambda method, smooth: (
     "gradient": (lambda J: J.grad(lambda x: (J.image.resize(x, (9, 3, 3), "cubic") ** 2).sum()), IMAGE),
 }  # fmt: skip
 
+# Large axes are resized by windows.
+LARGE = sample(97, 131, 2)
+LARGE_IMAGES = each(METHODS, (True, False), lambda method, smooth: (
+    lambda J: lambda x: J.image.resize(x, (61, 200, 2), method, antialias=smooth), LARGE)) | {
+    f"gradient {method}": (lambda J, method=method: J.grad(
+        lambda x: (J.image.resize(x, (200, 61, 2), method, antialias=False) ** 2).sum()), LARGE)
+    for method in METHODS[::2]} | {
+    "mapped": (lambda J: J.vmap(lambda x: J.image.resize(x, (50, 200), "linear"), 2, 1), LARGE),
+    "second derivative": (lambda J: J.grad(lambda x: J.jvp(
+        J.grad(lambda x: (J.image.resize(x, (200, 131, 2), "linear") ** 3).mean()), (x,), (x,))[1].sum()), LARGE),
+    "bfloat16": (lambda J: lambda x: J.image.resize(x.astype("bfloat16"), (200, 131, 2), "cubic"), LARGE),
+}  # fmt: skip
+
 
 def _sampled(mode, order):
     return lambda J: lambda x: J.scipy.ndimage.map_coordinates(
@@ -101,11 +114,11 @@ SEGMENTS = each(("sum", "prod", "min", "max"), ("float32", "int32", "bool"), lam
     "segments unknown": (lambda J: J.jit(lambda i: J.ops.segment_sum(sample(6), i)), IDS),
 }  # fmt: skip
 
-CASES = DCT | CONVOLVE | SPECTRA | IMAGES | SAMPLED | SEGMENTS
+CASES = DCT | CONVOLVE | SPECTRA | IMAGES | LARGE_IMAGES | SAMPLED | SEGMENTS
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [*one_in(3, DCT | CONVOLVE), *one_in(2, SPECTRA | IMAGES | SAMPLED | SEGMENTS)])
+@pytest.mark.parametrize("name", [*one_in(3, DCT | CONVOLVE), *one_in(2, SPECTRA | IMAGES | LARGE_IMAGES | SAMPLED | SEGMENTS)])
 @pytest.mark.one_in(4)
 def test_values_and_errors_are_jaxs(name):
     make, x = CASES[name]

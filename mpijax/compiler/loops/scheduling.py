@@ -105,15 +105,17 @@ def _best_variable(kernel: Kernel, apart: Set[LoopVar]) -> LoopVar | None:
 def _scores(kernel: Kernel, candidates: list[LoopVar]) -> dict[LoopVar, float]:
     """How much memory is read and written in steps of one along each loop; other steps count against it.
 
-    Where an index that is read says the position, steps along the loops of the index are such others.
+    Where an index that is read says the position, steps along the loops of the index are such others. Operands that
+    lack some of the loops count less, because they are small beside those that have them all.
     """
     scores = dict.fromkeys(candidates, 0.0)
     often = {p.key for p in kernel.inside.positions} if kernel.reduces else set()
     indexed = {p.key: _index_variables(p) for p in kernel.positions}
     everywhere = {p.key for p in kernel.positions if scores.keys() <= loop_vars(p) | indexed[p.key]}
+    large = bool(often & everywhere if kernel.reduces else everywhere)
     for position in kernel.positions:
         weight = 1.0 if not often or position.key in often else ONCE_A_ROW
-        if often & everywhere and position.key not in everywhere:
+        if large and position.key not in everywhere:
             weight *= SHARED
         for atom, c in position.terms:
             if type(atom) is LoopVar and atom in scores:
