@@ -371,12 +371,5 @@ def _replaced(graph: Graph, stretch: _Stretch) -> Graph:
     before, after = ([node for node, x in zip(others, later, strict=True) if x == late] for late in (False, True))
     following = [*after, *graph.nodes[last + 1 :]]
     for node in following:
-        node.inputs = [new.get(v, v) for v in node.inputs]
-        for v in (v for region in node.regions for v in region.graph.inputs if v.outside is not None):
-            v.outside = new.get(v.outside, v.outside)
-        if node.regions:
-            captures = ([new.get(v, v) for v in region.captures] for region in node.regions)
-            node.regions = tuple(
-                [replace(region, captures=tuple(c)) for region, c in zip(node.regions, captures, strict=True)]
-            )
+        node.read_instead(new)
     return graph.rebuilt([*before, *loop.nodes, *following], [new.get(v, v) for v in graph.outputs])

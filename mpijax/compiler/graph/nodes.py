@@ -117,6 +117,15 @@ class Node:
         self.why = why
         self.outputs = [Value(a, ValueKind.NODE, self, i) for i, a in enumerate(avals)]
 
+    def read_instead(self, new: Mapping[Value, Value]) -> None:
+        """Read other values, in the operation and in its regions. new: keyed by those read so far."""
+        self.inputs = [new.get(v, v) for v in self.inputs]
+        for v in (v for region in self.regions for v in region.graph.inputs if v.outside is not None):
+            v.outside = new.get(v.outside, v.outside)
+        self.regions = tuple(
+            [replace(region, captures=tuple([new.get(v, v) for v in region.captures])) for region in self.regions]
+        )
+
     def __repr__(self) -> str:
         return f"{self.primitive.name}({', '.join(map(repr, self.inputs))})"
 

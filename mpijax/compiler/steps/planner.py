@@ -12,6 +12,7 @@ from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph import nodes, same_bits
 from mpijax.compiler.graph.by_parts import in_parts
 from mpijax.compiler.graph.nodes import Graph, Value, ValueKind
+from mpijax.compiler.graph.windows import narrowed
 from mpijax.compiler.loops.streaming import stream_above
 from mpijax.compiler.sharding import summands
 from mpijax.compiler.sharding.build_shards import build_shards
@@ -161,7 +162,7 @@ def _planned(
     fresh: bool,
 ) -> ProgramPlan:
     """The plan of a Jaxpr. out_avals: the types of its results; the Jaxpr itself returns pending sums as summands."""
-    graph = in_parts(build_shards(closed, in_shardings, default))
+    graph = in_parts(narrowed(build_shards(closed, in_shardings, default)))
     graph = replace(graph, shardings=summands.shardings_of_sums(graph.shardings, out_avals))
     if config.values.jax_enable_checks:
         nodes.verify(graph)

@@ -49,7 +49,8 @@ def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | No
     for d, cut in enumerate(wish):
         if cut is not None:
             for k, at in _axes_for(s, rule, cut, d):
-                guess[k][at] = even_cut(s.shapes[k][at], cut.axes, cut.parts)
+                n = s.shapes[k][at]
+                guess[k][at] = cut if n == cut.size else even_cut(n, cut.axes, cut.parts)
     cuts = [tuple(c) for c in guess]
     plan = rule(replace(s, cuts=cuts))
     if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):

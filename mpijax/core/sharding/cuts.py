@@ -132,6 +132,10 @@ class Cut:
         return found
 
 
+class Window(Cut):
+    """Positions that are read, as one of the parts of an axis. The parts are no shares of work: none is made equal."""
+
+
 # The cut of each array axis; None for an axis that every rank has whole.
 Cuts = tuple[Cut | None, ...]
 

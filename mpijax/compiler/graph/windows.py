@@ -1,0 +1,164 @@
+"""Computes only the window of a result that is read.
+
+Of `(x @ y)[:10]` ten rows are read; of an array that every rank has whole, each rank may read its own part only. The
+sharding rule of the operation says which windows of its operands it then needs. So the window moves back from operation
+to operation, up to values that something else reads as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mpijax.compiler.graph.nodes import Graph, Node, Value
+from mpijax.compiler.graph.views import start_of
+from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.rules.default_rules import operands_for, rule_of
+from mpijax.core.rules.lowering import Elementwise, Native, Structural
+from mpijax.core.rules.sharding_rules import Operation
+from mpijax.core.sharding.cuts import Cut, Span, Window, uncut
+from mpijax.core.types import effects as fx
+from mpijax.ops.indexing.slicing import slice_p
+
+# For each axis of an array the positions that are read; None for all.
+Read = tuple[Span | None, ...]
+
+
+def narrowed(graph: Graph) -> Graph:
+    """The graph, and those of its loops and branches, without work for elements that nothing reads."""
+    for node in graph.nodes:
+        if node.regions:
+            node.regions = tuple([replace(region, graph=narrowed(region.graph)) for region in node.regions])
+    if not any(map(_is_worth_it, graph.nodes)) or not any(map(_window_of, graph.nodes)):
+        return graph
+    plans = _useful(graph, _plans(graph))
+    return _replaced(graph, plans) if plans else graph
+
+
+def _is_worth_it(node: Node) -> bool:
+    """Whether an operation computes its whole result; others compute an element where it is read."""
+    return not isinstance(node.primitive.lower, Elementwise | Structural)
+
+
+def _window_of(node: Node) -> Read | None:
+    """The window of its operand that an operation reads; None if it does anything else, or reads nothing."""
+    start = start_of(node)
+    if start is None or not node.outputs[0].size:
+        return None
+    sizes, whole = node.outputs[0].aval.shape, node.inputs[0].aval.shape
+    window = tuple(None if n == m else (s, s + n) for s, n, m in zip(start, sizes, whole, strict=True))
+    return window if any(window) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrow:
+    """An operation on windows.
+
+    params: its parameters then. reads: the window of each operand; None for all of it. shape: of the window.
+    """
+
+    params: Mapping[str, Any]
+    reads: Sequence[Read | None]
+    shape: tuple[int, ...]
+
+
+def _plans(graph: Graph) -> dict[Node, _Narrow]:
+    """The operations that can compute the window that their readers share, and nothing else."""
+    plans: dict[Node, _Narrow] = {}
+    read: dict[Value, Read | None] = dict.fromkeys(graph.outputs)
+    for node in reversed(graph.nodes):
+        window = read.get(node.outputs[0]) if node.outputs else None
+        plan = None if window is None else _narrow(node, window)
+        if plan is not None:
+            plans[node] = plan
+        for v, own in zip(node.inputs, plan.reads if plan else [_window_of(node)] * len(node.inputs), strict=True):
+            read[v] = own if read.setdefault(v, own) == own else None
+    return plans
+
+
+def _narrow(node: Node, window: Read) -> _Narrow | None:
+    """How an operation computes a window of its result from windows of its operands; None if it cannot."""
+    rule, shapes, shape = rule_of(node.primitive), [v.aval.shape for v in node.inputs], node.outputs[0].aval.shape
+    own = _window_of(node)
+    if own is not None:
+        return _Narrow({}, [_inside(own, window)], ())
+    status = isinstance(node.primitive.lower, Native)
+    if rule is None or node.regions or fx.pins(node.effects) or len(node.outputs) != 1 + status:
+        return None
+    # The window is the part of a rank; other ranks have what is before and after it.
+    wish: list[Cut | None] = [None] * len(shape)
+    sizes, place = {}, {}
+    for d, (n, span) in enumerate(zip(shape, window, strict=True)):
+        if span is not None:
+            spans = [s for s in ((0, span[0]), span, (span[1], n)) if s[0] < s[1]]
+            wish[d], sizes[d], place[d] = Window((d,), spans), len(spans), spans.index(span)
+    seen = Operation(node.params, shapes, [shape], [uncut(x) for x in shapes], sizes, place)
+    cuts = operands_for(seen, rule, tuple(wish))
+    if cuts is None:
+        return None
+    plan = rule(replace(seen, cuts=[c or uncut(x) for x, c in zip(shapes, cuts, strict=True)]))
+    if plan is None or not any(map(any, plan.operands)):
+        return None
+    spans_of = (tuple(None if c is None else seen.span(c) for c in of) for of in plan.operands)
+    reads = [x if any(x) else None for x in spans_of]
+    return _Narrow(plan.params, reads, seen.local(shape, plan.results[0]))
+
+
+def _inside(window: Read, inner: Read) -> Read:
+    """A window of a window."""
+
+    def positions(span: Span | None, part: Span | None) -> Span | None:
+        return span if part is None else part if span is None else (span[0] + part[0], span[0] + part[1])
+
+    return tuple(map(positions, window, inner))
+
+
+def _useful(graph: Graph, plans: Mapping[Node, _Narrow]) -> dict[Node, _Narrow]:
+    """Those on the way from an operation that does less work to the slices that read it."""
+    useful: dict[Node, _Narrow] = {}
+    for node in graph.nodes:
+        if node in plans and (_is_worth_it(node) or any(v.producer in useful for v in node.inputs)):
+            useful[node] = plans[node]
+    return useful
+
+
+def _replaced(graph: Graph, plans: Mapping[Node, _Narrow]) -> Graph:
+    """The graph with the operations of `plans` on windows, and without the slices that read them."""
+    nodes: list[Node] = []
+    new: dict[Value, Value] = {}
+    slices: dict[tuple[Value, Read], Value] = {}
+
+    def window(v: Value, own: Read | None, reader: Node) -> Value:
+        whole = new.get(v, v)
+        if own is None or v.producer in plans:
+            return whole
+        if (whole, own) not in slices:
+            nodes.append(_slice(whole, own, reader))
+            slices[whole, own] = nodes[-1].outputs[0]
+        return slices[whole, own]
+
+    for node in graph.nodes:
+        plan = plans.get(node)
+        if plan is not None:
+            inputs = [window(v, own, node) for v, own in zip(node.inputs, plan.reads, strict=True)]
+            if _window_of(node) is not None:
+                new[node.outputs[0]] = inputs[0]
+                continue
+            avals = [node.outputs[0].aval.update(shape=plan.shape), *[v.aval for v in node.outputs[1:]]]
+            nodes.append(Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects, node.why))
+            new[node.outputs[0]] = nodes[-1].outputs[0]
+        elif any(v.producer in plans for v in node.inputs):  # a slice of what now has no more
+            new[node.outputs[0]] = new[node.inputs[0]]
+        else:
+            node.read_instead(new)
+            nodes.append(node)
+    return graph.rebuilt(nodes, [new.get(v, v) for v in graph.outputs])
+
+
+def _slice(v: Value, window: Read, reader: Node) -> Node:
+    bounds = [span or (0, n) for n, span in zip(v.aval.shape, window, strict=True)]
+    low, high = zip(*bounds, strict=True)
+    params = {"start_indices": low, "limit_indices": high, "strides": None}
+    aval = v.aval.update(shape=tuple(b - a for a, b in bounds))
+    return Node(slice_p, params, [v], [aval], reader.source, fx.no_effects)
