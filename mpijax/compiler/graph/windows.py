@@ -17,7 +17,7 @@ from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.default_rules import operands_for, rule_of
 from mpijax.core.rules.lowering import Elementwise, Native, Structural
 from mpijax.core.rules.sharding_rules import Operation
-from mpijax.core.sharding.cuts import Cut, Span, Window, uncut
+from mpijax.core.sharding.cuts import Cut, Span, WindowCut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.ops.indexing.slicing import slice_p
 
@@ -92,7 +92,7 @@ def _narrow(node: Node, window: Read) -> _Narrow | None:
     for d, (n, span) in enumerate(zip(shape, window, strict=True)):
         if span is not None:
             spans = [s for s in ((0, span[0]), span, (span[1], n)) if s[0] < s[1]]
-            wish[d], sizes[d], place[d] = Window((d,), spans), len(spans), spans.index(span)
+            wish[d], sizes[d], place[d] = WindowCut((d,), spans), len(spans), spans.index(span)
     seen = Operation(node.params, shapes, [shape], [uncut(x) for x in shapes], sizes, place)
     cuts = operands_for(seen, rule, tuple(wish))
     if cuts is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.rules.lowering import OverRanks
-from mpijax.core.sharding.cuts import Cut, Cuts, Span, Window, count, even_cut, middle, part_number
+from mpijax.core.sharding.cuts import Cut, Cuts, Span, WindowCut, count, even_cut, middle, part_number
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def chosen(candidates: Iterable[Cut | None], used: set[Any]) -> Cut | None:
 def balanced(cut: Cut) -> Cut:
     """The same cut, or a cut into equal blocks if some rank has much more than its share."""
     size = cut.size
-    if isinstance(cut, Window) or size < 2 * cut.parts or cut.widest <= 1.25 * -(-size // cut.parts) + 1:
+    if isinstance(cut, WindowCut) or size < 2 * cut.parts or cut.widest <= 1.25 * -(-size // cut.parts) + 1:
         return cut
     return even_cut(size, cut.axes, cut.parts)
 

@@ -132,7 +132,7 @@ class Cut:
         return found
 
 
-class Window(Cut):
+class WindowCut(Cut):
     """Positions that are read, as one of the parts of an axis. The parts are no shares of work: none is made equal."""
 
 
