@@ -74,6 +74,9 @@ class BatchTracer(Tracer):
         self._aval = typeof(batched).without_axis(dim, trace.axis.size)
 
     aval = property(lambda self: self._aval)
+    # JAX's names, which libraries read.
+    val = property(lambda self: self.batched)
+    batch_dim = property(lambda self: self.dim)
 
     def _origin_msg(self) -> str:
         return "" if not isinstance(self.batched, Tracer) else self.batched._origin_msg()

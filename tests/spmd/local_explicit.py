@@ -3,7 +3,10 @@ Run by test_local_devices.py."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 import jax as real
 import numpy as np
@@ -585,3 +588,94 @@ def test_requested_shardings_may_name_none_for_more_axes():
     agree(of_x(lambda s, x: s.jax.jit(lambda x: s.jax.reshard(x[0], s.P("y", None)))(x), None, None))
     agree(of_x(lambda s, x: [x.at[0, 0].get(out_sharding=s.P(None)), s.jnp.zeros(4, out_sharding=s.P("x", None, None))]))
     agree(lambda s: s.jnp.einsum("ij,jk->ik", s.jnp.ones((2, 2)), s.jnp.ones((2, 2)), out_sharding=s.P("x", None, None)))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An array as whole numbers with a factor for each row: a value of a library's type."""
+
+    whole: Any
+    factor: Any
+
+
+@cache
+def scaled(s):
+    """A function to `Scaled`, with a derivative of its own, and one back."""
+    hijax, jnp = import_module(f"{s.jax.__name__}.experimental.hijax"), s.jnp
+
+    @dataclass(frozen=True)
+    class ScaledTy(hijax.HiType):
+        shape: tuple[int, ...]
+        sharding: Any
+
+        def lo_ty(self):
+            rows = self.sharding.update(spec=s.P(*self.sharding.spec[:-1]))
+            return [hijax.ShapedArray(self.shape, jnp.dtype("int8"), sharding=self.sharding),
+                    hijax.ShapedArray(self.shape[:-1], jnp.dtype("float32"), sharding=rows)]  # fmt: skip
+
+        def lower_val(self, value):
+            return [value.whole, value.factor]
+
+        def raise_val(self, whole, factor):
+            return Scaled(whole, factor)
+
+        def to_tangent_aval(self):
+            return hijax.ShapedArray(self.shape, jnp.dtype("float32"), sharding=self.sharding)
+
+        def str_short(self, short_dtypes=False, mesh_axis_types=False):
+            return f"scaled{self.shape}{self.sharding.spec}"
+
+    class Of(hijax.VJPHiPrimitive):
+        def __init__(self, given, made):
+            self.in_avals, self.out_aval, self.params = (given,), made, {}
+            super().__init__()
+
+        def vjp_fwd(self, nonzero, x):
+            return self(x), None
+
+        def vjp_bwd_retval(self, _, ct):
+            return (ct,)
+
+    class Scale(Of):
+        def expand(self, x):
+            factor = jnp.max(jnp.abs(x), axis=-1) / 100
+            return Scaled(jnp.round(x / factor[..., None]).astype(jnp.int8), factor)
+
+    class Unscale(Of):
+        def expand(self, x):
+            return x.whole.astype("float32") * x.factor[..., None]
+
+    hijax.register_hitype(Scaled, lambda x: ScaledTy(x.whole.shape, s.jax.typeof(x.whole).sharding))
+
+    def unscale(x):
+        kind = s.jax.typeof(x)
+        return Unscale(kind, kind.to_tangent_aval())(x)
+
+    def scale(x):
+        kind = s.jax.typeof(x)
+        return Scale(kind, ScaledTy(kind.shape, kind.sharding))(x)
+
+    return scale, unscale
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_types_of_libraries(compiled):
+    def f(s):
+        scale, unscale = scaled(s)
+        x = s.put(X, "x")
+        there_and_back = lambda x: unscale(scale(x))
+        run = s.jax.jit(there_and_back) if compiled else there_and_back
+        total = lambda x: (run(x) ** 2).sum()
+        swapped = s.lax.scan(lambda c, _: (scale(2 * unscale(c)), ()), scale(x), length=3)[0]
+        return run(x), s.jax.grad(total)(x), unscale(swapped)
+
+    assert not isinstance(outcome(REAL, f), str)
+    agree(f)
+
+
+def test_a_carry_of_another_type_of_a_library():
+    def f(s):
+        scale, _ = scaled(s)
+        return s.lax.scan(lambda c, _: (scale(s.put(X, "y")), ()), scale(s.put(X, "x")), length=3)[0]
+
+    assert outcome(OURS, f) == outcome(REAL, f) == "TypeError"

@@ -91,8 +91,8 @@ def _narrow(node: Node, window: Read) -> _Narrow | None:
     sizes, place = {}, {}
     for d, (n, span) in enumerate(zip(shape, window, strict=True)):
         if span is not None:
-            spans = [s for s in ((0, span[0]), span, (span[1], n)) if s[0] < s[1]]
-            wish[d], sizes[d], place[d] = WindowCut((d,), spans), len(spans), spans.index(span)
+            parts = [s for s in ((0, span[0]), span, (span[1], n)) if s[0] < s[1]]
+            wish[d], sizes[d], place[d] = WindowCut((d,), parts), len(parts), parts.index(span)
     seen = Operation(node.params, shapes, [shape], [uncut(x) for x in shapes], sizes, place)
     cuts = operands_for(seen, rule, tuple(wish))
     if cuts is None:
@@ -100,8 +100,10 @@ def _narrow(node: Node, window: Read) -> _Narrow | None:
     plan = rule(replace(seen, cuts=[c or uncut(x) for x, c in zip(shapes, cuts, strict=True)]))
     if plan is None or not any(map(any, plan.operands)):
         return None
-    spans_of = (tuple(None if c is None else seen.span(c) for c in of) for of in plan.operands)
-    reads = [x if any(x) else None for x in spans_of]
+    spans = [tuple(None if c is None else seen.span(c) for c in of) for of in plan.operands]
+    if any(low >= high for x in spans for low, high in filter(None, x)):
+        return None
+    reads = [x if any(x) else None for x in spans]
     return _Narrow(plan.params, reads, seen.local(shape, plan.results[0]))
 
 

@@ -70,7 +70,7 @@ class AbstractMesh:
     Args:
       axis_sizes, axis_names: of equal length.
       axis_types: an `AxisType` for each axis; Auto unless given.
-      abstract_device: the kind of devices; mpijax ignores it.
+      abstract_device: the kind of devices. Meshes are equal if one of them does not say it.
 
     >>> mpijax.sharding.AbstractMesh((4, 2), ("x", "y")).axis_sizes
     (4, 2)
@@ -169,14 +169,21 @@ class AbstractMesh:
         return AbstractMesh(sizes, names, kinds)
 
     def _key(self) -> tuple:
-        return self.axis_sizes, self.axis_names, self.axis_types, self.abstract_device
+        return self.axis_sizes, self.axis_names, self.axis_types
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractMesh) and self._key() == other._key()
+        if self is other:
+            return True
+        if not isinstance(other, AbstractMesh) or self._key() != other._key():
+            return False
+        mine, others = self.abstract_device, other.abstract_device
+        return mine is None or others is None or mine == others
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def __repr__(self) -> str:
         axes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple) or "()"
-        return f"AbstractMesh({axes}, axis_types={self.axis_types})"
+        device = self.abstract_device
+        kind = "" if device is None else f", {str(device).partition('(')[2][:-1]}"
+        return f"AbstractMesh({axes}, axis_types={self.axis_types}{kind})"

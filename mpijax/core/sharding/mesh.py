@@ -13,7 +13,7 @@ import numpy as np
 
 from mpijax.core.base import config, provided
 from mpijax.core.base.simulation import simulation_of
-from mpijax.core.sharding.abstract_mesh import AbstractMesh, AxisType, types_of_axes
+from mpijax.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh, AxisType, types_of_axes
 
 
 class Mesh(ContextDecorator):
@@ -179,7 +179,9 @@ class Mesh(ContextDecorator):
     @cached_property
     def abstract_mesh(self) -> AbstractMesh:
         """The mesh without its devices."""
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+        first = self.devices.flat[0] if self.size else None
+        kind = None if first is None else AbstractDevice(first.device_kind, None, first.platform)
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, abstract_device=kind)
 
     @property
     def shape_tuple(self) -> tuple[tuple[Any, int], ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from mpijax.core.programs.jaxpr import Eqn
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
+from mpijax.core.rules.sharding_types import by_type_rule
 from mpijax.core.trees import tree
 from mpijax.core.types import effects as fx
 from mpijax.experimental.hijax.accumulators import NullAccum, ValAccum
@@ -129,6 +130,7 @@ call_hi_primitive_p = _Expanded(
     dce=_dce,
     linearize=_linearize,
     vma=lambda avals, params: None,
+    sharding_type=by_type_rule,
     register=False,
 )
 call_hi_primitive_p.impl = _expand
@@ -181,6 +183,7 @@ call_hi_primitive_linearized_p = _Expanded(
     multiple_results=True,
     pretty=_linear_pretty,
     vma=lambda avals, params: None,
+    sharding_type=by_type_rule,
     register=False,
 )
 call_hi_primitive_linearized_p.impl = _no_forward_mode

@@ -7,7 +7,6 @@ from typing import Any
 
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Var
 from mpijax.core.types.typeof import typeof
-from mpijax.experimental.hijax.types import HiType
 from mpijax.spmd.shard_map_rules import inside
 from mpijax.transforms.high_programs import LoweredJaxpr, Parts, lower_jaxpr, lowered, raise_values, repeated, run_high
 
@@ -132,16 +131,8 @@ def _scan(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[A
         "num_carry": len(_flat(operands[fixed:last])),
     }
     outs = low.write_back(args, _in_order(low, primitive.bind(*_flat(operands), **changed)))
-    avals = params["jaxpr"].out_avals
-    stacked = [_stacked(a, params["length"]) for a in avals[num_carry:]]
-    return raise_values([*avals[:num_carry], *stacked], outs)
-
-
-def _stacked(aval: Any, length: int) -> Any:
-    """The type of `length` values, or that of one if the library does not say: values are put together alike."""
-    if aval.is_high and type(aval).inc_rank is HiType.inc_rank:
-        return aval
-    return aval.inc_rank(length, aval.leading_axis_spec())
+    # Values that are put together consist of as many arrays as one of them.
+    return raise_values(params["jaxpr"].out_avals, outs)
 
 
 def _while(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:

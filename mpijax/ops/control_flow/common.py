@@ -99,7 +99,9 @@ def _promoted(x: Any, want: ShapedArray) -> Any:
 
 
 def mismatch(a: ShapedArray, b: ShapedArray) -> str:
-    """How two types differ, as the end of a sentence."""
+    """How two types differ, as the end of a sentence; nothing for types of libraries."""
+    if a.is_high or b.is_high:
+        return ""
     found = [
         text
         for differs, text in (
