@@ -115,3 +115,16 @@ def test_a_result_that_is_sent_from_what_it_is_a_part_of():
     squares = np.arange(SIZE, dtype=np.float32)[:, None] ** 2
     assert_same(parts, squares)
     assert_same(everyone, squares[:, None])
+
+
+def test_work_on_whole_arrays_is_shared_by_the_ranks_that_read_parts_of_it():
+    n = 64 * SIZE
+    q, k = placed([real((n, 16)), real((n, 16), 1)], [P("i"), P()], mesh_1d())
+
+    def f(q, k):
+        scores = jnp.sin(k) @ k.T  # n x n, of which a rank reads n / SIZE rows
+        return (q * (scores @ k)).sum(1)
+
+    assert temporaries(f, q, k) < 1.5 * 4 * n * n / SIZE + 3 * k.nbytes
+    whole = [np.asarray(real((n, 16))), np.asarray(real((n, 16), 1))]
+    assert_same(jax.jit(f)(q, k), (whole[0] * (np.sin(whole[1]) @ whole[1].T @ whole[1])).sum(1), rtol=1e-4, atol=1e-2)

@@ -7,6 +7,7 @@ to operation, up to values that something else reads as a whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,9 @@ from mpijax.core.rules.sharding_rules import Operation
 from mpijax.core.sharding.cuts import Cut, Span, WindowCut, uncut
 from mpijax.core.types import effects as fx
 from mpijax.ops.indexing.slicing import slice_p
+
+# The largest part of a result that is computed instead of all of it.
+MOST = 7 / 8
 
 # For each axis of an array the positions that are read; None for all.
 Read = tuple[Span | None, ...]
@@ -53,18 +57,18 @@ def _window_of(node: Node) -> Read | None:
 
 @dataclass(frozen=True, slots=True)
 class _Narrow:
-    """An operation on windows.
+    """An operation that computes a window of its result.
 
-    params: its parameters then. reads: the window of each operand; None for all of it. shape: of the window.
+    reads: the window of each operand; None for all of it. params: its parameters then.
     """
 
-    params: Mapping[str, Any]
+    window: Read
     reads: Sequence[Read | None]
-    shape: tuple[int, ...]
+    params: Mapping[str, Any]
 
 
 def _plans(graph: Graph) -> dict[Node, _Narrow]:
-    """The operations that can compute the window that their readers share, and nothing else."""
+    """The operations that can compute a window with all that is read, and nothing else."""
     plans: dict[Node, _Narrow] = {}
     read: dict[Value, Read | None] = dict.fromkeys(graph.outputs)
     for node in reversed(graph.nodes):
@@ -73,16 +77,36 @@ def _plans(graph: Graph) -> dict[Node, _Narrow]:
         if plan is not None:
             plans[node] = plan
         for v, own in zip(node.inputs, plan.reads if plan else [_window_of(node)] * len(node.inputs), strict=True):
-            read[v] = own if read.setdefault(v, own) == own else None
+            read[v] = _both(read[v], own) if v in read else own
     return plans
+
+
+def _both(a: Read | None, b: Read | None) -> Read | None:
+    """The smallest window that contains two windows."""
+    if a is None or b is None:
+        return None
+    spans = (None if x is None or y is None else (min(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b, strict=True))
+    both = tuple(spans)
+    return both if any(both) else None
+
+
+def _saves(shape: tuple[int, ...], window: Read) -> bool:
+    """Whether a window leaves out enough of a result to be worth other code."""
+    return MOST * math.prod(shape) >= math.prod(_sizes(shape, window))
+
+
+def _sizes(shape: tuple[int, ...], window: Read) -> tuple[int, ...]:
+    return tuple(n if span is None else span[1] - span[0] for n, span in zip(shape, window, strict=True))
 
 
 def _narrow(node: Node, window: Read) -> _Narrow | None:
     """How an operation computes a window of its result from windows of its operands; None if it cannot."""
     rule, shapes, shape = rule_of(node.primitive), [v.aval.shape for v in node.inputs], node.outputs[0].aval.shape
+    if not _saves(shape, window):
+        return None
     own = _window_of(node)
     if own is not None:
-        return _Narrow({}, [_inside(own, window)], ())
+        return _Narrow(window, [_inside(own, window)], {})
     status = isinstance(node.primitive.lower, Native)
     if rule is None or node.regions or fx.pins(node.effects) or len(node.outputs) != 1 + status:
         return None
@@ -103,8 +127,7 @@ def _narrow(node: Node, window: Read) -> _Narrow | None:
     spans = [tuple(None if c is None else seen.span(c) for c in of) for of in plan.operands]
     if any(low >= high for x in spans for low, high in filter(None, x)):
         return None
-    reads = [x if any(x) else None for x in spans]
-    return _Narrow(plan.params, reads, seen.local(shape, plan.results[0]))
+    return _Narrow(window, [x if any(x) else None for x in spans], plan.params)
 
 
 def _inside(window: Read, inner: Read) -> Read:
@@ -126,36 +149,48 @@ def _useful(graph: Graph, plans: Mapping[Node, _Narrow]) -> dict[Node, _Narrow]:
 
 
 def _replaced(graph: Graph, plans: Mapping[Node, _Narrow]) -> Graph:
-    """The graph with the operations of `plans` on windows, and without the slices that read them."""
+    """The graph with the operations of `plans` on windows."""
     nodes: list[Node] = []
     new: dict[Value, Value] = {}
     slices: dict[tuple[Value, Read], Value] = {}
 
-    def window(v: Value, own: Read | None, reader: Node) -> Value:
-        whole = new.get(v, v)
-        if own is None or v.producer in plans:
-            return whole
-        if (whole, own) not in slices:
-            nodes.append(_slice(whole, own, reader))
-            slices[whole, own] = nodes[-1].outputs[0]
-        return slices[whole, own]
+    def part(v: Value, own: Read | None, reader: Node) -> Value:
+        """A window of `v`, of which there may be only a window that contains it."""
+        here, plan = new.get(v, v), None if v.producer is None else plans.get(v.producer)
+        if own is not None and plan is not None:
+            own = _relative(own, plan.window)
+        if own is None:
+            return here
+        if (here, own) not in slices:
+            nodes.append(_slice(here, own, reader))
+            slices[here, own] = nodes[-1].outputs[0]
+        return slices[here, own]
 
     for node in graph.nodes:
-        plan = plans.get(node)
-        if plan is not None:
-            inputs = [window(v, own, node) for v, own in zip(node.inputs, plan.reads, strict=True)]
-            if _window_of(node) is not None:
-                new[node.outputs[0]] = inputs[0]
-                continue
-            avals = [node.outputs[0].aval.update(shape=plan.shape), *[v.aval for v in node.outputs[1:]]]
+        plan, own = plans.get(node), _window_of(node)
+        if own is not None and (plan is not None or node.inputs[0].producer in plans):
+            new[node.outputs[0]] = part(node.inputs[0], own if plan is None else plan.reads[0], node)
+        elif plan is not None:
+            inputs = [part(v, read, node) for v, read in zip(node.inputs, plan.reads, strict=True)]
+            out, *status = [v.aval for v in node.outputs]
+            avals = [out.update(shape=_sizes(out.shape, plan.window)), *status]
             nodes.append(Node(node.primitive, dict(plan.params), inputs, avals, node.source, node.effects, node.why))
             new[node.outputs[0]] = nodes[-1].outputs[0]
-        elif any(v.producer in plans for v in node.inputs):  # a slice of what now has no more
-            new[node.outputs[0]] = new[node.inputs[0]]
         else:
             node.read_instead(new)
             nodes.append(node)
     return graph.rebuilt(nodes, [new.get(v, v) for v in graph.outputs])
+
+
+def _relative(window: Read, around: Read) -> Read | None:
+    """A window as one of a larger window; None if they are the same."""
+    if window == around:
+        return None
+    begins = [0 if span is None else span[0] for span in around]
+    return tuple(
+        None if a == b or a is None else (a[0] - begin, a[1] - begin)
+        for a, b, begin in zip(window, around, begins, strict=True)
+    )
 
 
 def _slice(v: Value, window: Read, reader: Node) -> Node:
