@@ -140,12 +140,15 @@ def _inside(window: Read, inner: Read) -> Read:
 
 
 def _useful(graph: Graph, plans: Mapping[Node, _Narrow]) -> dict[Node, _Narrow]:
-    """Those on the way from an operation that does less work to the slices that read it."""
-    useful: dict[Node, _Narrow] = {}
+    """Operations that do less work, what they read, and all that reads one of them, up to the slices."""
+    useful = set(filter(_is_worth_it, plans))
+    for node in reversed(graph.nodes):
+        if node in plans and any(reader in useful for reader in graph.users_of(node.outputs[0])):
+            useful.add(node)
     for node in graph.nodes:
-        if node in plans and (_is_worth_it(node) or any(v.producer in useful for v in node.inputs)):
-            useful[node] = plans[node]
-    return useful
+        if node in plans and any(v.producer in useful for v in node.inputs):
+            useful.add(node)
+    return {node: plan for node, plan in plans.items() if node in useful}
 
 
 def _replaced(graph: Graph, plans: Mapping[Node, _Narrow]) -> Graph:

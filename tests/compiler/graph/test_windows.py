@@ -31,6 +31,8 @@ FUNCTIONS = {
     "gradient": (lambda x, y: jax.grad(lambda y: (x @ y)[3:5].sum())(y), 0),
     "overlapping slices": (lambda x, y: (x @ y)[5:20].sum() + (x @ y)[6:22, 3:].sum(), 1),
     "a stencil": (lambda x, y: (lambda z: z[9:19] - 2 * z[10:20] + z[11:21])(jnp.sin(x @ y)), 2),
+    "what a product reads is read again": (lambda x, y: (lambda z: (z @ y)[:9] + (z[:9] * 2).sum())(jnp.sin(x)), 2),
+    "and by what computes a window": (lambda x, y: (lambda z: (z @ y)[:9] + jnp.cos(z)[:9].sum())(jnp.sin(x)), 3),
     "slices far apart": (lambda x, y: (x @ y)[:2] + (x @ y)[-2:], 0),
     "slices of slices": (lambda x, y: (lambda z: z[1:] - z[:-1])((x @ y)[10:20]), 1),
     "a slice of padding": (lambda x, y: jnp.pad(x @ y, ((0, 5), (0, 0)))[60:], 0),
