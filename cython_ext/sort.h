@@ -9,12 +9,12 @@
    Threads share the rows, or the passes over a long row. The order depends only on the elements, not on the
    threads.
 
-   words: rows, elements of a row, operands, groups, NumPy's type number if only values are sorted (else -1),
-   the offset of the tables; the bytes of an element of each operand; for each group its bits and its number of parts;
+   words: rows, elements of a row, operands, groups, NumPy's type number if only values are sorted (else -1), the bytes
+   of an element's position if positions are a last result (else 0), the offset of the tables; the bytes of an element of each operand; for each group its bits and its number of parts;
    for each part, in order of groups: operand, first byte in the element, bytes, form, the bits of infinity or the
    number of the table. Tables: ranks of 256 bytes.
 
-   buffers: operands, results, status. */
+   buffers: operands, results, status. If only values are sorted, the result may be the operand. */
 #ifndef MPIJAX_SORT_H
 #define MPIJAX_SORT_H
 
@@ -36,7 +36,7 @@
 #define SORT_DIGITS 256
 
 enum { SORT_UNSIGNED, SORT_SIGNED, SORT_FLOAT, SORT_TABLE };
-enum { SORT_ROWS, SORT_LENGTH, SORT_OPERANDS, SORT_GROUPS, SORT_VALUES, SORT_TABLES, SORT_HEAD };
+enum { SORT_ROWS, SORT_LENGTH, SORT_OPERANDS, SORT_GROUPS, SORT_VALUES, SORT_POSITIONS, SORT_TABLES, SORT_HEAD };
 enum { PART_OPERAND, PART_OFFSET, PART_BYTES, PART_FORM, PART_DETAIL, PART_WORDS };
 
 typedef int (*sort_function)(void *, intptr_t, void *);
@@ -50,6 +50,11 @@ typedef struct {
 } sort_job;
 
 static share_function sort_share;
+
+/* Set to 1 if there is not enough memory. */
+static inline int32_t *sort_status(const sort_job *job) {
+    return job->buffers[2 * job->words[SORT_OPERANDS] + (job->words[SORT_POSITIONS] > 0)];
+}
 
 static inline int sort_bits(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
@@ -338,7 +343,11 @@ static void sort_take(char *restrict out, const char *restrict x, int64_t size, 
     }
 }
 
-/* Copies elements of a row, for all operands, in their new order. */
+#define SORT_POSITIONS_OF(T)                                                                                          \
+    for (int64_t i = begin; i < end; i++) ((T *)positions)[i] = (T)(job->order[i] & mask);                            \
+    break
+
+/* Copies elements of a row, for all operands, in their new order, and writes their positions. */
 static void sort_take_some(void **unused, int64_t *params, int64_t begin, int64_t end) {
     const sort_job *job = (const sort_job *)params;
     const int64_t n = job->words[SORT_LENGTH], operands = job->words[SORT_OPERANDS];
@@ -348,6 +357,15 @@ static void sort_take_some(void **unused, int64_t *params, int64_t begin, int64_
         const int64_t size = job->sizes[o], first = job->row * n * size;
         sort_take((char *)job->buffers[operands + o] + first, (const char *)job->buffers[o] + first, size, job->order,
                   mask, begin, end);
+    }
+    const int64_t size = job->words[SORT_POSITIONS];
+    char *positions = (char *)job->buffers[2 * operands] + job->row * n * size;
+    switch (size) {
+    case 0: break;
+    case 1: SORT_POSITIONS_OF(uint8_t);
+    case 2: SORT_POSITIONS_OF(uint16_t);
+    case 4: SORT_POSITIONS_OF(uint32_t);
+    default: SORT_POSITIONS_OF(uint64_t);
     }
 }
 
@@ -381,6 +399,15 @@ static void sort_by_keys(const sort_job *job) {
             if (x[i] == 0) out[low++] = x[i];                                                                         \
     }
 
+static int sort_has_signed_zeros(const void *x, int64_t n, int64_t size) {
+    int found = 0;
+    if (size == 4)
+        for (int64_t i = 0; i < n; i++) found |= ((const uint32_t *)x)[i] == 0x80000000u;
+    else
+        for (int64_t i = 0; i < n; i++) found |= ((const uint64_t *)x)[i] == 0x8000000000000000u;
+    return found;
+}
+
 SORT_ZEROS(float, uint32_t, 0x80000000u)
 SORT_ZEROS(double, uint64_t, 0x8000000000000000u)
 
@@ -396,11 +423,21 @@ static void sort_values(const sort_job *job) {
         free(room);
         if (done) return;
     }
-    memcpy(out, x, n * size);
+    const char *before = x; /* zeros in their order */
+    if (x == out && form == SORT_FLOAT && sort_has_signed_zeros(x, n, size)) {
+        char *copy = malloc(n * size);
+        if (copy == NULL) {
+            *sort_status(job) = 1;
+            return;
+        }
+        before = memcpy(copy, x, n * size);
+    }
+    if (x != out) memcpy(out, x, n * size);
     (runs ? job->merge : job->sort)(out, n, NULL);
-    if (form != SORT_FLOAT) return;
-    if (size == 4) sort_zeros_float((float *)out, (const float *)x, n);
-    else sort_zeros_double((double *)out, (const double *)x, n);
+    if (form != SORT_FLOAT || before == out) return;
+    if (size == 4) sort_zeros_float((float *)out, (const float *)before, n);
+    else sort_zeros_double((double *)out, (const double *)before, n);
+    if (before != x) free((void *)before);
 }
 
 static void sort_rows(void **unused, int64_t *params, int64_t begin, int64_t end) {
@@ -415,7 +452,7 @@ static void sort_rows(void **unused, int64_t *params, int64_t begin, int64_t end
     const int whole = groups == 1 && job.groups[0] + sort_bits(n - 1) <= 64;
     if (n > SORT_SHORT) memory = malloc((whole ? n < SORT_LONG ? 1 : 2 : 4) * n * sizeof(uint64_t));
     if (!memory) {
-        *(int32_t *)job.buffers[2 * job.words[SORT_OPERANDS]] = 1;
+        *sort_status(&job) = 1;
         return;
     }
     job.order = memory;

@@ -259,3 +259,48 @@ def test_rows_that_consist_of_runs_in_order(dtype, runs):
     for got in (alone, np.asarray(values)):
         np.testing.assert_array_equal(got, x[want])
         np.testing.assert_array_equal(np.signbit(got), np.signbit(x[want]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("n", [300, 5000])
+@pytest.mark.one_in(2)
+def test_temporary_values_are_sorted_in_place(dtype, n):
+    with mpijax.enable_x64(True), jax.enable_x64(True):
+        x = np.random.default_rng(n).integers(-4, 5, (3, n)).astype(dtype)
+        if x.dtype.kind == "f":
+            x[:, ::3] *= -0.0
+            x[0, 1] = np.nan
+        made = lambda x: mpijax.numpy.sort(mpijax.numpy.flip(x, 1))
+        program = mpijax.jit(made).lower(x).compile()
+        assert program.memory_analysis().temp_size_in_bytes < 600
+        np.testing.assert_array_equal(bits(program(x)), bits(np.asarray(THEIRS.lax.sort(x[:, ::-1]))))
+
+
+def bits(x):
+    return np.asarray(x).view(f"u{np.asarray(x).itemsize}")
+
+
+def test_a_value_that_is_read_again_is_not_sorted_in_place():
+    x = sample(4, 50)
+    doubled, ordered = mpijax.jit(lambda x: (2 * x, mpijax.numpy.sort(2 * x)))(x)
+    np.testing.assert_array_equal(doubled, 2 * x)
+    np.testing.assert_array_equal(ordered, np.sort(2 * x))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int32", "uint32", "int64", "float32"])
+@pytest.mark.parametrize("shape", [(4, 9), (2, 300), (1, 20000)])
+@pytest.mark.one_in(3)
+def test_positions_are_sorted_with_the_keys(kind, shape):
+    """The code makes positions itself: their operand is not in the program, unless it is a key or has another type."""
+    with mpijax.enable_x64(True), jax.enable_x64(True):
+        x = np.random.default_rng(0).integers(0, 5, shape).astype(np.float32)
+        x[0, :3] = [np.nan, -0.0, 0.0]
+
+        def f(J, x):
+            at = J.lax.broadcasted_iota(kind, shape, 1)
+            return [*J.lax.sort((x, at)), *J.lax.sort((x, at), num_keys=2), *J.lax.sort((x, x * 2, at), dimension=0)]
+
+        got, want = mpijax.jit(lambda x: f(OURS, x))(x), f(THEIRS, x)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert "iota" not in mpijax.jit(lambda x: f(OURS, x)[1]).lower(x).compile().as_text() or kind == "float32"

@@ -20,7 +20,7 @@ from mpijax.compiler.graph.masks import by_mask
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
 from mpijax.compiler.graph.quotients import by_shared_divisor
-from mpijax.compiler.graph.views import order_of, spread_axes
+from mpijax.compiler.graph.views import counted_axis, order_of, spread_axes
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
 from mpijax.core.rules.lowering import Elementwise, Library, Native, Reduction, Structural
@@ -93,6 +93,15 @@ def _of_reals(builder: Any, op: Op) -> Outcome:
     x = before.inputs[0]
     is_half = x.element.kind == "f" and 2 * x.element.itemsize == op.inputs[0].element.itemsize
     return replace(op, inputs=[builder.local(x), *op.inputs[1:]]) if is_half else None
+
+
+def _counted(builder: Any, op: Op) -> Outcome:
+    """Lets native code make positions itself instead of reading them."""
+    counts, *_, last = op.primitive.lower.counts, *op.inputs
+    if counts is None or last.producer is None or counted_axis(last.producer) != last.aval.ndim - 1:
+        return None
+    params = counts([v.aval for v in op.inputs], op.params)
+    return None if params is None else replace(op, params=params, inputs=op.inputs[:-1])
 
 
 # ---------------------------------------------------------------- when an operation is added
@@ -183,7 +192,7 @@ def _swapped_product(builder: Any, op: Op) -> Outcome:
 
 KNOWN: dict[type, tuple[Rule, ...]] = {
     Elementwise: (_operands, _count, over_words, by_mask, by_shared_divisor, _triangle),
-    Native: (_unsymmetrized, _of_reals),
+    Native: (_unsymmetrized, _of_reals, _counted),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {
     Library: (_wide, _exact, _of_one_type, _of_matrices),

@@ -167,7 +167,8 @@ class NodeStep(Step):
             return self.operands
         if not isinstance(lower, Native):
             return []
-        pairs = [(node.inputs[i], node.outputs[o]) for i, o in lower.aliased(node.params)]
+        free = [] if lower.in_place is None else lower.in_place([u.aval for u in node.inputs], node.params)
+        pairs = [(node.inputs[i], node.outputs[o]) for i, o in (*lower.aliased(node.params), *free)]
         return [u for u, w in pairs if w is v and node.inputs.count(u) == 1]
 
     @property

@@ -413,6 +413,9 @@ class Native:
     symmetrizes: a parameter that makes the code compute (x + x^T) / 2 of its first operand, real matrices.
     triangular: the first result, matrices, has zeros above the diagonal.
     takes_reals: whether, with these parameters, the first operand may be the reals that it was converted from.
+    counts: `(operand types, parameters) -> parameters`, with which the code makes the last operand itself, or None;
+      called if that operand counts the positions along its last axis.
+    in_place: `(operand types, parameters) -> pairs (operand, result)` that may be one buffer.
     foreign: the code keeps denormals, as Python code does; otherwise it treats them as zero.
 
     >>> import numba
@@ -439,6 +442,8 @@ class Native:
     symmetrizes: str = ""
     triangular: bool = False
     takes_reals: Callable[[dict[str, Any]], bool] | None = None
+    counts: Callable[[Sequence[Any], dict[str, Any]], dict[str, Any] | None] | None = None
+    in_place: Callable[[Sequence[Any], dict[str, Any]], Sequence[tuple[int, int]]] | None = None
     foreign: bool = True
 
     def aliased(self, params: dict[str, Any]) -> tuple[tuple[int, int], ...]:

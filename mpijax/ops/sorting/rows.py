@@ -82,14 +82,26 @@ def _grouped(parts: Sequence[_SortKey]) -> list[list[_SortKey]]:
     return groups
 
 
-def _values_alone(in_types: Sequence[ShapedArray]) -> int:
-    """NumPy's number of the type if equal elements are identical and there is one operand; else -1."""
+def _values_alone(in_types: Sequence[ShapedArray], positions: Any) -> int:
+    """NumPy's number of the type if equal elements are identical, and nothing is sorted with them; else -1."""
     dtype = in_types[0].dtype
-    alone = len(in_types) == 1 and dtype.kind in "biuf" and dtype.num <= _FLOAT64
+    alone = positions is None and len(in_types) == 1 and dtype.kind in "biuf" and dtype.num <= _FLOAT64
     return dtype.num if alone else -1
 
 
-def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *, num_keys: int) -> SortCode:
+def _in_place(in_types: Sequence[ShapedArray], params: dict[str, Any]) -> Sequence[tuple[int, int]]:
+    return ((0, 0),) if _values_alone(in_types, params.get("positions")) >= 0 else ()
+
+
+def _counts(in_types: Sequence[ShapedArray], params: dict[str, Any]) -> dict[str, Any] | None:
+    positions = in_types[-1].dtype
+    suits = positions.kind in "iu" and params["num_keys"] < len(in_types) and "positions" not in params
+    return {**params, "positions": positions} if suits else None
+
+
+def _code(
+    in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *, num_keys: int, positions: Any = None
+) -> SortCode:
     *stack, n = in_types[0].shape
     sizes = [math.prod(a.shape[len(stack) + 1 :]) * a.dtype.itemsize for a in in_types]
     groups = _grouped([part for i, a in enumerate(in_types[:num_keys]) for part in _parts(i, a.dtype)])
@@ -102,23 +114,30 @@ def _code(in_types: Sequence[ShapedArray], _out_types: Sequence[ShapedArray], *,
             tables += part.detail
         words += (part.operand, part.offset, part.nbytes, part.form, detail)
     shape = [w for group in groups for w in (sum(8 * p.nbytes for p in group), len(group))]
-    head = (math.prod(stack), n, len(in_types), len(groups), _values_alone(in_types))
+    number, position = _values_alone(in_types, positions), 0 if positions is None else positions.itemsize
+    head = (math.prod(stack), n, len(in_types), len(groups), number, position)
     begin = len(head) + 1 + len(sizes) + len(shape) + len(words)
     return SortCode((*head, begin, *sizes, *shape, *words, *tables))
 
 
-def _reference(*xs, num_keys):
+def _types(*avals: ShapedArray, num_keys: int, positions: Any = None) -> list[ShapedArray]:
+    return [*avals, avals[0].update(dtype=positions, weak_type=False)] if positions else list(avals)
+
+
+def _reference(*xs, num_keys, positions=None):
     order = permutation(xs[:num_keys], xs[0].ndim - 1)
     behind = [order.reshape(order.shape + (1,) * (x.ndim - order.ndim)) for x in xs]
-    return [np.take_along_axis(x, at, order.ndim - 1) for x, at in zip(xs, behind, strict=True)]
+    outs = [np.take_along_axis(x, at, order.ndim - 1) for x, at in zip(xs, behind, strict=True)]
+    return [*outs, order.astype(positions)] if positions else outs
 
 
 sort_rows_p = Primitive(
     "sort",
     key="sort_rows",
-    type_rule=lambda *avals, num_keys: list(avals),
+    type_rule=_types,
     reference=_reference,
-    lower=Native(_code),  # keeps denormals: with flushing, NumPy's vectorized sorts would write zeros
+    # Keeps denormals: with flushing, NumPy's vectorized sorts would write zeros.
+    lower=Native(_code, counts=_counts, in_place=_in_place),
     jvp=_INNER,
     transpose=_INNER,
     batch=_INNER,
