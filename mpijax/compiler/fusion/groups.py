@@ -200,6 +200,9 @@ class Grouper:
     def _merged(self, group: FusionGroup, v: Value, reads_group: bool) -> FusionGroup | None:
         """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
+        crossed = self.roots.crossed
+        if (axes and id(v) in crossed) or (self._reduces(v) and any(id(w) in crossed for w in group.values)):
+            return None
         if self._reduces(v):
             f, a = frame_of(operation_of(v))
             # A reduction of no axes (a product without a sum) cannot join a group with sums.

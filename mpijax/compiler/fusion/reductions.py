@@ -31,6 +31,16 @@ def frame_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, tuple(sorted(a % len(shape) for a in node.params["axes"]))
 
 
+def read_in_order(node: Node) -> bool:
+    """Whether the axes of all operands are those of the frame."""
+    if not isinstance(node.primitive.lower, Library):
+        return True
+    (left, right), (left_batch, right_batch) = node.params["dimension_numbers"]
+    shape, _ = frame_of(node)
+    axes = tuple(range(len(shape)))
+    return (*left_batch, *left) == axes == (*right_batch, *right) and all(v.shape == shape for v in node.inputs)
+
+
 def element_expr(reader: ElementReader, node: Node, index: tuple[Lin, ...]) -> Expr:
     """The expression that a reduction combines at one position of its frame."""
     if isinstance(node.primitive.lower, Library):

@@ -150,6 +150,22 @@ def _of_matrices(builder: Any, op: Op) -> Outcome:
     return replace(op, params={**op.params, "dimension_numbers": (tuple(contract), tuple(batch))}, inputs=inputs)
 
 
+def _in_one_order(builder: Any, op: Op) -> Outcome:
+    """Transposes the second operand of a sum of products, so that its axes are in the order of those of the first."""
+    d = dims_of(op.node())
+    (left, right), (left_batch, right_batch) = op.params["dimension_numbers"]
+    pairs = sorted(zip(left, right, strict=True))
+    order = (*right_batch, *(b for _, b in pairs))
+    if d.lhs_free or d.rhs_free or order == tuple(range(len(order))):
+        return None
+    x, y = op.inputs
+    aval = y.aval.update(shape=tuple(y.aval.shape[a] for a in order))
+    turned = builder.add(Op(transpose_p, {"permutation": order}, [y], [aval], op.source))
+    batch, contract = tuple(range(len(right_batch))), tuple(range(len(right_batch), len(order)))
+    numbers = (tuple(a for a, _ in pairs), contract), (left_batch, batch)
+    return replace(op, params={**op.params, "dimension_numbers": numbers}, inputs=[x, *turned])
+
+
 def _reshaped(builder: Any, op: Op) -> Outcome:
     """Replaces a reduction along axes of size 1 by a squeeze."""
     axes = op.params["axes"]
@@ -195,7 +211,7 @@ KNOWN: dict[type, tuple[Rule, ...]] = {
     Native: (_unsymmetrized, _of_reals, _counted),
 }
 ADDED: dict[type, tuple[Rule, ...]] = {
-    Library: (_wide, _exact, _of_one_type, _of_matrices),
+    Library: (_wide, _exact, _of_one_type, _of_matrices, _in_one_order),
     Reduction: (_wide, _reshaped),
     Structural: (_window, _broadcast_once, _swapped_product),
 }
