@@ -74,7 +74,9 @@ def export(value, options):
         type_in(capsule).code = code
         return capsule
     if value.dtype.type.__module__ == "ml_dtypes":
-        raise BufferError(f"Arrays of {value.dtype} cannot be exported by DLPack, which has no such dtype of whole bytes.")
+        raise BufferError(
+            f"Arrays of {value.dtype} cannot be exported by DLPack, which has no such dtype of whole bytes."
+        )
     return value.__dlpack__(**options)
 
 
