@@ -355,6 +355,13 @@ pallas_enable_debug_checks = bool_option(
     "jax_pallas_enable_debug_checks", False, "Run the checks of pl.debug_check in kernels.", traced=True
 )
 
+mutable_array_checks = bool_option(
+    "jax_mutable_array_checks",
+    True,
+    "Refuse mutable array references in the carry of a loop. Otherwise a loop may carry them in fixed places.",
+    traced=True,
+)
+
 # -- accepted without effect ---------------------------------------------------------------------------------
 
 _ACCEPTED_OFF = """
@@ -372,7 +379,7 @@ jax_use_simplified_jaxpr_constants
 _ACCEPTED_ON = """
 jax2tf_default_native_serialization jax_check_proxy_envs jax_compiler_enable_remat_pass
 jax_cpu_enable_async_dispatch jax_enable_preemption_service jax_include_debug_info_in_dumps
-jax_include_full_tracebacks_in_locations jax_mutable_array_checks jax_pallas_use_mosaic_gpu
+jax_include_full_tracebacks_in_locations jax_pallas_use_mosaic_gpu
 jax_ragged_dot_use_ragged_dot_instruction jax_sort_devices_by_process_index jax_use_direct_linearize
 jax_use_shardy_partitioner
 """
