@@ -39,9 +39,13 @@ class Blocks:
             n % c.parts == 0 and c.axes == self.mesh.process_axes(c.axes) and c == self.even(dim, c.axes)
         )
 
-    def whole_where_uneven(self) -> Blocks:
-        """These blocks, made whole along each array axis whose cut a `NamedSharding` cannot describe."""
-        return self.recut(tuple(c if self._is_even_along(d) else None for d, c in enumerate(self.cuts)))
+    def evened(self, exactly: bool) -> Blocks:
+        """These blocks in blocks of `ceil(size / parts)`; `exactly` makes axes whole that the parts do not divide."""
+        def even(n: int, d: int, c: Cut | None) -> Cut | None:
+            found = None if c is None else self.even(d, self.mesh.process_axes(c.axes))
+            return None if found is None or (n % found.parts if exactly else n < found.parts) else found
+
+        return self.recut(tuple(even(n, d, c) for d, (n, c) in enumerate(zip(self.shape, self.cuts, strict=True))))
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
         return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))

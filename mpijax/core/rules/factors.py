@@ -152,9 +152,42 @@ class FactorRule:
         plan = planned(s, factors, self.op) if self.choose is None else self.choose(s, factors)
         return plan if plan is None or self.local is _unchanged else replace(plan, params=self.local(s, plan))
 
+    def named(self, s: Operation) -> Plan | None:
+        """The plan for names only: of the shardings over devices of one process, where no data moves. As in XLA, an
+        axis that must be whole keeps its name if the result has the same one."""
+        factors = self.factors(s)
+        if factors is None:
+            return None
+        kept = [_kept(s, f) for f in factors] + _unlisted(s, factors)
+        return planned(s, kept, self.op) if self.choose in (None, _with_examples) else self.choose(s, kept)
+
     def but(self, **changes: Any) -> FactorRule:
         """The same rule with other fields."""
         return replace(self, **changes)
+
+
+def _kept(s: Operation, f: Factor) -> Factor:
+    """A factor of a whole axis as one of an axis that operands and results share, if they do."""
+    if f.kind is not FactorKind.WHOLE:
+        return f
+    at, size = next((at, x[at]) for at, x in zip(f.operands, s.shapes, strict=True) if at is not None)
+    ndim = max(map(len, s.shapes))
+    shared = [
+        (at if len(x) == ndim else None) if own is None else own for own, x in zip(f.results, s.results, strict=True)
+    ]
+    results = [d if d is not None and x[d] == size else None for d, x in zip(shared, s.results, strict=True)]
+    if None in results:
+        return f
+    operands = [d if d is not None and x[d] == size else None for d, x in zip(f.operands, s.shapes, strict=True)]
+    return free(operands, results)
+
+
+def _unlisted(s: Operation, factors: Sequence[Factor]) -> list[Factor]:
+    """Factors for axes that have none, of a first operand that the operation changes in places."""
+    if len(s.results) != 1 or s.results[0] != s.shapes[0]:
+        return []
+    listed = {f.operands[0] for f in factors}
+    return [free((d, *(None,) * (len(s.shapes) - 1)), (d,)) for d in range(len(s.shapes[0])) if d not in listed]
 
 
 # ---------------------------------------------------------------- factors that many operations have
