@@ -48,7 +48,8 @@ def test_attributes_and_types_as_c_sees_them(dtype, code):
     with OURS.enable_x64(True):
         f = OURS.ffi.ffi_call("describe", OURS.ShapeDtypeStruct((8,), np.float64))
         x = OURS.numpy.ones((2, 2), dtype)
-        out = OURS.jit(lambda x: f(x, whole=2**40, real=0.25, flag=True, name="ab", table=np.array([3, -5], np.int16)))(x)
+        real, flag, table = np.dtype("bfloat16").type(0.25), np.bool_(True), np.array([3, -5], np.int16)
+        out = OURS.jit(lambda x: f(x, whole=2**40, real=real, flag=flag, name="ab", table=table))(x)
     np.testing.assert_array_equal(out, [2**40, 0.25, 1, 2000 + ord("a"), 2000 - 5, -7, code, 11])
 
 

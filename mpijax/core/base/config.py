@@ -355,6 +355,13 @@ pallas_enable_debug_checks = bool_option(
     "jax_pallas_enable_debug_checks", False, "Run the checks of pl.debug_check in kernels.", traced=True
 )
 
+disable_vmap_shmap_error = bool_option(
+    "jax_disable_vmap_shmap_error",
+    False,
+    "Allow vmap of a shard_map whose specs name the mesh axes of spmd_axis_name, for arguments that are not mapped.",
+    traced=True,
+)
+
 mutable_array_checks = bool_option(
     "jax_mutable_array_checks",
     True,
@@ -368,7 +375,7 @@ _ACCEPTED_OFF = """
 eager_constant_folding jax2tf_associative_scan_reductions jax_bcoo_cusparse_lowering
 jax_compilation_cache_check_contents jax_compilation_cache_expect_pgle
 jax_compilation_cache_include_metadata_in_key jax_custom_vjp3 jax_debug_leaked_clients_on_clear_backends
-jax_disable_vmap_shmap_error jax_disallow_mesh_context_manager jax_distributed_debug jax_enable_pgle
+jax_disallow_mesh_context_manager jax_distributed_debug jax_enable_pgle
 jax_enable_recoverability jax_experimental_unsafe_xla_runtime_errors jax_export_ignore_forward_compatibility
 jax_force_dcn_cross_host_transfers jax_mosaic_allow_hlo jax_pallas_poison_buffers
 jax_pallas_verbose_errors jax_raise_persistent_cache_errors jax_ragged_dot_use_gpu_pallas_triton_lowering
