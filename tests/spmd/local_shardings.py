@@ -65,6 +65,8 @@ KEPT = {
     "roll": lambda s, x: (s.jnp.roll(x, 3, 0), s.jnp.roll(x, 1, 1), s.jnp.roll(x, (2, 1), (0, 1))),
     "halves": lambda s, x: (x[:4], x[:, 4:], *s.jnp.split(x, 2), x[1:5, ::2]),
     "what does not divide": lambda s, x: (x[:3], x[:, 1:], s.jnp.concatenate([x[3:], x[:3]]), x[1:] - x[:-1]),
+    "sizes that some axes divide": lambda s, x: (
+        x[:6], x[:2], s.jnp.concatenate([x[:3], x[:1]]), s.jnp.concatenate([x[:3], x[:3]]), s.jnp.pad(x, ((0, 2), (0, 0)))),
     "fft": lambda s, x: (s.jnp.fft.fft(x), s.jnp.fft.fft(x, axis=0), s.jnp.fft.rfft(x), s.jnp.fft.fftshift(x)),
     "updates": lambda s, x: (x.at[2, 3].set(1), x.at[0].set(1), x.at[:, 1].add(1), x.at[np.array([1, 2])].mul(2.0)),
     "window": lambda s, x: s.lax.dynamic_update_slice(x, s.jnp.ones((2, 2)), (1, 1)),

@@ -40,12 +40,18 @@ class Blocks:
         )
 
     def evened(self, exactly: bool) -> Blocks:
-        """These blocks in blocks of `ceil(size / parts)`; `exactly` makes axes whole that the parts do not divide."""
-        def even(n: int, d: int, c: Cut | None) -> Cut | None:
-            found = None if c is None else self.even(d, self.mesh.process_axes(c.axes))
-            return None if found is None or (n % found.parts if exactly else n < found.parts) else found
+        """These blocks in blocks of `ceil(size / parts)`.
 
-        return self.recut(tuple(even(n, d, c) for d, (n, c) in enumerate(zip(self.shape, self.cuts, strict=True))))
+        exactly: leave the last mesh axes out until the parts divide the size.
+        """
+
+        def even(dim: int, cut: Cut | None) -> Cut | None:
+            axes = () if cut is None else self.mesh.process_axes(cut.axes)
+            while exactly and self.shape[dim] % count(axes, self.mesh.processes_along):
+                axes = axes[:-1]
+            return self.even(dim, axes) if axes else None
+
+        return self.recut(tuple(map(even, range(len(self.shape)), self.cuts)))
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
         return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))
