@@ -125,6 +125,7 @@ class FactorRule:
     op: combines the results of parts of reduced factors.
     choose: `(Operation, factors) -> Plan or None`; by default the factors decide in their order.
     better: `(Operation) -> Plan or None`, a plan that sends or holds less than the one by factors.
+    in_place: whether the result is the first operand, changed in places.
     alike: whether Explicit operands must be split alike: a whole operand does not go with a split one.
     called: the name in errors of types; by default the primitive's.
     refusal: `(TypedOperation, Factor) -> str`, the error for Explicit operands whose split does not fit a factor.
@@ -135,6 +136,7 @@ class FactorRule:
     op: OverRanks = OverRanks.SUM
     choose: Callable[[Operation, Sequence[Factor]], Plan | None] | None = None
     better: Callable[[Operation], Plan | None] | None = None
+    in_place: bool = False
     alike: bool = False
     called: str | None = None
     refusal: Callable[[Any, Factor], str] | None = field(default=None, compare=False)
@@ -158,7 +160,7 @@ class FactorRule:
         factors = self.factors(s)
         if factors is None:
             return None
-        kept = [_kept(s, f) for f in factors] + _unlisted(s, factors)
+        kept = [_kept(s, f) for f in factors] + (_unlisted(s, factors) if self.in_place else [])
         return planned(s, kept, self.op) if self.choose in (None, _with_examples) else self.choose(s, kept)
 
     def but(self, **changes: Any) -> FactorRule:
@@ -168,14 +170,10 @@ class FactorRule:
 
 def _kept(s: Operation, f: Factor) -> Factor:
     """A factor of a whole axis as one of an axis that operands and results share, if they do."""
-    if f.kind is not FactorKind.WHOLE:
+    if f.kind is not FactorKind.WHOLE or all(at is None for at in f.operands):
         return f
     at, size = next((at, x[at]) for at, x in zip(f.operands, s.shapes, strict=True) if at is not None)
-    ndim = max(map(len, s.shapes))
-    shared = [
-        (at if len(x) == ndim else None) if own is None else own for own, x in zip(f.results, s.results, strict=True)
-    ]
-    results = [d if d is not None and x[d] == size else None for d, x in zip(shared, s.results, strict=True)]
+    results = [d if d is not None and x[d] == size else None for d, x in zip(f.results, s.results, strict=True)]
     if None in results:
         return f
     operands = [d if d is not None and x[d] == size else None for d, x in zip(f.operands, s.shapes, strict=True)]
@@ -183,9 +181,7 @@ def _kept(s: Operation, f: Factor) -> Factor:
 
 
 def _unlisted(s: Operation, factors: Sequence[Factor]) -> list[Factor]:
-    """Factors for axes that have none, of a first operand that the operation changes in places."""
-    if len(s.results) != 1 or s.results[0] != s.shapes[0]:
-        return []
+    """Factors for the axes of the first operand that have none."""
     listed = {f.operands[0] for f in factors}
     return [free((d, *(None,) * (len(s.shapes) - 1)), (d,)) for d in range(len(s.shapes[0])) if d not in listed]
 
@@ -254,10 +250,12 @@ def whole_along(
 def batched(
     ranks: Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]],
     better: Callable[[Operation], Plan | None] | None = None,
+    in_place: bool = False,
 ) -> FactorRule:
     """Operations on the last axes of arrays, which must be whole. The axes before them are batch axes, cut alike.
 
     ranks: for each operand, the number of its last axes; or a function of the parameters. better: see `FactorRule`.
+    in_place: whether the results have these axes, too, in the same places.
     """
 
     def factors(s: Operation) -> list[Factor]:
@@ -266,7 +264,8 @@ def batched(
         examples = [len(x) - r for x, r in zip(s.shapes, counts, strict=True)]
         lead = [free((d,) * n, (d,) * m) for d in range(min(examples))]
         rest = [(i, d) for i, x in enumerate(s.shapes) for d in range(examples[i], len(x))]
-        return lead + [whole([d if k == i else None for k in range(n)], (None,) * m) for i, d in rest]
+        kept = (lambda d: (d,) * m) if in_place else lambda _: (None,) * m
+        return lead + [whole([d if k == i else None for k in range(n)], kept(d)) for i, d in rest]
 
     return FactorRule(factors, choose=_with_examples, better=better, alike=True, refusal=not_batched)
 
