@@ -125,10 +125,10 @@ class FactorRule:
     op: combines the results of parts of reduced factors.
     choose: `(Operation, factors) -> Plan or None`; by default the factors decide in their order.
     better: `(Operation) -> Plan or None`, a plan that sends or holds less than the one by factors.
-    in_place: whether the result is the first operand, changed in places.
     alike: whether Explicit operands must be split alike: a whole operand does not go with a split one.
     called: the name in errors of types; by default the primitive's.
     refusal: `(TypedOperation, Factor) -> str`, the error for Explicit operands whose split does not fit a factor.
+    in_place: whether the result is the first operand, changed in places.
     """
 
     factors: Callable[[Operation], Sequence[Factor] | None]
@@ -136,10 +136,10 @@ class FactorRule:
     op: OverRanks = OverRanks.SUM
     choose: Callable[[Operation, Sequence[Factor]], Plan | None] | None = None
     better: Callable[[Operation], Plan | None] | None = None
-    in_place: bool = False
     alike: bool = False
     called: str | None = None
     refusal: Callable[[Any, Factor], str] | None = field(default=None, compare=False)
+    in_place: bool = False
 
     def __call__(self, s: Operation) -> Plan | None:
         """The plan for operands with these cuts."""
