@@ -28,7 +28,7 @@ from setuptools.command.build_py import build_py
 SOURCES = Path("cython_ext")
 # Extensions that only handle Python objects get -O2: -O3 takes a third longer for code as fast. Code that runs once for
 # each program gets -O1, which takes half the time.
-OBJECTS, ONCE = {"array", "dispatch"}, {"forms", "loading", "record"}
+OBJECTS, ONCE = {"array", "dispatch", "dlpack"}, {"forms", "loading", "record"}
 DEPENDENCIES = [
     "numpy>=2.1",
     "scipy>=1.16",

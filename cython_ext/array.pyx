@@ -18,6 +18,7 @@ import numpy as np
 
 cimport numpy as cnp
 
+from mpijax._ext import dlpack
 from mpijax.core.base import provided
 
 cnp.import_array()
@@ -512,7 +513,7 @@ cdef class ArrayBase:
         if max_version is None or max_version[0] < 1:   # an older consumer accepts only writeable memory
             value = ndarray_over(value.dtype, value.shape, cnp.PyArray_DATA(value), value, True)
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return value.__dlpack__(**{name: option for name, option in options.items() if option is not None})
+        return dlpack.export(value, {name: option for name, option in options.items() if option is not None})
 
     def unsafe_buffer_pointer(self):
         """The address of the first element."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mpijax
 
-NAMES = "scale row_sums describe describe_entries increment note operand_shape".split()
+NAMES = "scale row_sums describe describe_entries describe_small increment note operand_shape".split()
 
 
 @functools.cache

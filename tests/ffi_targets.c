@@ -52,6 +52,16 @@ MPIJAX_FFI_EXPORT void describe_entries(void **buffers, const int64_t *call) {
   y[2] = mpijax_double(call, "limit", -1);
 }
 
+/* The type of an array of small elements, how many they are, and the bits of the last one. */
+MPIJAX_FFI_EXPORT void describe_small(void **buffers, const int64_t *call) {
+  int32_t *y = mpijax_result(buffers, call, 0);
+  int64_t count;
+  const uint8_t *small = mpijax_elements(call, "small", &count);
+  y[0] = (int32_t)mpijax_attribute(call, "small")[1];
+  y[1] = (int32_t)count;
+  y[2] = small[count - 1];
+}
+
 /* The axes of the first operand, then -1. */
 MPIJAX_FFI_EXPORT void operand_shape(void **buffers, const int64_t *call) {
   int32_t *y = mpijax_result(buffers, call, 0);

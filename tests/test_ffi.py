@@ -43,13 +43,23 @@ def test_several_results(kind):
     np.testing.assert_array_equal(out[1], XS.shape)
 
 
-@pytest.mark.parametrize("dtype, code", [("bool", 1), ("int32", 4), ("uint8", 6), ("bfloat16", 11), ("complex64", 14)])
+@pytest.mark.parametrize("dtype, code", [("bool", 1), ("int32", 4), ("uint8", 6), ("bfloat16", 11), ("complex64", 14), ("int4", 18)])
 def test_attributes_and_types_as_c_sees_them(dtype, code):
     with OURS.enable_x64(True):
         f = OURS.ffi.ffi_call("describe", OURS.ShapeDtypeStruct((8,), np.float64))
         x = OURS.numpy.ones((2, 2), dtype)
-        out = OURS.jit(lambda x: f(x, whole=2**40, real=0.25, flag=True, name="ab", table=np.array([3, -5], np.int16)))(x)
+        real, flag, table = np.dtype("bfloat16").type(0.25), np.bool_(True), np.array([3, -5], np.int16)
+        out = OURS.jit(lambda x: f(x, whole=2**40, real=real, flag=flag, name="ab", table=table))(x)
     np.testing.assert_array_equal(out, [2**40, 0.25, 1, 2000 + ord("a"), 2000 - 5, -7, code, 11])
+
+
+@pytest.mark.parametrize("dtype, code, bits", [("int2", 17, 3), ("int4", 18, 15), ("uint2", 19, 3), ("uint4", 20, 15),
+                                               ("float4_e2m1fn", 21, 10), ("float8_e5m2", 27, 188), ("float8_e8m0fnu", 29, 255)])
+def test_arrays_of_small_elements_as_attributes(dtype, code, bits):
+    f = OURS.ffi.ffi_call("describe_small", OURS.ShapeDtypeStruct((3,), np.int32))
+    last = np.array([1, -1]).astype(dtype)
+    np.testing.assert_array_equal(f(small=last), [code, 2, last.view(np.uint8)[1]])
+    assert last.view(np.uint8)[1] == bits
 
 
 def test_entries_of_dicts_have_dotted_names():

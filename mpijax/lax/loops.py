@@ -24,6 +24,7 @@ from mpijax.ops.indexing.slicing import concatenate, index_in_dim, slice
 from mpijax.ops.shapes.reshape import expand_dims, reshape
 from mpijax.transforms.flat import debug_info, standing_for
 from mpijax.transforms.ref_state import (
+    CarriedRefs,
     check_aliases,
     has_refs,
     made_of,
@@ -153,10 +154,7 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
     """`scan` over the slices of references: stacks the final values of the slices."""
     check_aliases((), tree.tree_leaves((init, xs)), lambda: debug_info("scan", f, (init, xs), {}))
     if has_refs(tree.tree_leaves(init)):
-        raise ValueError(
-            "scan: the carry contains a reference, and mutable array references cannot be returned. Close over the "
-            "reference, or scan over its slices (xs)."
-        )
+        return _scan_carrying_refs(f, init, xs, length, reverse, unroll)
     values, refs = values_in(xs)
 
     def iteration(carry, x):
@@ -167,6 +165,18 @@ def _scan_over_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool,
     carry, (ys, finals) = scan(iteration, init, values, length, reverse, unroll)
     write_all(refs, finals)
     return carry, ys
+
+
+def _scan_carrying_refs(f: Callable, init: Any, xs: Any, length: int, reverse: bool, unroll) -> tuple[Any, Any]:
+    """`scan` whose carry has references in fixed places."""
+    carried = CarriedRefs(init, "scan")
+
+    def iteration(values, x):
+        carry, y = f(carried.carry(values), x)
+        return carried.values(carry), y
+
+    values, ys = scan(iteration, carried.values(init), xs, length, reverse, unroll)
+    return carried.carry(values), ys
 
 
 def _carry_tree(body: Body) -> Any:

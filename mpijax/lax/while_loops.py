@@ -26,7 +26,7 @@ from mpijax.ops.elementwise.compare import lt
 from mpijax.ops.elementwise.convert import convert_element_type, stage
 from mpijax.ops.rules import const_like
 from mpijax.transforms.flat import standing_for
-from mpijax.transforms.ref_state import has_refs, made_of, state_passing, values_of, write_all
+from mpijax.transforms.ref_state import CarriedRefs, has_refs, made_of, state_passing, values_of, write_all
 
 
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
@@ -67,10 +67,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             pass  # Python cannot decide traced conditions, as under vmap: the primitive does
     leaves, in_tree = tree.tree_flatten(init_val)
     if has_refs(leaves):
-        raise ValueError(
-            "while_loop: the carry contains a reference, and mutable array references cannot be returned. Close over "
-            "the reference."
-        )
+        return _while_carrying_refs(cond_fun, body_fun, init_val)
     cond, body = _trace_pair(cond_fun, body_fun, leaves, in_tree)
     if cond.written:
         return _while_deciding(cond_fun, body_fun, cond.written, body.written, init_val)
@@ -79,6 +76,17 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     _check_condition(cond)
     leaves, cond, body = _of_stable_types(cond_fun, body_fun, leaves, in_tree, cond, body)
     return tree.tree_unflatten(body.out_tree, _bind(cond, body, leaves))
+
+
+def _while_carrying_refs(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
+    """`while_loop` whose carry has references in fixed places."""
+    carried = CarriedRefs(init_val, "while_loop")
+    values = while_loop(
+        lambda values: cond_fun(carried.carry(values)),
+        lambda values: carried.values(body_fun(carried.carry(values))),
+        carried.values(init_val),
+    )
+    return carried.carry(values)
 
 
 def _while_deciding(cond_fun, body_fun, decided: Sequence[Ref], written: Sequence[Ref], init_val: Any) -> Any:

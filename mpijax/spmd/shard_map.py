@@ -190,7 +190,7 @@ class _ShardMap:
                 state.trace.text_of = partial(text_of, self.mesh, on_every_device)
             outs = fun(*shards)
             body.out_tree = fun.out_tree  # type: ignore[attr-defined]
-            if not all(map(is_array, outs)):
+            if has_refs(outs) or not all(map(is_array, outs)):
                 return outs  # tracing raises an error with the position of the result that is not an array
             out_specs[:] = self._flat_out(fun.out_tree, outside)
             return self._declared(outs, out_specs)

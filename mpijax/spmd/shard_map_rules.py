@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mpijax.core.base import config
 from mpijax.core.base.errors import JaxprTypeError
 from mpijax.core.base.state import state
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Eqn, Var, eval_jaxpr, without_dead_code
@@ -182,7 +183,8 @@ def _number(like, value):
 
 def _batch(axis: AxisData, args, dims, **params):
     for what in ("in_specs", "out_specs"):
-        if any(set(axis.spmd) & set(s.all_axes()) for s in params[what]):
+        named = any(set(axis.spmd) & set(s.all_axes()) for s in params[what])
+        if named and not config.disable_vmap_shmap_error.value:
             raise ValueError(f"vmap spmd_axis_name cannot appear in shard_map {what}: {axis.spmd}, {params[what]}")
     moved = [x if d is None else move_dim(x, d, 0) for x, d in zip(args, dims, strict=True)]
     batched = tuple(d is not None for d in dims)

@@ -24,7 +24,7 @@ from mpijax.transforms.custom import (
     rerunnable,
 )
 from mpijax.transforms.flat import FlatFun, debug_info
-from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
+from mpijax.transforms.zeros import Zero, add_tangents, as_array, as_operand, instantiate
 
 
 class JvpCall(CustomCall):
@@ -170,7 +170,7 @@ class custom_jvp(CustomFunction):
         rule = _FlatRule(self.jvp, name, nondiff, in_tree, types)
         debug = debug_info("custom_jvp", self.fun, args, {})
         call = JvpCall(types.recorded(FlatFun(fun, in_tree)), rule, name, self.symbolic_zeros, debug)
-        outs = call.bind(*map(as_array, leaves))
+        outs = call.bind(*map(as_operand, leaves))
         return tree.tree_unflatten(types.structure, outs)
 
 

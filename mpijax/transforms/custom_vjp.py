@@ -35,7 +35,7 @@ from mpijax.transforms.flat import FlatFun, debug_info
 from mpijax.transforms.ref_state import check_aliases, is_ref, values_of
 from mpijax.transforms.remat_opt import fwd_or_fun
 from mpijax.transforms.transpose import is_undefined_primal
-from mpijax.transforms.zeros import Zero, add_tangents, as_array, instantiate
+from mpijax.transforms.zeros import Zero, add_tangents, as_array, as_operand, instantiate
 
 
 class CustomVJPException(Exception):
@@ -325,7 +325,7 @@ class custom_vjp(CustomFunction):
         refs = _References(leaves)
         debug = debug_info("custom_vjp", self.fun, args, {})
         check_aliases((), leaves, lambda: debug)
-        leaves = list(map(as_array, values_of(leaves)))
+        leaves = list(map(as_operand, values_of(leaves)))
         types = ResultTypes()
         fwd, _, _ = self._split(self.fwd, args)
         rule = _FlatFwd(self, name, fwd, nondiff, in_tree, [typeof(x) for x in leaves], types, refs)

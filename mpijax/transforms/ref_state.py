@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijax.core.base import provided
+from mpijax.core.base import config, provided
 from mpijax.core.base.state import state
 from mpijax.core.programs.debug_info import DebugInfo
 from mpijax.core.programs.jaxpr import Jaxpr, subjaxprs
@@ -189,6 +189,38 @@ def of_values(fun: Callable, args: Any) -> Callable:
         return out, values_of(inner)
 
     return explicit
+
+
+class CarriedRefs:
+    """The carry of a loop with references among its leaves: these stay in place, and the loop carries the other leaves.
+
+    Raises ValueError while `jax_mutable_array_checks` is on.
+    """
+
+    def __init__(self, init: Any, loop: str):
+        if config.mutable_array_checks.value:
+            raise ValueError(
+                f"{loop}: the carry contains a reference, and mutable array references cannot be returned. Close over "
+                "the reference, or scan over its slices (xs)."
+            )
+        self.loop = loop
+        self.leaves, self.structure = tree.tree_flatten(init)
+
+    def values(self, carry: Any) -> list[Any]:
+        """The leaves that are no references; raises ValueError if a reference is not in its place."""
+        leaves, structure = tree.tree_flatten(carry)
+        pairs = list(zip(leaves, self.leaves, strict=False))
+        if structure != self.structure or any(x is not own for x, own in pairs if is_ref(x) or is_ref(own)):
+            raise ValueError(
+                f"{self.loop}: the body must return the references that it carries where it gets them. Got "
+                f"{carry}, for {tree.tree_unflatten(self.structure, self.leaves)}."
+            )
+        return [x for x in leaves if not is_ref(x)]
+
+    def carry(self, values: Sequence[Any]) -> Any:
+        """The carry with these values."""
+        rest = iter(values)
+        return tree.tree_unflatten(self.structure, [x if is_ref(x) else next(rest) for x in self.leaves])
 
 
 def write_all(refs: Sequence[Ref], values: Sequence[Any]) -> None:

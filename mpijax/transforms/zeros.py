@@ -64,6 +64,14 @@ def as_array(x: Any) -> Any:
     return provided.basic.converted(x, aval)
 
 
+def as_operand(x: Any) -> Any:
+    """As `as_array`, but a Python number stays a number. Raises OverflowError for one that its dtype cannot hold."""
+    if type(x) in (bool, int, float, complex):
+        typeof(x)
+        return x
+    return as_array(x)
+
+
 def zeros(aval: Any) -> Any:
     """An array of zeros of the given type, created in the current trace; float0 zeros are NumPy arrays.
 

@@ -12,6 +12,7 @@ from quickly import one_in
 import mpijax
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.core.base import config
 
 
 def leaves(J, result):
@@ -637,6 +638,8 @@ def test_errors_as_in_jax(case):
         (lambda r: mpijax.ref.get(jnp.ones(3)), "Can only call `ref_get` on a `Ref`"),
         (lambda r: r[None, 0], "longer than"),
         (lambda r: lax.while_loop(lambda i: True, lambda i: i, r), "cannot be returned"),
+        (lambda r: mpijax.shard_map(lambda x: mpijax.new_ref(x), mesh=mpijax.make_mesh((1,), ("x",)), in_specs=mpijax.P("x"),
+                                    out_specs=mpijax.P("x"))(r[...]), "shard_map returned a mutable array reference"),
         (lambda r: np.asarray(r), "is not an array"),
         (lambda r: mpijax.export.export(mpijax.jit(lambda: r[...]))(), "uses mutable array references"),
     ],
@@ -644,6 +647,20 @@ def test_errors_as_in_jax(case):
 def test_errors(make, text):
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=text):
         make(mpijax.new_ref(jnp.zeros(3)))
+
+
+def test_loops_carry_references_in_fixed_places_where_these_are_not_checked():
+    r, q = mpijax.new_ref(jnp.zeros(3)), mpijax.new_ref(jnp.zeros(3))
+
+    def body(carry, i):
+        carry[0][i] = i * 2.0
+        return (carry[0], carry[1] + i), None
+
+    with config.mutable_array_checks(False):
+        (last, total), _ = lax.scan(body, (r, 0), jnp.arange(3))
+        with pytest.raises(ValueError, match="the body must return the references that it carries where it gets them"):
+            lax.scan(lambda c, _: (c[::-1], None), (r, q), length=2)
+    assert last is r and total == 3 and r[...].tolist() == [0, 2, 4]
 
 
 def test_conditions_that_write():

@@ -785,6 +785,27 @@ def in_cond(L):
 
 
 @case
+def loops_that_carry_references(L):
+    def scanned(carry, i):
+        ref, total = carry
+        ref[i] = ref[i] * 2
+        return (ref, total + ref[i]), None
+
+    def called(ref, i):
+        ref[i] = ref[i] + 1
+        return ref
+
+    def kernel(x, o):
+        o[...] = x[...]
+        (ref, total), _ = L.lax.scan(scanned, (o, 0.0), L.jnp.arange(6))
+        ref[0] = total
+        L.lax.fori_loop(0, 5, lambda i, ref: called(ref, i), o)
+        L.lax.while_loop(lambda c: c[0] < o[1], lambda c: (c[0] + 1, called(c[1], 2)), (0.0, o))
+
+    return L.call(kernel, L.shape(8))(abs(data(8)))
+
+
+@case
 def run_state(L):
     def double(refs):
         refs[1][...] = refs[0][...] * 2

@@ -148,6 +148,16 @@ def test_loads_and_stores_in_their_older_form():
     np.testing.assert_array_equal(out, -data(6))
 
 
+def test_swap_returns_the_given_values_where_its_mask_is_false():
+    def kernel(x, o, before):
+        o[...] = x[...]
+        before[...] = pl.swap(o, (pl.ds(2, 4),), -x[pl.ds(0, 4)], mask=jnp.arange(4) % 2 == 0)
+
+    shapes = mpijax.ShapeDtypeStruct((6,), jnp.float32), mpijax.ShapeDtypeStruct((4,), jnp.float32)
+    after, before = pl.pallas_call(kernel, shapes)(jnp.arange(1.0, 7.0))
+    assert after.tolist() == [1, 2, -1, 4, -3, 6] and before.tolist() == [3, -2, 5, -4]
+
+
 def test_rolls_and_casts_of_tpus():
     x = data(3, 8)
     np.testing.assert_array_equal(pltpu.roll(x, 3, 1), np.roll(x, 3, 1))

@@ -289,6 +289,8 @@ def test_names_are_for_exported_programs():
 WRONG_PROGRAMS = {
     "a number": (lambda x: x * int(x.shape[0]), jax.errors.InconclusiveDimensionOperation, "'a' used in a context that requires"),
     "a branch": (lambda x: x if x.shape[0] > 3 else -x, jax.errors.InconclusiveDimensionOperation, "'a' > '3' is inconclusive"),
+    "a mirror image": (lambda x: jax.numpy.pad(x, 2, mode="reflect"), ValueError, r"axis size \(= a\) is larger than 1"),
+    "a wrapped margin": (lambda x: jax.numpy.pad(x, 2, mode="wrap"), jax.errors.InconclusiveDimensionOperation, "how many times"),
     "reshape": (lambda x: x.reshape(3, -1), jax.errors.InconclusiveDimensionOperation, "Cannot divide evenly the sizes of shapes"),
     "float step": (lambda x: jnp.arange(0, x.shape[0], 0.5), ValueError, "must be either dimension expressions or integers"),
     "squeeze": (lambda x: x.squeeze(), ValueError, "axis=None is not supported with shape polymorphism"),

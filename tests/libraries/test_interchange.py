@@ -1,5 +1,6 @@
 """Arrays go to other libraries and come back: DLPack, the array API standard, NumPy's protocols."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -24,6 +25,46 @@ def test_dlpack_to_numpy_and_back(dtype):
     back = jnp.from_dlpack(there[1:, ::1])
     assert isinstance(back, jax.Array) and back.dtype == x.dtype
     np.testing.assert_array_equal(back, x[1:])
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+    )
+
+
+@pytest.mark.parametrize("dtype, code", {
+    "bfloat16": 4, "float8_e3m4": 7, "float8_e4m3": 8, "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
+}.items())
+def test_dlpack_of_the_formats_that_numpy_exports_as_integers(dtype, code):
+    x = jnp.asarray(X).astype(dtype)
+    back = jnp.from_dlpack(x)
+    assert back.dtype == x.dtype and back.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    assert jnp.from_dlpack(x, copy=True).unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    capsule = x.__dlpack__()
+    tensor = DLTensor.from_address(pointer(capsule, b"dltensor"))
+    assert (tensor.code, tensor.bits, tensor.lanes) == (code, 8 * x.dtype.itemsize, 1)
+    with pytest.raises(RuntimeError, match="Unsupported dtype"):
+        np.from_dlpack(x)
+
+
+@pytest.mark.parametrize("dtype", ["int2", "int4", "uint2", "uint4", "float4_e2m1fn"])
+def test_dlpack_refuses_formats_of_less_than_a_byte(dtype):
+    with pytest.raises(BufferError, match=f"Arrays of {dtype} cannot be exported by DLPack"):
+        jnp.zeros(3, dtype).__dlpack__()
+    assert not jax.dlpack.is_supported_dtype(dtype)
+
+
+def test_from_dlpack_onto_the_device_where_the_memory_is():
+    device = jax.devices()[0]
+    with pytest.raises(TypeError, match="Expected a string or dtype-like object"):
+        jax.dlpack.is_supported_dtype(None)
+    x = jnp.from_dlpack(X, device=jax.sharding.SingleDeviceSharding(device), copy=False)
+    assert x.unsafe_buffer_pointer() == X.ctypes.data and x.devices() == {device}
 
 
 def test_dlpack_of_an_array_that_is_not_contiguous():

@@ -178,6 +178,19 @@ def examples_over(s, spec_in, spec_out):
     return s.jax.vmap(f, spmd_axis_name="i")(X)
 
 
+@BOTH
+def test_specs_may_name_the_axis_of_examples_where_that_is_not_checked(s):
+    f = s.over(lambda x, y: x + s.lax.all_gather(y, "i", tiled=True), s.line, (s.P(None), s.P("i")), s.P(None), check_vma=False)
+    vmapped = s.jax.vmap(f, in_axes=(0, None), spmd_axis_name="i")
+    with pytest.raises(ValueError, match="vmap spmd_axis_name cannot appear in"):
+        vmapped(X, X[0])
+    s.jax.config.update("jax_disable_vmap_shmap_error", True)
+    try:
+        np.testing.assert_array_equal(np.asarray(vmapped(X, X[0])), X + X[0])
+    finally:
+        s.jax.config.update("jax_disable_vmap_shmap_error", False)
+
+
 FAILURES = [
     (swapped, TypeError, r"This might be fixed by applying `jax.lax.pcast\(..., \('i',\).*to the initial carry value"),
     (three_swapped, TypeError, r"This might be fixed by:\n  \* applying `jax.lax.pcast\(..., \('j',\).*to the initial"),

@@ -82,6 +82,8 @@ PLACES = {
         (8,), put(s, V, "i").format, lambda index: V[index]),
     "compiled for a type": lambda s: s.jax.jit(lambda x: x * 2).lower(
         s.jax.core.ShapedArray((8,), np.float32)).compile()(V),
+    "an operation of others on one device": lambda s: s.jax.jit(s.jnp.fft.rfft)(s.jax.device_put(V, s.jax.devices()[2])),
+    "from_dlpack onto a device": lambda s: s.jnp.from_dlpack(X, device=s.jax.devices()[2]),
     "device_put of a tree": lambda s: s.jax.device_put((V, X), (one(s, 1), s.NamedSharding(mesh(s, 4), s.P("i")))),
 }  # fmt: skip
 

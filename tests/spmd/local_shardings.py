@@ -60,6 +60,37 @@ def test_results_lie_as_asked(name):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5)
 
 
+# Of an (8, 8) array over Auto axes, in one program: the names that its axes keep.
+KEPT = {
+    "roll": lambda s, x: (s.jnp.roll(x, 3, 0), s.jnp.roll(x, 1, 1), s.jnp.roll(x, (2, 1), (0, 1))),
+    "halves": lambda s, x: (x[:4], x[:, 4:], *s.jnp.split(x, 2), x[1:5, ::2]),
+    "what does not divide": lambda s, x: (x[:3], x[:, 1:], s.jnp.concatenate([x[3:], x[:3]]), x[1:] - x[:-1]),
+    "sizes that some axes divide": lambda s, x: (
+        x[:6], x[:2], s.jnp.concatenate([x[:3], x[:1]]), s.jnp.concatenate([x[:3], x[:3]]), s.jnp.pad(x, ((0, 2), (0, 0)))),
+    "fft": lambda s, x: (s.jnp.fft.fft(x), s.jnp.fft.fft(x, axis=0), s.jnp.fft.rfft(x), s.jnp.fft.fftshift(x)),
+    "updates": lambda s, x: (x.at[2, 3].set(1), x.at[0].set(1), x.at[:, 1].add(1), x.at[np.array([1, 2])].mul(2.0)),
+    "window": lambda s, x: s.lax.dynamic_update_slice(x, s.jnp.ones((2, 2)), (1, 1)),
+    "sort": lambda s, x: (s.jnp.sort(x, 0), s.jnp.sort(x, 1), s.jnp.cumsum(x, 0), s.lax.cummax(x, 1)),
+    "convolution": lambda s, x: s.lax.conv_general_dilated(x[None, None], np.ones((1, 1, 3, 3), np.float32), (1, 1), "SAME"),
+    "top": lambda s, x: s.lax.top_k(x, 2),
+    "decompositions": lambda s, x: (s.jnp.linalg.qr(x)[1], s.jnp.linalg.cholesky(x @ x.T + 99 * s.jnp.eye(8))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", one_in(3, KEPT))
+@pytest.mark.one_in(3)
+def test_axes_keep_their_names_as_in_jax(name):
+    def specs(s):
+        mesh = s.jax.make_mesh((2, 2), ("i", "j"), axis_types=(s.jax.sharding.AxisType.Auto,) * 2)
+        x = np.arange(64, dtype=np.float32).reshape(8, 8)
+        f = s.jax.jit(lambda x: KEPT[name](s, x))
+        places = [("i",), (None, "j"), ("i", "j"), (("i", "j"),)]
+        outs = s.jax.tree.leaves([f(s.jax.device_put(x, s.NamedSharding(mesh, s.P(*place)))) for place in places])
+        return [str(out.sharding.spec) for out in outs]
+
+    assert specs(OURS) == specs(REAL)
+
+
 @pytest.mark.parametrize("spec", [("i", None), (None,), (None, "j")])
 def test_results_of_shard_map_keep_their_specs(spec):
     found = []

@@ -308,6 +308,8 @@ def test_types_without_axes_of_size_one(s):
         np.testing.assert_allclose(np.asarray(total), T[:2] + T[2:], rtol=1e-6)
         doubled = s.jax.jit(s.jax.vmap(lambda x: x * 2, spmd_axis_name=("x", "y")))(s.put(T, ("x", "y"), None))
         assert str(doubled.sharding.spec) == "P('x', None)"
+        alone = s.jax.make_jaxpr(lambda x: s.lax.pcast(x, "y", to="varying"))(T)
+        assert not alone.eqns and np.array_equal(s.lax.pcast(T, "y", to="varying"), T)
 
 
 def accumulated(s, weights, batches):

@@ -197,6 +197,22 @@ def test_symbolic_zeros_reach_the_rule():
     assert seen(OURS) == seen(THEIRS) == (True, 3.0)
 
 
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_numbers_stay_numbers_outside_of_programs(kind):
+    def seen(J):
+        f = getattr(J, kind)(lambda x, y: [2 * x, y, J.numpy.sin(x)])
+        rule = (lambda *a: a,) if kind == "custom_jvp" else (lambda *a: (f(*a), a), lambda r, ct: ct[:2])
+        getattr(f, f"def{kind[-3:]}")(*rule)
+        outs = [*f(1.5, True), *f(3, 1j), *J.jit(f)(1.5, True)]
+        with pytest.raises(OverflowError):
+            f(2**40, 0)
+        return [next((t for t in (bool, int, float, complex) if isinstance(x, t)), None) for x in outs], list(map(complex, outs))
+
+    ours, theirs = seen(OURS), seen(THEIRS)
+    assert ours[0] == theirs[0] == [float, bool, None, int, complex, None, None, None, None]
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+
+
 def test_rules_see_arrays():
     f = OURS.custom_vjp(lambda x: x * 2)
     f.defvjp(lambda x: (x.reshape(()) * 2, x), lambda x, ct: (ct.astype(x.dtype),))

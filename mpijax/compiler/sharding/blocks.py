@@ -39,9 +39,19 @@ class Blocks:
             n % c.parts == 0 and c.axes == self.mesh.process_axes(c.axes) and c == self.even(dim, c.axes)
         )
 
-    def whole_where_uneven(self) -> Blocks:
-        """These blocks, made whole along each array axis whose cut a `NamedSharding` cannot describe."""
-        return self.recut(tuple(c if self._is_even_along(d) else None for d, c in enumerate(self.cuts)))
+    def evened(self, exactly: bool) -> Blocks:
+        """These blocks in blocks of `ceil(size / parts)`.
+
+        exactly: leave the last mesh axes out until the parts divide the size.
+        """
+
+        def even(dim: int, cut: Cut | None) -> Cut | None:
+            axes = () if cut is None else self.mesh.process_axes(cut.axes)
+            while exactly and self.shape[dim] % count(axes, self.mesh.processes_along):
+                axes = axes[:-1]
+            return self.even(dim, axes) if axes else None
+
+        return self.recut(tuple(map(even, range(len(self.shape)), self.cuts)))
 
     def even(self, dim: int, axes: tuple[Any, ...]) -> Cut:
         return even_cut(self.shape[dim], axes, count(axes, self.mesh.processes_along))

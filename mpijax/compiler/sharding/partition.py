@@ -340,7 +340,7 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
     if one is None:
         return outs
     avals = [v.aval for v in eqn.outvars]
-    spread_by_rule = not one.is_fully_addressable and rule_of(eqn.primitive) is not None
+    spread_by_rule = hasattr(one, "mesh") and rule_of(eqn.primitive) is not None
     made: set[Any] = p.made_since(first) if spread_by_rule else set()
 
     def named(out, sharding):
@@ -356,7 +356,11 @@ def _followed(p: Partitioner, eqn, inputs, outs, first: int, source) -> list:
                 p.known.shardings[out] = sharding
         return out
 
-    return list(map(named, outs, _shardings_of_results(p, eqn, inputs, avals, shardings, one)))
+    found = _shardings_of_results(p, eqn, inputs, outs, shardings, one)
+    if found is None:
+        made = set() if one.is_fully_addressable else made  # the operations that it consists of know better
+        found = _shardings_by_shape(p, inputs, avals, shardings, one)
+    return list(map(named, outs, found))
 
 
 def _is_followed_by_name(sharding) -> bool:
@@ -368,23 +372,38 @@ def _is_followed_by_name(sharding) -> bool:
     )
 
 
-def _shardings_of_results(p: Partitioner, eqn, inputs, avals, shardings, first) -> list:
-    """The shardings that the rule of an operation gives its results."""
+def _shardings_of_results(p: Partitioner, eqn, inputs, outs, shardings, first) -> list | None:
+    """The shardings that the rule of an operation gives its results; None if it gives none."""
+    avals = [v.aval for v in eqn.outvars]
     if not hasattr(first, "mesh"):
         return [first] * len(avals)
     mesh, rule = first.mesh, rule_of(eqn.primitive)
+    if first.is_fully_addressable:  # where nothing moves between processes, the cheaper plan is no reason for a label
+        rule = getattr(rule, "named", rule)
     devices = mesh.abstract_mesh  # its blocks are per device, not per process
     over = [x.update(mesh=devices) if x is not None and getattr(x, "mesh", None) == mesh else None for x in shardings]
     shapes = [p.global_aval(v).shape for v in inputs]
-    held = [None if x is None else blocks_by(x, shape) for x, shape in zip(over, shapes, strict=True)]
+    held = [
+        None if x is None else p.known.uneven.get(v) or blocks_by(x, shape)
+        for v, x, shape in zip(inputs, over, shapes, strict=True)
+    ]
     first_device = dict.fromkeys(mesh.axis_names, 0)
     plan = rule(_as_rules_see_it(p, eqn, inputs, avals, held, devices, first_device)) if rule is not None else None
-    if plan is not None and plan.whole is None:
-        results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
-        names = _named_alike([b.whole_where_uneven() for b in results], held, over)
-        return [x.update(mesh=mesh) for x in names]
+    if plan is None or plan.whole is not None:
+        return None
+    results = [Blocks(devices, a.shape, c) for a, c in zip(avals, plan.results, strict=True)]
+    p.known.uneven.update(
+        (v, b) for v, b in zip(outs, (b.evened(exactly=False) for b in results), strict=True) if not b.is_even
+    )
+    names = _named_alike([b.evened(exactly=True) for b in results], held, over)
+    return [x.update(mesh=mesh) for x in names]
+
+
+def _shardings_by_shape(p: Partitioner, inputs, avals, shardings, first) -> list:
+    """The shardings of results without a rule: those of operands of the same shape, else whole."""
+    shapes = [p.global_aval(v).shape for v in inputs]
     of_shape = {shape: x for shape, x in zip(shapes, shardings, strict=True) if hasattr(x, "mesh")}
-    return [of_shape.get(a.shape) or sharding_over(mesh, ((),) * a.ndim) for a in avals]
+    return [of_shape.get(a.shape) or sharding_over(first.mesh, ((),) * a.ndim) for a in avals]
 
 
 def _named_alike(results, held, shardings) -> list:

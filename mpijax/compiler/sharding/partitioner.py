@@ -52,7 +52,9 @@ class PartitionState:
     """State shared by all graphs of a program.
 
     shardings: of values over ranks or devices, as the user named them; also of values that are whole here.
-    blocks: the part of an array that a value is. lost: cuts that whole axes would have, had no operand been gathered.
+    blocks: the part of an array that a value is. uneven: of a value over devices of one process, by which its users
+    get shardings: its own sharding leaves axes whole that the parts do not divide. lost: cuts that whole axes would
+    have, had no operand been gathered.
     unreduced: partial results whose sum over ranks is pending. meshes: those of the enclosing `shard_map` bodies.
     devices: concrete meshes, keyed by the abstract meshes in types. tried: cuts of loop carries, keyed by the body and
     the cuts of its inputs. gathers: arrays that operations gathered, in order. placements: shardings of results over
@@ -62,6 +64,7 @@ class PartitionState:
 
     shardings: dict[Value, Any] = field(default_factory=dict)
     blocks: dict[Value, Blocks] = field(default_factory=dict)
+    uneven: dict[Value, Blocks] = field(default_factory=dict)
     lost: dict[Value, Cuts] = field(default_factory=dict)
     unreduced: dict[Value, Any] = field(default_factory=dict)
     devices: dict[Any, Any] = field(default_factory=dict)

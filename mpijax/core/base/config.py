@@ -355,13 +355,27 @@ pallas_enable_debug_checks = bool_option(
     "jax_pallas_enable_debug_checks", False, "Run the checks of pl.debug_check in kernels.", traced=True
 )
 
+disable_vmap_shmap_error = bool_option(
+    "jax_disable_vmap_shmap_error",
+    False,
+    "Allow vmap of a shard_map whose specs name the mesh axes of spmd_axis_name, for arguments that are not mapped.",
+    traced=True,
+)
+
+mutable_array_checks = bool_option(
+    "jax_mutable_array_checks",
+    True,
+    "Refuse mutable array references in the carry of a loop. Otherwise a loop may carry them in fixed places.",
+    traced=True,
+)
+
 # -- accepted without effect ---------------------------------------------------------------------------------
 
 _ACCEPTED_OFF = """
 eager_constant_folding jax2tf_associative_scan_reductions jax_bcoo_cusparse_lowering
 jax_compilation_cache_check_contents jax_compilation_cache_expect_pgle
 jax_compilation_cache_include_metadata_in_key jax_custom_vjp3 jax_debug_leaked_clients_on_clear_backends
-jax_disable_vmap_shmap_error jax_disallow_mesh_context_manager jax_distributed_debug jax_enable_pgle
+jax_disallow_mesh_context_manager jax_distributed_debug jax_enable_pgle
 jax_enable_recoverability jax_experimental_unsafe_xla_runtime_errors jax_export_ignore_forward_compatibility
 jax_force_dcn_cross_host_transfers jax_mosaic_allow_hlo jax_pallas_poison_buffers
 jax_pallas_verbose_errors jax_raise_persistent_cache_errors jax_ragged_dot_use_gpu_pallas_triton_lowering
@@ -372,7 +386,7 @@ jax_use_simplified_jaxpr_constants
 _ACCEPTED_ON = """
 jax2tf_default_native_serialization jax_check_proxy_envs jax_compiler_enable_remat_pass
 jax_cpu_enable_async_dispatch jax_enable_preemption_service jax_include_debug_info_in_dumps
-jax_include_full_tracebacks_in_locations jax_mutable_array_checks jax_pallas_use_mosaic_gpu
+jax_include_full_tracebacks_in_locations jax_pallas_use_mosaic_gpu
 jax_ragged_dot_use_ragged_dot_instruction jax_sort_devices_by_process_index jax_use_direct_linearize
 jax_use_shardy_partitioner
 """

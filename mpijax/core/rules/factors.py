@@ -128,6 +128,7 @@ class FactorRule:
     alike: whether Explicit operands must be split alike: a whole operand does not go with a split one.
     called: the name in errors of types; by default the primitive's.
     refusal: `(TypedOperation, Factor) -> str`, the error for Explicit operands whose split does not fit a factor.
+    in_place: whether the result is the first operand, changed in places.
     """
 
     factors: Callable[[Operation], Sequence[Factor] | None]
@@ -138,6 +139,7 @@ class FactorRule:
     alike: bool = False
     called: str | None = None
     refusal: Callable[[Any, Factor], str] | None = field(default=None, compare=False)
+    in_place: bool = False
 
     def __call__(self, s: Operation) -> Plan | None:
         """The plan for operands with these cuts."""
@@ -152,9 +154,36 @@ class FactorRule:
         plan = planned(s, factors, self.op) if self.choose is None else self.choose(s, factors)
         return plan if plan is None or self.local is _unchanged else replace(plan, params=self.local(s, plan))
 
+    def named(self, s: Operation) -> Plan | None:
+        """The plan for names only: of the shardings over devices of one process, where no data moves. As in XLA, an
+        axis that must be whole keeps its name if the result has the same one."""
+        factors = self.factors(s)
+        if factors is None:
+            return None
+        kept = [_kept(s, f) for f in factors] + (_unlisted(s, factors) if self.in_place else [])
+        return planned(s, kept, self.op) if self.choose in (None, _with_examples) else self.choose(s, kept)
+
     def but(self, **changes: Any) -> FactorRule:
         """The same rule with other fields."""
         return replace(self, **changes)
+
+
+def _kept(s: Operation, f: Factor) -> Factor:
+    """A factor of a whole axis as one of an axis that operands and results share, if they do."""
+    if f.kind is not FactorKind.WHOLE or all(at is None for at in f.operands):
+        return f
+    at, size = next((at, x[at]) for at, x in zip(f.operands, s.shapes, strict=True) if at is not None)
+    results = [d if d is not None and x[d] == size else None for d, x in zip(f.results, s.results, strict=True)]
+    if None in results:
+        return f
+    operands = [d if d is not None and x[d] == size else None for d, x in zip(f.operands, s.shapes, strict=True)]
+    return free(operands, results)
+
+
+def _unlisted(s: Operation, factors: Sequence[Factor]) -> list[Factor]:
+    """Factors for the axes of the first operand that have none."""
+    listed = {f.operands[0] for f in factors}
+    return [free((d, *(None,) * (len(s.shapes) - 1)), (d,)) for d in range(len(s.shapes[0])) if d not in listed]
 
 
 # ---------------------------------------------------------------- factors that many operations have
@@ -221,10 +250,12 @@ def whole_along(
 def batched(
     ranks: Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]],
     better: Callable[[Operation], Plan | None] | None = None,
+    in_place: bool = False,
 ) -> FactorRule:
     """Operations on the last axes of arrays, which must be whole. The axes before them are batch axes, cut alike.
 
     ranks: for each operand, the number of its last axes; or a function of the parameters. better: see `FactorRule`.
+    in_place: whether the results have these axes, too, in the same places.
     """
 
     def factors(s: Operation) -> list[Factor]:
@@ -233,7 +264,8 @@ def batched(
         examples = [len(x) - r for x, r in zip(s.shapes, counts, strict=True)]
         lead = [free((d,) * n, (d,) * m) for d in range(min(examples))]
         rest = [(i, d) for i, x in enumerate(s.shapes) for d in range(examples[i], len(x))]
-        return lead + [whole([d if k == i else None for k in range(n)], (None,) * m) for i, d in rest]
+        kept = (lambda d: (d,) * m) if in_place else lambda _: (None,) * m
+        return lead + [whole([d if k == i else None for k in range(n)], kept(d)) for i, d in rest]
 
     return FactorRule(factors, choose=_with_examples, better=better, alike=True, refusal=not_batched)
 

@@ -409,7 +409,7 @@ def _scatter(s: Operation) -> list[Factor]:
     return found + [free((i, j, of_updates[j]), (i,)) for i, j in pairs]
 
 
-scatter = FactorRule(_scatter)
+scatter = FactorRule(_scatter, in_place=True)
 
 
 # ---------------------------------------------------------------- keys: what belongs to a key is made where the key is

@@ -89,14 +89,15 @@ def load(x_ref_or_view: Any, idx: Any = None, *, mask: Any = None, other: Any = 
 
 
 def swap(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None, **_hints: Any) -> Any:
-    """Write `val` at `idx` where `mask` is True. Returns the previous values.
+    """Exchange `val` and what is at `idx` where `mask` is True. Returns the previous values there, and `val` elsewhere.
 
     >>> from mpijax.experimental import pallas as pl
     >>> ref = mpijax.new_ref(jnp.arange(4.0))
     >>> pl.swap(ref, pl.ds(0, 2), jnp.array([7.0, 8.0]), mask=jnp.array([True, False])), ref[...]
-    (Array([0., 1.], dtype=float32), Array([7., 1., 2., 3.], dtype=float32))
+    (Array([0., 8.], dtype=float32), Array([7., 1., 2., 3.], dtype=float32))
     """
-    return _exchange(x_ref_or_view, idx, lambda _: val, mask)
+    before = _exchange(x_ref_or_view, idx, lambda _: val, mask)
+    return before if mask is None else jnp.where(mask, before, jnp.asarray(val, before.dtype))
 
 
 def store(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None, **_hints: Any) -> None:

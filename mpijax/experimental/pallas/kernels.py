@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+from mpijax.core.base import config
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import callable_location
 from mpijax.core.programs.jaxpr import ClosedJaxpr, Literal, jaxpr_as_fun
@@ -86,7 +87,8 @@ def traced(
         it = iter(refs)
         given = [tree.tree_unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in structures]
         positional, named = _arguments(given)
-        with programs.at(ids, sizes), named_axes(dict(zip(names or (), sizes, strict=False))):
+        axes = named_axes(dict(zip(names or (), sizes, strict=False)))
+        with programs.at(ids, sizes), axes, config.mutable_array_checks(False):
             result = fun(*prefetched, *positional, **named)
         if result is not None:
             raise ValueError(f"{where} should return None. It returns a PyTree: {tree.tree_structure(result)}")

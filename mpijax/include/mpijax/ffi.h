@@ -28,11 +28,14 @@
 #define MPIJAX_FFI_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* Types of elements. float16 and bfloat16 are two bytes, complex64 and complex128 two floats and two doubles. */
+/* Types of elements. float16 and bfloat16 are two bytes, complex64 and complex128 two floats and two doubles. Integers of
+   2 and 4 bits and floats of 4 bits are in the low bits of a byte each. */
 enum mpijax_dtype {
   MPIJAX_OTHER = 0, MPIJAX_BOOL, MPIJAX_INT8, MPIJAX_INT16, MPIJAX_INT32, MPIJAX_INT64, MPIJAX_UINT8, MPIJAX_UINT16,
   MPIJAX_UINT32, MPIJAX_UINT64, MPIJAX_FLOAT16, MPIJAX_BFLOAT16, MPIJAX_FLOAT32, MPIJAX_FLOAT64, MPIJAX_COMPLEX64,
-  MPIJAX_COMPLEX128, MPIJAX_STRING
+  MPIJAX_COMPLEX128, MPIJAX_STRING, MPIJAX_INT2, MPIJAX_INT4, MPIJAX_UINT2, MPIJAX_UINT4, MPIJAX_FLOAT4_E2M1FN,
+  MPIJAX_FLOAT8_E3M4, MPIJAX_FLOAT8_E4M3, MPIJAX_FLOAT8_E4M3B11FNUZ, MPIJAX_FLOAT8_E4M3FN, MPIJAX_FLOAT8_E4M3FNUZ,
+  MPIJAX_FLOAT8_E5M2, MPIJAX_FLOAT8_E5M2FNUZ, MPIJAX_FLOAT8_E8M0FNU
 };
 
 /* Words of `call`: version, numbers of operands, results and attributes, then where each array's words are (type,

@@ -94,7 +94,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None):
     """An array that shares the memory of another library's array, through DLPack.
 
     Args:
-      x: an array with `__dlpack__`, or a capsule of one.
+      x: an array with `__dlpack__`.
       copy: True copies the memory; False raises an error if the memory cannot be shared.
 
     >>> jnp.from_dlpack(np.arange(3.0, dtype=np.float32))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
-from mpijax.core.shapes.dimensions import dimension
+from mpijax.core.base.errors import InconclusiveDimensionOperation
+from mpijax.core.shapes.dimensions import dimension, is_constant_shape
 from mpijax.core.trees import tree
 from mpijax.numpy.creation.constructors import asarray
 from mpijax.numpy.creation.ranges import linspace
@@ -182,6 +183,11 @@ def _wrap(array, pad_width: Pairs):
         size = array.shape[axis]
         repeats_before, rest_before = divmod(before, size)
         repeats_after, rest_after = divmod(after, size)
+        if not is_constant_shape((repeats_before, repeats_after)):
+            raise InconclusiveDimensionOperation(
+                f"jnp.pad with mode 'wrap' does not support symbolic sizes: how many times {size} elements fit into "
+                f"{before} and {after} is not known. Concatenate slices instead."
+            )
         parts = [array] * (repeats_before + repeats_after + 1)
         if rest_before:
             parts.insert(0, lax.slice_in_dim(array, size - rest_before, size, axis=axis))
@@ -197,8 +203,27 @@ def _mirror(array, pad_width: Pairs, without_edge: bool, odd: bool):
             continue
         size = array.shape[axis]
         for before, width in zip((True, False), widths):
+            _check_mirror(axis, size, width, before, without_edge)
             array = _mirror_side(array, axis, size, width, before, without_edge, odd)
     return array
+
+
+def _check_mirror(axis: int, size: Any, width: Any, before: bool, without_edge: bool) -> None:
+    """Raise ValueError for symbolic sizes, unless one image is known to be long enough."""
+    if is_constant_shape((size, width)):
+        return
+    try:
+        if size > 1 and size - int(without_edge) >= width:
+            return
+        error = None
+    except InconclusiveDimensionOperation as unknown:
+        error = unknown
+    raise ValueError(
+        "Shape polymorphism is supported for jnp.pad with 'reflect' or 'symmetric' padding mode only when it is "
+        f"possible to determine at lowering time that the axis size (= {size}) is larger than 1 and larger or equal "
+        f"than the padding length (= {width}). Error while handling {'left' if before else 'right'} padding on axis "
+        f"{axis}. Export with a constraint, such as '{size} >= {width + 1}'."
+    ) from error
 
 
 def _mirror_side(array, axis: int, size: int, width: int, before: bool, without_edge: bool, odd: bool):

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mpijax._ext import dlpack
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.core.programs.jaxpr import Eqn
 from mpijax.core.rules import sharding_types as types
@@ -95,7 +96,7 @@ class Buffer:
         return self._view
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._view.__dlpack__(**kwargs)
+        return dlpack.export(self._view, kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._view.__dlpack_device__()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core import dtypes
 from mpijax.core.base.lazy_dataclass import dataclass
 
 VERSION = 1
@@ -14,7 +15,8 @@ _CODES = {
     name: code
     for code, name in enumerate(
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
-        "string".split(),
+        "string int2 int4 uint2 uint4 float4_e2m1fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
+        "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split(),
         start=1,
     )
 }
@@ -78,9 +80,11 @@ def _encoded(name: str, value: Any) -> tuple[int, int, bytes]:
         code = _CODES.get(value.dtype.name, 0)
         if code:
             return code, value.val.size, value.data
-    if isinstance(value, (bool, int, np.bool_, np.integer)) and -(2**63) <= int(value) < 2**63:
+    if isinstance(value, np.generic) and value.dtype.name in _CODES:  # those of ml_dtypes are none of NumPy's numbers
+        value = float(value) if dtypes.issubdtype(value.dtype, np.floating) else value.item()
+    if isinstance(value, (bool, int)) and -(2**63) <= int(value) < 2**63:
         return _CODES["int64"], 1, np.int64(value).tobytes()
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, float):
         return _CODES["float64"], 1, np.float64(value).tobytes()
     raise TypeError(
         f"attribute {name} of ffi_call must be a bool, an integer of 64 bits, a float, a string, a NumPy array of "

@@ -14,6 +14,7 @@ from mpijax.core.rules.lowering import Structural, ViewKind
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.rules.registry import registry
 from mpijax.core.rules.sum_types import kind_over
+from mpijax.core.sharding.context import get_abstract_mesh, in_types
 from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
 from mpijax.ops.collectives.scope import check_bound, linear_jvp, names_of, same_type, vma_with
@@ -41,6 +42,12 @@ def _tracked(names: tuple, caller: str) -> tuple:
         )
     check_bound(names, caller)
     return tuple(n for n in names if n in state.manual_axes)
+
+
+def _in_types(names: tuple) -> tuple:
+    """The names without those of axes of the mesh in context that types do not contain."""
+    mesh = get_abstract_mesh()
+    return tuple(n for n in names if n not in mesh.shape or in_types((n,), mesh))
 
 
 # The primitive for each conversion of `pcast`.
@@ -85,7 +92,8 @@ def pcast(x, axis_name, *, to: str):
                 f"{', '.join(f'{a} to {b}' for a, b in _CASTS)}."
             )
         cast = _CASTS[kind, to]
-        tracked = _tracked(names, cast.removesuffix("_p"))
+        kept = _in_types(names) if cast == "pvary" else names
+        tracked = _tracked(kept, cast.removesuffix("_p")) if kept else ()
         return registry[cast].bind(leaf, axes=tracked) if tracked else leaf
 
     return tree.tree_map(one, x)

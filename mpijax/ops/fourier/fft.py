@@ -169,6 +169,6 @@ fft_p = Primitive(
     jvp=ATTACHED,
     transpose=_fft_transpose,
     batch=_fft_batch,
-    sharding=batched(lambda params: [len(params["fft_lengths"])], better=fft_over_ranks.plan),
+    sharding=batched(lambda params: [len(params["fft_lengths"])], better=fft_over_ranks.plan, in_place=True),
 )
 fft_p.jvp = LINEAR.attach(fft_p)

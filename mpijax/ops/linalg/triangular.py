@@ -152,7 +152,7 @@ def _factors(s: rules.Operation) -> list[Factor]:
         *(free((d, d), (d,)) for d in range(stack)),
         free((None, sides), (sides,), explicit=FactorKind.WHOLE),
         *(whole((d, None), (None,)) for d in (stack, stack + 1)),
-        whole((None, other), (other,)),
+        whole((None, other), (None,)),
     ]
 
 
