@@ -630,7 +630,9 @@ def test_jits_of_a_function_with_equal_options_share_compiled_programs():
         def f(x, n=1):
             return x + n
 
-        def make(f=f, sharding=J.sharding.SingleDeviceSharding(J.devices()[0]), jit=J.jit):
+        sharding = J.sharding.SingleDeviceSharding(J.devices()[0])
+
+        def make(f=f, sharding=sharding, jit=J.jit):
             return jit(f), jit(f, donate_argnums=0), jit(f, out_shardings=sharding), jit(f, static_argnames="n")
 
         first, again = make(), make()
