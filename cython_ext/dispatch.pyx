@@ -111,6 +111,10 @@ cdef class JitBase:
     def _set_typeof(self, typeof):
         self.typeof = typeof
 
+    def _set_entries(self, dict entries):
+        """Set the table of programs by the keys of calls."""
+        self.entries = entries
+
     def _remember(self, key, Program program, PyTreeDef out_tree, list avals, make_array):
         """Cache a program for calls with this key."""
         self.entries[key] = Entry(program, out_tree, avals, make_array)

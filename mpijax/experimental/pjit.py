@@ -41,6 +41,7 @@ def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, *
 
 def _over_mesh(jitted: Any) -> Any:
     jitted._over_mesh = True
+    jitted._share_programs()
     return jitted
 
 

@@ -49,7 +49,7 @@ class JitShardings:
                         f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Use None instead of "
                         "UNCONSTRAINED for an axis that is not sharded."
                     )
-        self.key = tuple((tuple(leaves), structure) for _, leaves, structure in self._parts)
+        self.key = of_all, *((tuple(leaves), structure) for _, leaves, structure in self._parts)
         self._moves = any(isinstance(leaf, SingleDeviceSharding) for leaf in self._parts[0][1])
 
     def of_arguments(self, name: str, args: tuple, kwargs: dict, avals, leaves) -> tuple[NamedSharding | None, ...]:

@@ -312,9 +312,12 @@ class CustomPrimitive(Primitive):
 
     `remake(fun, params)` makes the call; `select(params, used)` returns the parameters for some of the results;
     `rejoin(subfuns, params)` makes the call that a library's trace passes on, from wrapped functions.
+    `transpose` is for calls in a linear program of the caller: derivatives consist of other operations.
     """
 
-    def __init__(self, name: str, remake: Callable, select: Callable, shown: Callable, rejoin: Callable):
+    def __init__(
+        self, name: str, remake: Callable, select: Callable, shown: Callable, rejoin: Callable, transpose: Callable
+    ):
         def unreachable(*_args, **_params):
             raise AssertionError(f"{name} is handled by the traces themselves")
 
@@ -324,7 +327,7 @@ class CustomPrimitive(Primitive):
             reference=lambda *args, call_jaxpr, **_: eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args),
             lower=InlineJaxpr("call_jaxpr"),
             jvp=unreachable,
-            transpose=unreachable,
+            transpose=transpose,
             batch=unreachable,
             multiple_results=True,
             effects=lambda params: params["call_jaxpr"].effects,

@@ -24,6 +24,7 @@ from mpijax.transforms.custom import (
     rerunnable,
 )
 from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.transpose import backward_pass
 from mpijax.transforms.zeros import Zero, add_tangents, as_array, as_operand, instantiate
 
 
@@ -104,12 +105,17 @@ def _select(params, used):
     return {"jvp": Rule(rule.__name__, selected)}
 
 
+def _transpose(cts, *args, call_jaxpr, **_):
+    return backward_pass(call_jaxpr.jaxpr, call_jaxpr.consts, args, cts)
+
+
 custom_jvp_call_p = CustomPrimitive(
     "custom_jvp_call",
     remake=lambda fun, params: JvpCall(fun, params["jvp"], params["name"], params["symbolic_zeros"]),
     select=_select,
     shown=lambda params: {"jvp": params["jvp"]},
     rejoin=_rejoined,
+    transpose=_transpose,
 )
 
 

@@ -206,6 +206,13 @@ def _select(params, used):
     return {"fwd": Rule(rule.__name__, fwd), "finals": tuple(i for i, u in zip(finals, kept, strict=True) if u)}
 
 
+def _no_transpose(*_args, name, **_):
+    raise NotImplementedError(
+        f"Transpose rule (for reverse-mode differentiation) for 'custom_vjp_call' not implemented: the rule of {name} "
+        "is for its derivative. Use jax.custom_jvp, or jax.custom_derivatives.linear_call for a rule of the transpose."
+    )
+
+
 custom_vjp_call_p = CustomPrimitive(
     "custom_vjp_call",
     remake=lambda fun, params: VjpCall(
@@ -215,6 +222,7 @@ custom_vjp_call_p = CustomPrimitive(
     select=_select,
     shown=lambda params: {"fwd": params["fwd"], "bwd": params["bwd_name"]},
     rejoin=_rejoined,
+    transpose=_no_transpose,
 )
 custom_vjp_call_p.has_users_transpose = True
 

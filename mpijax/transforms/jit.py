@@ -39,6 +39,10 @@ from mpijax.transforms.traced import TracedProgram
 # Traced programs for each function, shared by all `jit`s of the function.
 _traced: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
+# Compiled programs for each function and the options of `jit`, shared by all `jit`s of the function with these options:
+# those by signatures with static arguments, and the table of the base class.
+_compiled: weakref.WeakKeyDictionary[Callable, dict[tuple, tuple[dict, dict]]] = weakref.WeakKeyDictionary()
+
 _jitted: weakref.WeakSet[PjitFunction] = weakref.WeakSet()
 _jitted_lock = locks.reentrant_lock()  # the set must not grow while it is being read
 
@@ -224,12 +228,24 @@ class PjitFunction(JitBase):
             self._cache = _traced.setdefault(fun, {})
         except TypeError:
             self._cache = {}
-        # Compiled programs of functions with static arguments, by signature; the base class stores the others.
-        self._programs: dict = {}
+        self._share_programs()
         self._plain = not (self._static_argnums or self._static_argnames)
         self._set_typeof(argument_type)
         with _jitted_lock:
             _jitted.add(self)
+
+    def _share_programs(self) -> None:
+        """Use the compiled programs of other `jit`s of the function with the same options."""
+        shared: tuple[dict, dict] = {}, {}
+        if not self._compiler_options:  # each `jit` checks its own
+            given = None if self._shardings is None else self._shardings.key
+            try:
+                of_fun = _compiled.setdefault(self._fun, {})
+                shared = of_fun.setdefault((self._options, self._over_mesh, given), shared)
+            except TypeError:
+                pass
+        self._programs, entries = shared
+        self._set_entries(entries)
 
     def _complete(self, kind, nums, names, given_nums, given_names):
         """Complete positions from names and names from positions, using the signature; -1 is the last position."""

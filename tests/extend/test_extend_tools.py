@@ -638,6 +638,26 @@ def test_traces_of_libraries_pass_calls_with_custom_derivatives_on(J):
             tripled(x)
 
 
+@IN_BOTH
+def test_tracers_of_libraries_may_give_their_type_to_the_base_class(J):
+    """As Haiku's `to_dot` does."""
+    core = part(J, "_src.core")
+
+    class Tracer(core.Tracer):
+        def __init__(self, trace, value):
+            super().__init__(trace, J.typeof(value))
+
+    class Trace(core.Trace):
+        def process_primitive(self, primitive, tracers, params):
+            return primitive.name
+
+    trace = Trace()
+    x = Tracer(trace, np.ones(3, np.float32))
+    assert x.aval == J.typeof(np.ones(3, np.float32)) and x.shape == (3,)
+    with core.set_current_trace(trace):
+        assert J.lax.sin_p.bind(x) == "sin"
+
+
 def test_words_of_threefry_keys_are_jaxs():
     """Quax's examples compute with them."""
     values = []

@@ -622,6 +622,31 @@ def test_programs_of_64_bits_in_part(name):
     check(WIDE_INSIDE[name], X3, jaxpr=False, rtol=1e-6)
 
 
+def test_jits_of_a_function_with_equal_options_share_compiled_programs():
+    """A loop that calls `jit(f)(x)` compiles once."""
+    found = []
+    for J in (THEIRS, OURS):
+
+        def f(x, n=1):
+            return x + n
+
+        sharding = J.sharding.SingleDeviceSharding(J.devices()[0])
+
+        def make(f=f, sharding=sharding, jit=J.jit):
+            return jit(f), jit(f, donate_argnums=0), jit(f, out_shardings=sharding), jit(f, static_argnames="n")
+
+        first, again = make(), make()
+        sizes = []
+        for jitted in first[:3]:
+            jitted(J.numpy.ones(3))
+            sizes.append([other._cache_size() for other in again[:3]])
+        first[3](X3, n=2)
+        assert again[3]._cache_size()
+        again[0].clear_cache()
+        found.append((sizes, first[0]._cache_size()))
+    assert found[0] == found[1] == ([[1, 0, 0], [1, 1, 0], [1, 1, 1]], 0)
+
+
 def scaled(x, by):
     return by(2) * x
 

@@ -12,6 +12,14 @@ from mpijax import mpi
 A = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
 V = np.arange(3, dtype=np.float32)
 
+
+def tripled(J):
+    """A function whose derivative rule is another linear function; only the function itself is transposed."""
+    f = J.custom_jvp(lambda x, y: (3 * x, y))
+    f.defjvp(lambda primals, tangents: (f(*primals), (5 * tangents[0], tangents[1])))
+    return f
+
+
 LINEAR = {
     "product": (lambda J: lambda x: J.numpy.asarray(A) @ x, (np.ones(2, np.float32),), V),
     "tree": (
@@ -21,7 +29,11 @@ LINEAR = {
     ),
     "two arguments": (lambda J: lambda x, y: x[::-1] - 3 * y, (V, V), V + 2),
     "jitted": (lambda J: J.jit(lambda x: J.numpy.cumsum(x)[1:]), (V,), V[1:]),
-}
+    "with a rule for its derivative": (lambda J: lambda x: tripled(J)(x, x[0]), (V,), (V + 1, np.float32(2))),
+    "with such a rule, in a jitted loop": (
+        lambda J: J.jit(lambda x: J.lax.fori_loop(0, 2, lambda i, x: tripled(J)(x, 1.0)[0], x)), (V,), V + 1,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -50,3 +62,11 @@ def test_the_transpose_of_an_allreduce_is_the_identity_and_twice_it_is_the_allre
 def test_what_does_not_fit_is_refused(primals, ct, text):
     with pytest.raises(TypeError, match=text):
         ours.linear_transpose(lambda x: 2 * x, *primals)(ct)
+
+
+def test_functions_with_a_backward_rule_have_no_transpose():
+    for J in (ours, theirs):
+        f = J.custom_vjp(lambda x: 3 * x)
+        f.defvjp(lambda x: (3 * x, None), lambda _, ct: (3 * ct,))
+        with pytest.raises(NotImplementedError, match="for 'custom_vjp_call' not implemented"):
+            J.linear_transpose(f, V)(V)

@@ -49,9 +49,14 @@ class Tracer(Array):
 
     _trace: Trace
 
+    def __init__(self, trace: Trace, aval: ShapedArray):
+        """For tracers of libraries: those of mpijax store or derive their types in ways of their own."""
+        self._trace = trace
+        self._aval = aval
+
     @property
     def aval(self) -> ShapedArray:
-        raise NotImplementedError
+        return self._aval
 
     def concrete(self) -> Any | None:
         """The concrete value of this tracer if it is known now, else None."""
@@ -93,7 +98,7 @@ class Tracer(Array):
         if name in ("block_until_ready", "copy_to_host_async"):
             origin = f"\n{self._origin_msg()}" if self._origin_msg() else ""
             raise AttributeError(f"The {name!r} method is not available on {self._error_repr()}.{origin}")
-        if name != "aval" and self.aval.is_high:
+        if name not in ("aval", "_aval") and self.aval.is_high:
             return lent(self, name)
         return load_then_getattr(self, name)
 
