@@ -20,7 +20,7 @@ from mpijax.core.types.array_api import Array
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.placement import device_put
 from mpijax.runtime.mpi import mpi_start
-from mpijax.spmd.constraints import put_on
+from mpijax.spmd.constraints import constrain, put_on
 from mpijax.spmd.reshard import with_sharding
 from mpijax.transforms.flat import FlatFun
 from mpijax.transforms.ref_state import is_ref
@@ -210,10 +210,7 @@ class _WithShardings(FlatFun):
         self._shardings, self._out = shardings, out_shardings
 
     def __call__(self, *leaves):
-        placed = [
-            x if s is None or is_ref(x) else with_sharding(x, s) for x, s in zip(leaves, self._shardings, strict=True)
-        ]
-        outs = super().__call__(*placed)
+        outs = super().__call__(*map(_held_as, leaves, self._shardings))
         if self._out is None:
             return outs
         flat = flatten_axes("pjit out_shardings", self.out_tree, self._out)
@@ -227,3 +224,10 @@ class _WithShardings(FlatFun):
             return out
         check_fits(sharding, typeof(out), f"One of pjit outputs, number {i},")
         return with_sharding(out, sharding)
+
+
+def _held_as(x: Any, sharding: Any) -> Any:
+    """An argument in the sharding given for it, which is not part of its type unless it came with it."""
+    if sharding is None or is_ref(x):
+        return x
+    return constrain(x, sharding) if typeof(x).split is None else with_sharding(x, sharding)

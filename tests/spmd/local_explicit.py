@@ -590,6 +590,22 @@ def test_requested_shardings_may_name_none_for_more_axes():
     agree(lambda s: s.jnp.einsum("ij,jk->ik", s.jnp.ones((2, 2)), s.jnp.ones((2, 2)), out_sharding=s.P("x", None, None)))
 
 
+def test_in_shardings_are_no_part_of_the_type_of_an_argument_that_has_none():
+    def seen(s):
+        rows, found = s.sharding.NamedSharding(s.mesh, s.P("x")), []
+
+        def f(x):
+            found.extend(s.types(x))
+            return x * 2, x @ x.T
+
+        outs = s.jax.jit(f, in_shardings=rows)(X)
+        given = s.jax.jit(lambda x: found.extend(s.types(x)), in_shardings=rows)
+        given(s.jax.device_put(X, rows))
+        return found, s.types(outs[0]), np.asarray(outs[1]).round(4).tolist()
+
+    assert seen(OURS) == seen(REAL)
+
+
 @dataclass(frozen=True)
 class Scaled:
     """An array as whole numbers with a factor for each row: a value of a library's type."""

@@ -27,6 +27,7 @@ from mpijax.core import dtypes
 from mpijax.core.base import config
 from mpijax.core.programs.jaxpr import ClosedJaxpr
 from mpijax.core.shapes.dimensions import DimExpr
+from mpijax.core.sharding.context import mesh_types, of_sharding
 from mpijax.core.types.avals import ShapedArray
 
 
@@ -164,6 +165,7 @@ def _planned(
     """The plan of a Jaxpr. out_avals: the types of its results; the Jaxpr itself returns pending sums as summands."""
     graph = in_parts(narrowed(build_shards(closed, in_shardings, default)))
     graph = replace(graph, shardings=summands.shardings_of_sums(graph.shardings, out_avals))
+    out_avals = list(map(_typed, out_avals, graph.shardings))
     if config.values.jax_enable_checks:
         nodes.verify(graph)
     if graph.elsewhere is not None:
@@ -172,6 +174,14 @@ def _planned(
     if config.values.jax_enable_checks:
         plan.verify(found)
     return found
+
+
+def _typed(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of a result, which says its split over Explicit axes even if the types in the program did not."""
+    if aval.split is not None or not hasattr(sharding, "mesh"):
+        return aval
+    split = of_sharding(sharding.update(mesh=mesh_types(sharding.mesh)), aval.ndim)
+    return aval if split is None else aval.update(split=split)
 
 
 def _idle(graph: Graph, out_avals: Sequence[ShapedArray], donated: tuple[bool, ...]) -> ProgramPlan:
