@@ -28,6 +28,7 @@ cdef void on_threads_alone(KernelFunction call, void** ptrs, int64_t* params, in
 
 # Sets the functions for the thread count of the BLAS of matrix products. 0: products run on BLAS's own threads.
 cdef void set_gemm_library(size_t get, size_t set_) noexcept
+cdef size_t strided_address() noexcept
 
 
 cdef class Program:

@@ -146,6 +146,15 @@ cdef void set_gemm_library(size_t get, size_t set_) noexcept:
     gemm_library.set = <void (*)(int) noexcept nogil>set_
 
 
+cdef extern from "strided.h" nogil:
+    void st_run(void** ptrs, int64_t* params, int64_t begin, int64_t end)
+
+
+cdef size_t strided_address() noexcept:
+    """The address of the function that moves elements between strided arrays."""
+    return <size_t>&st_run
+
+
 # ---- instructions ----
 
 cdef inline char* at(void** table, Place p) noexcept nogil:

@@ -16,7 +16,7 @@ cimport numpy as cnp
 
 from mpijax._ext.array cimport DELETED, ArrayBase, block_class, raise_deleted
 from mpijax._ext.comm cimport CommFunction, CommHalves
-from mpijax._ext.executor cimport Program, set_gemm_library
+from mpijax._ext.executor cimport Program, set_gemm_library, strided_address
 from mpijax._ext.instructions cimport (
     GOING, OP_ADVANCE, OP_COMM, OP_COMM_FINISH, OP_COMM_START, OP_COPY, OP_COUNT_NEXT, OP_COUNT_START, OP_END, OP_FILL,
     OP_FOREIGN, OP_GEMM, OP_HOST_CALL, OP_JUMP, OP_JUMP_TABLE, OP_JUMP_UNLESS, OP_KERNEL, OP_POINT, OP_RESUMABLE,
@@ -40,9 +40,6 @@ cdef extern from *:
     #define mj_set_code(kernel, code) __atomic_store_n(&(kernel)->call, (code), __ATOMIC_RELEASE)
     """
     void set_code "mj_set_code"(KernelData* kernel, KernelFunction code) nogil
-
-cdef extern from "strided.h" nogil:
-    void st_run(void** ptrs, int64_t* params, int64_t begin, int64_t end)
 
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
@@ -383,7 +380,7 @@ cdef size_t kernel_data(Program p, x) except 0:
     cdef KernelData* data = <KernelData*>block(p, sizeof(KernelData))
     cdef Py_ssize_t j, n = len(x.ptrs)
     own = x.code == STRIDED
-    address = <size_t>&st_run if own else p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
+    address = strided_address() if own else p.spec.addresses[x.code] if isinstance(x.code, str) else x.code
     if address == 0:
         raise ValueError(f"the kernel has no address: {x}")
     data.call = <KernelFunction><size_t>address

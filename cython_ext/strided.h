@@ -156,7 +156,8 @@ ST_INLINE void st_edge(const char *from, char *to, st_axis a, st_axis b, const i
    a large power of two. Then rows of a square would push each other out before a line of one is whole. */
 ST_INLINE bool st_crowded(int64_t rows, int64_t step) { return rows * st_least(step & -step, 4096) > 8 * 4096; }
 
-/* Squares of 64 bytes a side use whole cache lines of both arrays. ST_PAGES rows of the origin stay in the TLB. */
+/* Squares of 64 bytes a side use whole cache lines of both arrays. ST_PAGES rows of the origin stay in the TLB. Each line is
+   in a page of its own, which hardware does not prefetch. */
 #define ST_PAGES 256
 ST_INLINE void st_turn(const char *from, char *to, st_axis a, st_axis b, const int width) {
     const int64_t side = ST_SIDE(width), square = 64 / width;
@@ -170,6 +171,7 @@ ST_INLINE void st_turn(const char *from, char *to, st_axis a, st_axis b, const i
                 const char *x = from + i * width + j * b.from;
                 char *y = to + i * a.to + j * width, lines[64 / width * 64], *z = crowded ? lines : y;
                 const int64_t step = crowded ? 64 : a.to;
+                for (int64_t l = square; l < st_least(2 * square, last - j); l++) __builtin_prefetch(x + l * b.from);
                 for (int64_t l = 0; l < columns; l += side)
                     for (int64_t k = 0; k < rows; k += side)
                         st_tile(z + k * step + l * width, step, x + k * width + l * b.from, b.from, width);
