@@ -97,8 +97,11 @@ def _of_reals(builder: Any, op: Op) -> Outcome:
 
 def _counted(builder: Any, op: Op) -> Outcome:
     """Lets native code make positions itself instead of reading them."""
-    counts, *_, last = op.primitive.lower.counts, *op.inputs
-    if counts is None or last.producer is None or counted_axis(last.producer) != last.aval.ndim - 1:
+    counts = op.primitive.lower.counts
+    if counts is None:
+        return None
+    last = op.inputs[-1]
+    if last.producer is None or counted_axis(last.producer) != last.aval.ndim - 1:
         return None
     params = counts([v.aval for v in op.inputs], op.params)
     return None if params is None else replace(op, params=params, inputs=op.inputs[:-1])
