@@ -20,7 +20,7 @@ from mpijax.compiler.graph.masks import by_mask
 from mpijax.compiler.graph.nodes import Node, Value, is_narrow
 from mpijax.compiler.graph.products import dims_of, in_order, use_blas
 from mpijax.compiler.graph.quotients import by_shared_divisor
-from mpijax.compiler.graph.views import counted_axis, order_of, spread_axes
+from mpijax.compiler.graph.views import counted_axis, order_of, spread_axes, start_of
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
 from mpijax.core.rules.lowering import Elementwise, Library, Native, Reduction, Structural
@@ -95,13 +95,21 @@ def _of_reals(builder: Any, op: Op) -> Outcome:
     return replace(op, inputs=[builder.local(x), *op.inputs[1:]]) if is_half else None
 
 
+def _keeps_rows(node: Node) -> bool:
+    """Whether an operation reads whole rows of its operand, some or all of them."""
+    start = start_of(node)
+    return start is not None and start[-1:] == (0,) and node.inputs[0].shape[-1] == node.outputs[0].shape[-1]
+
+
 def _counted(builder: Any, op: Op) -> Outcome:
     """Lets native code make positions itself instead of reading them."""
     counts = op.primitive.lower.counts
     if counts is None:
         return None
-    last = op.inputs[-1]
-    if last.producer is None or counted_axis(last.producer) != last.aval.ndim - 1:
+    node = op.inputs[-1].producer
+    while node is not None and _keeps_rows(node):
+        node = node.inputs[0].producer
+    if node is None or counted_axis(node) != op.inputs[-1].aval.ndim - 1:
         return None
     params = counts([v.aval for v in op.inputs], op.params)
     return None if params is None else replace(op, params=params, inputs=op.inputs[:-1])
