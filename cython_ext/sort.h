@@ -10,9 +10,9 @@
    threads.
 
    words: rows, elements of a row, operands, groups, NumPy's type number if only values are sorted (else -1), the bytes
-   of an element's position if positions are a last result (else 0), the offset of the tables; the bytes of an element of each operand; for each group its bits and its number of parts;
-   for each part, in order of groups: operand, first byte in the element, bytes, form, the bits of infinity or the
-   number of the table. Tables: ranks of 256 bytes.
+   of an element's position if positions are a last result (else 0), the offset of the tables; the bytes of an element of
+   each operand; for each group its bits and its number of parts; for each part, in order of groups: operand, first byte
+   in the element, bytes, form, the bits of infinity or the number of the table. Tables: ranks of 256 bytes.
 
    buffers: operands, results, status. If only values are sorted, the result may be the operand. */
 #ifndef MPIJAX_SORT_H

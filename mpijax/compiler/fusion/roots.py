@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from mpijax.compiler.fusion.gemm import block_in, product_operand, view_base
 from mpijax.compiler.fusion.reductions import frame_of, read_in_order
-from mpijax.compiler.graph.nodes import Graph, Node, Value, ValueKind
+from mpijax.compiler.graph.nodes import Graph, Node, Value, ValueKind, operation_of
 from mpijax.compiler.graph.products import StridedView, use_blas
 from mpijax.compiler.graph.views import is_view, keeps_layout, order_of, start_of, view_of
 from mpijax.core.rules.lowering import (
@@ -34,7 +34,8 @@ def node_cost(node: Node) -> int:
     return lower.cost if isinstance(lower, (Elementwise, Structural)) else 0
 
 
-# Shorter rows are read element by element.
+# The side of the tiles in which loops read operands that lie across their rows (`compiler.loops.crossing`). Shorter
+# rows are read element by element.
 TILE = 16
 
 # The maximum work for one element in a kernel, in units of an addition; kernels with more are cut. Larger kernels are
@@ -177,10 +178,10 @@ class Roots:
             u = stack.pop()
             if u is array:
                 return True
-            if id(u) in seen or u.producer is None or id(u) in self.ids or self.kinds[u.producer] is not NodeKind.MAP:
+            if id(u) in seen or not self._is_inline(u):
                 continue
             seen.add(id(u))
-            stack.extend(u.producer.inputs)
+            stack.extend(operation_of(u).inputs)
         return False
 
     def _as_expression(self, node: Node, outputs: set[int]) -> bool:
@@ -254,17 +255,23 @@ class Roots:
             self.ids.add(id(v))
 
     def _store_crossed(self, node: Node) -> None:
-        """Store what lies across the other operands of a reduction. Loops that only copy or map read it in tiles."""
+        """Store an operand of a reduction whose rows are columns of another operand.
+
+        A loop that does not reduce computes it, and can read columns tile by tile.
+        """
         frame, _ = frame_of(node)
         operands = node.inputs if read_in_order(node) else ()
         if len(frozenset().union(*map(self._contiguous, operands))) < 2:
             return
         for v in operands:
-            computed = v.producer is not None and id(v) not in self.ids and self.kinds[v.producer] is NodeKind.MAP
-            if computed and v.size >= CROSSED_FROM and v.nbytes <= CROSSED_UP_TO:
-                if self._contiguous(v) != {len(frame) - 1}:
-                    self.crossed.add(id(v))
-                    self._store(v)
+            fits = v.size >= CROSSED_FROM and v.nbytes <= CROSSED_UP_TO
+            if fits and self._is_inline(v) and self._contiguous(v) != {len(frame) - 1}:
+                self.crossed.add(id(v))
+                self._store(v)
+
+    def _is_inline(self, v: Value) -> bool:
+        """Whether an element of a value is computed where it is read."""
+        return v.producer is not None and id(v) not in self.ids and self.kinds[v.producer] is NodeKind.MAP
 
     def _contiguous(self, v: Value) -> frozenset[int]:
         """The axes along which memory is read in steps of one where `v` is computed; without small arrays."""
@@ -276,9 +283,9 @@ class Roots:
     def _steps_of_one(self, v: Value) -> Iterable[int]:
         if v.scalar is not None or len(v.shape) < 2 or v.size < CROSSED_FROM:
             return ()
-        node = v.producer
-        if node is None or id(v) in self.ids or self.kinds[node] is not NodeKind.MAP:
+        if not self._is_inline(v):
             return (len(v.shape) - 1,) if v.shape[-1] >= TILE else ()
+        node = operation_of(v)
         if isinstance(node.primitive.lower, Elementwise):
             return set().union(*(self._contiguous(u) for u in node.inputs if u.shape == v.shape))
         order = order_of(node)

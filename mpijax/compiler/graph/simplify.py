@@ -141,6 +141,12 @@ def _of_one_type(builder: Any, op: Op) -> Outcome:
     return replace(op, inputs=[converted(builder, v, op.avals[0].dtype, op.source) for v in op.inputs])
 
 
+def _transposed(builder: Any, v: Value, order: tuple[int, ...], source: Source) -> Value:
+    aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
+    [out] = builder.add(Op(transpose_p, {"permutation": order}, [v], [aval], source))
+    return out
+
+
 def _of_matrices(builder: Any, op: Op) -> Outcome:
     """Transposes the operands of a product that BLAS cannot take as matrices."""
     node = op.node()
@@ -152,8 +158,7 @@ def _of_matrices(builder: Any, op: Op) -> Outcome:
         order = in_order(node, k)
         if order is None:
             continue
-        aval = v.aval.update(shape=tuple(v.aval.shape[a] for a in order))
-        [inputs[k]] = builder.add(Op(transpose_p, {"permutation": order}, [v], [aval], op.source))
+        inputs[k] = _transposed(builder, v, order, op.source)
         n = len(order)
         batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
     if inputs == op.inputs:
@@ -170,11 +175,10 @@ def _in_one_order(builder: Any, op: Op) -> Outcome:
     if d.lhs_free or d.rhs_free or order == tuple(range(len(order))):
         return None
     x, y = op.inputs
-    aval = y.aval.update(shape=tuple(y.aval.shape[a] for a in order))
-    turned = builder.add(Op(transpose_p, {"permutation": order}, [y], [aval], op.source))
     batch, contract = tuple(range(len(right_batch))), tuple(range(len(right_batch), len(order)))
     numbers = (tuple(a for a, _ in pairs), contract), (left_batch, batch)
-    return replace(op, params={**op.params, "dimension_numbers": numbers}, inputs=[x, *turned])
+    inputs = [x, _transposed(builder, y, order, op.source)]
+    return replace(op, params={**op.params, "dimension_numbers": numbers}, inputs=inputs)
 
 
 def _reshaped(builder: Any, op: Op) -> Outcome:

@@ -15,7 +15,7 @@ from typing import Any
 from mpijax.compiler.graph.nodes import Graph, Node, Value
 from mpijax.compiler.graph.views import start_of
 from mpijax.core.base.lazy_dataclass import dataclass
-from mpijax.core.rules.default_rules import operands_for, rule_of
+from mpijax.core.rules.default_rules import plan_for, rule_of
 from mpijax.core.rules.lowering import Elementwise, Native, Structural
 from mpijax.core.rules.sharding_rules import Operation
 from mpijax.core.sharding.cuts import Cut, Span, WindowCut, uncut
@@ -68,7 +68,7 @@ class _Narrow:
 
 
 def _plans(graph: Graph) -> dict[Node, _Narrow]:
-    """The operations that can compute a window with all that is read, and nothing else."""
+    """The operations that can compute the smallest window that contains all that is read."""
     plans: dict[Node, _Narrow] = {}
     read: dict[Value, Read | None] = dict.fromkeys(graph.outputs)
     for node in reversed(graph.nodes):
@@ -118,11 +118,11 @@ def _narrow(node: Node, window: Read) -> _Narrow | None:
             parts = [s for s in ((0, span[0]), span, (span[1], n)) if s[0] < s[1]]
             wish[d], sizes[d], place[d] = WindowCut((d,), parts), len(parts), parts.index(span)
     seen = Operation(node.params, shapes, [shape], [uncut(x) for x in shapes], sizes, place)
-    cuts = operands_for(seen, rule, tuple(wish))
-    if cuts is None:
+    found = plan_for(seen, rule, tuple(wish))
+    if found is None:
         return None
-    plan = rule(replace(seen, cuts=[c or uncut(x) for x, c in zip(shapes, cuts, strict=True)]))
-    if plan is None or not any(map(any, plan.operands)):
+    _, plan = found
+    if not any(map(any, plan.operands)):
         return None
     spans = [tuple(None if c is None else seen.span(c) for c in of) for of in plan.operands]
     if any(low >= high for x in spans for low, high in filter(None, x)):
@@ -140,7 +140,7 @@ def _inside(window: Read, inner: Read) -> Read:
 
 
 def _useful(graph: Graph, plans: Mapping[Node, _Narrow]) -> dict[Node, _Narrow]:
-    """Operations that do less work, what they read, and all that reads one of them, up to the slices."""
+    """Operations that do less work, narrowed operations that they read, and narrowed operations that read either."""
     useful = set(filter(_is_worth_it, plans))
     for node in reversed(graph.nodes):
         if node in plans and any(reader in useful for reader in graph.users_of(node.outputs[0])):
@@ -158,7 +158,7 @@ def _replaced(graph: Graph, plans: Mapping[Node, _Narrow]) -> Graph:
     slices: dict[tuple[Value, Read], Value] = {}
 
     def part(v: Value, own: Read | None, reader: Node) -> Value:
-        """A window of `v`, of which there may be only a window that contains it."""
+        """A window of `v`; if `v` itself is narrowed, a slice of what is computed of it."""
         here, plan = new.get(v, v), None if v.producer is None else plans.get(v.producer)
         if own is not None and plan is not None:
             own = _relative(own, plan.window)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Load
+from mpijax.compiler.fusion.roots import TILE
 from mpijax.core.shapes.index import Lin, LoopVar
 
 if TYPE_CHECKING:
     from mpijax.compiler.fusion.kernel import Kernel
 
-TILE = 16
 MAX_STAGED = 4
 
 # Elements per register in the transposition, by element size; they are moved as integers.

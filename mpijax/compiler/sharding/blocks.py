@@ -40,7 +40,7 @@ class Blocks:
         )
 
     def evened(self, exactly: bool) -> Blocks:
-        """These blocks in blocks of `ceil(size / parts)`.
+        """The same array over the same mesh axes, in blocks of `ceil(size / parts)`.
 
         exactly: leave the last mesh axes out until the parts divide the size.
         """

@@ -52,8 +52,8 @@ class PartitionState:
     """State shared by all graphs of a program.
 
     shardings: of values over ranks or devices, as the user named them; also of values that are whole here.
-    blocks: the part of an array that a value is. uneven: of a value over devices of one process, by which its users
-    get shardings: its own sharding leaves axes whole that the parts do not divide. lost: cuts that whole axes would
+    blocks: the part of an array that a value is. uneven: blocks of a value over devices of one process that no
+    sharding describes; the shardings of results computed from it follow from them. lost: cuts that whole axes would
     have, had no operand been gathered.
     unreduced: partial results whose sum over ranks is pending. meshes: those of the enclosing `shard_map` bodies.
     devices: concrete meshes, keyed by the abstract meshes in types. tried: cuts of loop carries, keyed by the body and

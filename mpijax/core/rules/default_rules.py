@@ -45,6 +45,12 @@ def rule_of(primitive: Any) -> Rule | None:
 
 def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | None:
     """Operand cuts with which the rule yields the requested cut without messages; None if impossible. s: uncut."""
+    found = plan_for(s, rule, wish)
+    return None if found is None else [c if any(c) else None for c in found[0]]
+
+
+def plan_for(s: Operation, rule: Rule, wish: Cuts) -> tuple[list[Cuts], Plan] | None:
+    """Those operand cuts, and the rule's plan for them."""
     guess = [list(uncut(x)) for x in s.shapes]
     for d, cut in enumerate(wish):
         if cut is not None:
@@ -55,7 +61,7 @@ def operands_for(s: Operation, rule: Rule, wish: Cuts) -> list[Cuts | None] | No
     plan = rule(replace(s, cuts=cuts))
     if plan is None or not _sends_nothing(plan, cuts) or tuple(plan.results[0]) != tuple(wish):
         return None
-    return [c if any(c) else None for c in cuts]
+    return cuts, plan
 
 
 def _axes_for(s: Operation, rule: Rule, cut: Cut, d: int) -> Iterator[tuple[int, int]]:

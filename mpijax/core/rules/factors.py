@@ -155,8 +155,10 @@ class FactorRule:
         return plan if plan is None or self.local is _unchanged else replace(plan, params=self.local(s, plan))
 
     def named(self, s: Operation) -> Plan | None:
-        """The plan for names only: of the shardings over devices of one process, where no data moves. As in XLA, an
-        axis that must be whole keeps its name if the result has the same one."""
+        """The plan that names shardings of results over devices of one process, where no data moves.
+
+        As in XLA, an axis that must be whole keeps its name if the result has the same axis.
+        """
         factors = self.factors(s)
         if factors is None:
             return None

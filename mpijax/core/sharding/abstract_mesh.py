@@ -60,8 +60,13 @@ class AbstractDevice:
     num_cores: int | None
     platform: str
 
+    @property
+    def description(self) -> str:
+        """The fields with their names."""
+        return f"device_kind={self.device_kind}, num_cores={self.num_cores}, platform={self.platform}"
+
     def __repr__(self) -> str:
-        return f"AbstractDevice(device_kind={self.device_kind}, num_cores={self.num_cores}, platform={self.platform})"
+        return f"AbstractDevice({self.description})"
 
 
 class AbstractMesh:
@@ -185,5 +190,5 @@ class AbstractMesh:
     def __repr__(self) -> str:
         axes = ", ".join(f"'{n}': {s}" for n, s in self.shape_tuple) or "()"
         device = self.abstract_device
-        kind = "" if device is None else f", {str(device).partition('(')[2][:-1]}"
+        kind = "" if device is None else f", {device.description}"
         return f"AbstractMesh({axes}, axis_types={self.axis_types}{kind})"
