@@ -200,8 +200,7 @@ class Grouper:
     def _merged(self, group: FusionGroup, v: Value, reads_group: bool) -> FusionGroup | None:
         """`group` with `v` added; None if they do not fit."""
         frame, axes = group.frame, group.axes
-        crossed = self.roots.crossed
-        if (axes and id(v) in crossed) or (self._reduces(v) and any(id(w) in crossed for w in group.values)):
+        if self._read_differently(group, v):
             return None
         if self._reduces(v):
             f, a = frame_of(operation_of(v))
@@ -222,6 +221,15 @@ class Grouper:
         except CannotFuse:
             return None
         return candidate if self._joins(candidate, v, reads_group) else None
+
+    def _read_differently(self, group: FusionGroup, v: Value) -> bool:
+        """Whether `v` and a member of the group are fast in loops of different order only."""
+        crossed, columns = self.roots.crossed, self.roots.columns
+        if self._reduces(v):
+            rows = [w for w in group.values if not self._reduces(w)]
+            return any(id(w) in crossed or (id(v) in columns and w.shape == group.frame) for w in rows)
+        rows_of_columns = v.shape == group.frame and any(id(w) in columns for w in group.values)
+        return bool(group.axes) and (id(v) in crossed or rows_of_columns)
 
     def _joins(self, group: FusionGroup, v: Value, reads_group: bool) -> bool:
         """Add `v` to the group if it can be computed there and reads an array of the group; whether it was added."""

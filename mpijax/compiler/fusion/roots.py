@@ -105,8 +105,6 @@ class Roots:
         # The number of piecewise operations evaluated inside a value.
         self.pieces: dict[int, int] = {}
         self.inline_cost: dict[int, tuple[int, int]] = {}
-        # Stored values whose loops do not reduce, so that they read operands in tiles.
-        self.crossed: set[int] = set()
         # For an array of several axes, those along which it is contiguous in memory, or what it is computed from is.
         self.contiguous: dict[int, frozenset[int]] = {}
         # The work for one element of a value, including operands that are recomputed inside it.
@@ -154,6 +152,10 @@ class Roots:
                 self.aliases[id(v)] = base
             else:
                 self._store(v)
+        # Stored values that read columns. If their loops do not reduce, these read them tile by tile.
+        self.crossed = {id(v) for node in graph.nodes for v in node.outputs if self._reads_across(v)}
+        # Results of reductions that read columns only: loops over columns outside, over rows inside.
+        self.columns = {id(v) for node in graph.nodes if self._reduces_columns(node) for v in node.outputs}
 
     def _store_parts(self, node: Node, outputs: set[int]) -> None:
         """Store the new part of an update if it is computed from the updated array.
@@ -266,12 +268,25 @@ class Roots:
         for v in operands:
             fits = v.size >= CROSSED_FROM and v.nbytes <= CROSSED_UP_TO
             if fits and self._is_inline(v) and self._contiguous(v) != {len(frame) - 1}:
-                self.crossed.add(id(v))
                 self._store(v)
 
     def _is_inline(self, v: Value) -> bool:
         """Whether an element of a value is computed where it is read."""
         return v.producer is not None and id(v) not in self.ids and self.kinds[v.producer] is NodeKind.MAP
+
+    def _reads_across(self, v: Value) -> bool:
+        """Whether the loop that computes and stores a value reads arrays across their rows."""
+        if id(v) not in self.ids or self.kinds[operation_of(v)] is not NodeKind.MAP or v.nbytes > CROSSED_UP_TO:
+            return False
+        return not self._read_along(v) <= {len(v.shape) - 1}
+
+    def _reduces_columns(self, node: Node) -> bool:
+        """Whether a reduction along the last axis reads arrays across it."""
+        if self.kinds[node] is not NodeKind.REDUCE or not read_in_order(node):
+            return False
+        frame, axes = frame_of(node)
+        along = frozenset().union(*map(self._contiguous, node.inputs))
+        return len(frame) - 1 in axes and bool(along) and len(frame) - 1 not in along
 
     def _contiguous(self, v: Value) -> frozenset[int]:
         """The axes along which memory is read in steps of one where `v` is computed; without small arrays."""
@@ -285,14 +300,23 @@ class Roots:
             return ()
         if not self._is_inline(v):
             return (len(v.shape) - 1,) if v.shape[-1] >= TILE else ()
+        return self._read_along(v)
+
+    def _read_along(self, v: Value) -> set[int]:
+        """The axes of a value along which what it is computed from is read in steps of one."""
         node = operation_of(v)
         if isinstance(node.primitive.lower, Elementwise):
             return set().union(*(self._contiguous(u) for u in node.inputs if u.shape == v.shape))
         order = order_of(node)
         if order is not None:
             before = self._contiguous(node.inputs[0])
-            return [d for d, axis in enumerate(order) if axis in before]
-        return self._contiguous(node.inputs[0]) if start_of(node) is not None else ()
+            return {d for d, axis in enumerate(order) if axis in before}
+        if keeps_layout(node):
+            of_before, of_now = ([d for d, n in enumerate(u.shape) if n > 1] for u in (node.inputs[0], v))
+            if [node.inputs[0].shape[d] for d in of_before] == [v.shape[d] for d in of_now]:
+                before = self._contiguous(node.inputs[0])
+                return {now for was, now in zip(of_before, of_now, strict=True) if was in before}
+        return set(self._contiguous(node.inputs[0])) if start_of(node) is not None else set()
 
     def _needs_memory(self, node: Node, k: int) -> bool:
         """Whether the operation needs operand `k` as an array in memory."""

@@ -128,10 +128,16 @@ def _joint_stride(view: StridedView, shape, axes) -> tuple[int, int] | None:
 
 
 def in_order(node: Any, k: int) -> tuple[int, ...] | None:
-    """An axis order in which operand `k`, stored densely, is a (batched) matrix; None if it already is one."""
+    """An axis order in which operand `k`, stored densely, is a (batched) matrix; None if it already is one.
+
+    It moves as little as possible: of rows and columns, the last axis that is no batch remains the last.
+    """
     d = dims_of(node)
     shape = node.inputs[k].shape
     left, right = (d.lhs_batch, d.lhs_free, d.lhs_contract), (d.rhs_batch, d.rhs_free, d.rhs_contract)
     batch, free, contract = right if k else left
     dense = StridedView(node.inputs[k], 0, row_major(shape))
-    return None if matrix_operand(dense, shape, batch, free, contract) is not None else (*batch, *free, *contract)
+    if matrix_operand(dense, shape, batch, free, contract) is not None:
+        return None
+    free_last = max(free, default=-1) > max(contract, default=-1)
+    return (*batch, *contract, *free) if free_last else (*batch, *free, *contract)

@@ -159,8 +159,7 @@ def _of_matrices(builder: Any, op: Op) -> Outcome:
         if order is None:
             continue
         inputs[k] = _transposed(builder, v, order, op.source)
-        n = len(order)
-        batch[k], contract[k] = tuple(range(len(batch[k]))), tuple(range(n - len(contract[k]), n))
+        batch[k], contract[k] = (tuple(map(order.index, axes)) for axes in (batch[k], contract[k]))
     if inputs == op.inputs:
         return None
     return replace(op, params={**op.params, "dimension_numbers": (tuple(contract), tuple(batch))}, inputs=inputs)
