@@ -4,14 +4,16 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #define TILE_32 8
 #define TILE_64 4
 
+/* The types with `_at` are registers' values anywhere in memory. Copies by memcpy would go over the stack, in halves. */
 typedef float tile_f32 __attribute__((vector_size(32)));
+typedef float tile_f32_at __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t tile_i32 __attribute__((vector_size(32)));
 typedef double tile_f64 __attribute__((vector_size(32)));
+typedef double tile_f64_at __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t tile_i64 __attribute__((vector_size(32)));
 
 #if defined(__clang__)
@@ -25,7 +27,7 @@ typedef int64_t tile_i64 __attribute__((vector_size(32)));
 /* to[j * there + i] = from[i * here + j] for i, j < 8. */
 static inline __attribute__((always_inline)) void turn_32(float *to, ptrdiff_t there, const float *from, ptrdiff_t here) {
     tile_f32 r[8], s[8];
-    for (int i = 0; i < 8; i++) memcpy(&r[i], from + i * here, 32);
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) r[i] = *(const tile_f32_at *)(from + i * here);
     for (int i = 0; i < 8; i += 2) { /* pairs of rows */
         s[i] = TILE_MIX_32(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
         s[i + 1] = TILE_MIX_32(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -39,13 +41,13 @@ static inline __attribute__((always_inline)) void turn_32(float *to, ptrdiff_t t
         s[j] = TILE_MIX_32(r[j], r[j + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         s[j + 4] = TILE_MIX_32(r[j], r[j + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
-    for (int j = 0; j < 8; j++) memcpy(to + j * there, &s[j], 32);
+    _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) *(tile_f32_at *)(to + j * there) = s[j];
 }
 
 /* The same for i, j < 4. */
 static inline __attribute__((always_inline)) void turn_64(double *to, ptrdiff_t there, const double *from, ptrdiff_t here) {
     tile_f64 r[4], s[4];
-    for (int i = 0; i < 4; i++) memcpy(&r[i], from + i * here, 32);
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) r[i] = *(const tile_f64_at *)(from + i * here);
     for (int i = 0; i < 4; i += 2) {
         s[i] = TILE_MIX_64(r[i], r[i + 1], 0, 4, 2, 6);
         s[i + 1] = TILE_MIX_64(r[i], r[i + 1], 1, 5, 3, 7);
@@ -54,7 +56,7 @@ static inline __attribute__((always_inline)) void turn_64(double *to, ptrdiff_t 
         r[j] = TILE_MIX_64(s[j], s[j + 2], 0, 1, 4, 5);
         r[j + 2] = TILE_MIX_64(s[j], s[j + 2], 2, 3, 6, 7);
     }
-    for (int j = 0; j < 4; j++) memcpy(to + j * there, &r[j], 32);
+    _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) *(tile_f64_at *)(to + j * there) = r[j];
 }
 
 #endif

@@ -152,30 +152,29 @@ ST_INLINE void st_edge(const char *from, char *to, st_axis a, st_axis b, const i
             memcpy(to + i * a.to + j * b.to, from + i * a.from + j * b.from, (size_t)width);
 }
 
-/* Rows of the target that are `step` bytes apart share few lines of a cache with 64 sets of 8 lines if that is a multiple of
-   a large power of two. Then rows of a square would push each other out before a line of one is whole. */
-ST_INLINE bool st_crowded(int64_t rows, int64_t step) { return rows * st_least(step & -step, 4096) > 8 * 4096; }
-
-/* Squares of 64 bytes a side use whole cache lines of both arrays. ST_PAGES rows of the origin stay in the TLB. Each line is
-   in a page of its own, which hardware does not prefetch. */
+/* Squares of 64 bytes a side use whole cache lines of both arrays. Each is put together on the stack: lines of arrays whose
+   rows are a power of two apart push each other out of the cache. ST_PAGES rows of the origin stay in the TLB. */
 #define ST_PAGES 256
 ST_INLINE void st_turn(const char *from, char *to, st_axis a, st_axis b, const int width) {
     const int64_t side = ST_SIDE(width), square = 64 / width;
     const int64_t whole_a = a.size - a.size % side, whole_b = b.size - b.size % side;
-    const bool crowded = st_crowded(square, a.to);
+    char lines[64 / width * 64] __attribute__((aligned(64)));
     for (int64_t first = 0; first < whole_b; first += ST_PAGES) {
         const int64_t last = st_least(first + ST_PAGES, whole_b);
         for (int64_t i = 0; i < whole_a; i += square)
             for (int64_t j = first; j < last; j += square) {
                 const int64_t rows = st_least(square, whole_a - i), columns = st_least(square, last - j);
                 const char *x = from + i * width + j * b.from;
-                char *y = to + i * a.to + j * width, lines[64 / width * 64], *z = crowded ? lines : y;
-                const int64_t step = crowded ? 64 : a.to;
-                for (int64_t l = square; l < st_least(2 * square, last - j); l++) __builtin_prefetch(x + l * b.from);
                 for (int64_t l = 0; l < columns; l += side)
                     for (int64_t k = 0; k < rows; k += side)
-                        st_tile(z + k * step + l * width, step, x + k * width + l * b.from, b.from, width);
-                if (crowded) st_rows(lines, y, (st_axis){rows, 64, a.to}, columns * width);
+                        st_tile(lines + k * 64 + l * width, 64, x + k * width + l * b.from, b.from, width);
+                char *y = to + i * a.to + j * width;
+                if (columns < square) st_rows(lines, y, (st_axis){rows, 64, a.to}, columns * width);
+                else
+                    for (int64_t k = 0; k < rows; k++) {
+                        *(st_32 *)(y + k * a.to) = *(const st_32 *)(lines + 64 * k);
+                        *(st_32 *)(y + k * a.to + 32) = *(const st_32 *)(lines + 64 * k + 32);
+                    }
             }
     }
     const st_axis rest_a = {a.size - whole_a, a.from, a.to}, rest_b = {b.size - whole_b, b.from, b.to};

@@ -276,7 +276,7 @@ class Roots:
 
     def _reads_across(self, v: Value) -> bool:
         """Whether the loop that computes and stores a value reads arrays across their rows."""
-        if id(v) not in self.ids or self.kinds[operation_of(v)] is not NodeKind.MAP or v.nbytes > CROSSED_UP_TO:
+        if id(v) not in self.ids or self.kinds[operation_of(v)] is not NodeKind.MAP:
             return False
         return not self._read_along(v) <= {len(v.shape) - 1}
 
