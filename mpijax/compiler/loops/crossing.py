@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import Any
 
 import numpy as np
 
 from mpijax.compiler.fusion.expr import Load
+from mpijax.compiler.fusion.kernel import Kernel, collapsed
 from mpijax.compiler.fusion.roots import TILE
 from mpijax.core.shapes.index import Lin, LoopVar
-
-if TYPE_CHECKING:
-    from mpijax.compiler.fusion.kernel import Kernel
 
 MAX_STAGED = 4
 
@@ -51,6 +50,8 @@ def stageable(dtype: np.dtype) -> bool:
 def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, list[Load]]:
     """The loop along which most loads are contiguous that jump along the vectorized loop, and those loads."""
     found: dict[LoopVar, list[Load]] = {}
+    loops = collapsed(kernel, [v for v in kernel.variables if v is not vector])
+    long = {loop[-1] for loop in loops if math.prod(v.size for v in loop) >= TILE}
     for e in kernel.expressions:
         if not isinstance(e, Load):
             continue
@@ -60,7 +61,7 @@ def crossing_loads(kernel: Kernel, vector: LoopVar) -> tuple[LoopVar | None, lis
         if _step(e.position, vector) in (0, 1, -1) or not stageable(e.value.element):
             continue
         for a, c in terms:
-            if c in (1, -1) and a.size >= TILE:
+            if c in (1, -1) and a in long:
                 found.setdefault(a, []).append(e)
     if not found:
         return None, []

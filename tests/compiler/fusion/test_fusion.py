@@ -109,10 +109,20 @@ def test_short_rows_are_joined():
 
 def test_strategies():
     assert strategy(FUSED["transpose_add"][0], *FUSED["transpose_add"][1]) == "blocked"
+    assert strategy(lambda x: x.transpose(0, 2, 3, 1) * 2, floats(3, 40, 9, 4)) == "blocked"  # two short loops are long
+    assert strategy(lambda x: x.transpose(0, 2, 1) * 2, floats(3, 40, 4)) == "across"
     assert strategy(lambda x: jnp.sum(x, axis=1), floats(65, 2000)) == "along"
     assert strategy(lambda x: jnp.sum(x, axis=1), X) == "rows"
     assert strategy(lambda x: jnp.sum(x, axis=0), floats(300, 65)) == "tiled"
     assert strategy(lambda x: jnp.sum(x, axis=0), floats(9, 65)) == "across"
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (2, 3, 1, 0), (2, 3, 0, 1), (1, 2, 3, 0)])
+def test_tiles_along_joined_loops(order):
+    for x in (floats(3, 40, 9, 4), floats(17, 20, 7, 5), floats(16, 16, 4, 4)):
+        np.testing.assert_array_equal(mpijax.jit(lambda x: x.transpose(order) * 2)(x), x.transpose(order) * 2)
+        y = mpijax.jit(lambda x: x[:, :, ::-1, ::-1].transpose(order) * 2)(x)
+        np.testing.assert_array_equal(y, x[:, :, ::-1, ::-1].transpose(order) * 2)
 
 
 def test_what_is_a_column_s_alone_is_computed_once_a_column():
