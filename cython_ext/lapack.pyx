@@ -20,7 +20,15 @@ from mpijax._ext.matrices cimport (
 cdef extern from "small.h" nogil:
     # Each returns a mask of the matrices that it leaves to LAPACK.
     int64_t small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack)
+    int64_t small_lanes_of_factors(int64_t kind, int64_t m, int64_t n, int64_t stack)
     int64_t small_lanes_of_spectra(int64_t kind, int64_t m, int64_t n, int64_t stack)
+    bint small_alone(int64_t kind, int64_t m, int64_t n)
+    bint small_system(int64_t kind, int64_t n, int64_t sides)
+    bint small_cholesky_alone(int64_t kind, const void* a, int n, int symmetrize, void* out)
+    bint small_qr_alone(int64_t kind, const void* a, int m, int n, int columns, void* q, void* r)
+    bint small_lu_alone(int64_t kind, const void* a, int m, int n, void* out, int32_t* pivots)
+    void small_solve_alone(
+        int64_t kind, const void* a, const void* b, int n, int sides, const int64_t* form, void* out)
     uint32_t small_cholesky(int64_t kind, const void* a, int count, int n, int symmetrize, void* out)
     uint32_t small_qr(int64_t kind, const void* a, int count, int m, int n, int columns, void* q, void* r)
     uint32_t small_lu(int64_t kind, const void* a, int count, int m, int n, void* out, int32_t* pivots)
@@ -124,7 +132,7 @@ cdef void cholesky(void** buffers, int64_t* words, int64_t begin, int64_t end) n
     """
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int n = words[2], info = 0
-    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes(kind, n, n, words[1])
+    cdef int64_t step = <int64_t>n * n * size, lanes = small_lanes_of_factors(kind, n, n, words[1])
     cdef uint32_t left = 0
     cdef void *a
     cdef void *out
@@ -137,6 +145,8 @@ cdef void cholesky(void** buffers, int64_t* words, int64_t begin, int64_t end) n
                 left = small_cholesky(kind, a, min(lanes, end - k), n, words[4], out)
             if not left >> (k % lanes) & 1:
                 continue
+        elif small_alone(kind, n, n) and not small_cholesky_alone(kind, a, n, words[4], out):
+            continue
         if n < TURNED or kind > 1:
             info = factor_by_rows(out, a, n, words[4], kind)
         elif kind == 0:
@@ -152,7 +162,7 @@ cdef void lu(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
     """a -> factors, pivots, permutation."""
     cdef int64_t kind = words[0], k, i, size = bytes_of(kind)
     cdef int m = words[2], n = words[3], info = 0
-    cdef int64_t few = min(m, n), step = <int64_t>m * n * size, lanes = small_lanes(kind, m, n, words[1])
+    cdef int64_t few = min(m, n), step = <int64_t>m * n * size, lanes = small_lanes_of_factors(kind, m, n, words[1])
     cdef void* a = malloc(step + 1)
     cdef int32_t *pivots
     cdef uint32_t left = 0
@@ -168,6 +178,11 @@ cdef void lu(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
             if not left >> (k % lanes) & 1:
                 order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
                 continue
+        elif small_alone(kind, m, n) and not small_lu_alone(
+            kind, at(buffers[0], k * step), m, n, at(buffers[1], k * step), pivots
+        ):
+            order_rows(pivots, few, <int32_t*>buffers[3] + k * m, m)
+            continue
         info = -1
         if a != NULL:
             transpose(a, at(buffers[0], k * step), m, n, size)
@@ -247,6 +262,11 @@ cdef void triangular_solve(void** buffers, int64_t* words, int64_t begin, int64_
             small_solve(kind, at(buffers[0], k * a_step), at(buffers[1], k * step), min(lanes, end - k), n,
                         columns if left else rows, words + 4, at(buffers[2], k * step))
             k += lanes
+        return
+    if small_system(kind, n, columns if left else rows):
+        for k in range(begin, end):
+            small_solve_alone(kind, at(buffers[0], k * a_step), at(buffers[1], k * step), n, columns if left else rows,
+                              words + 4, at(buffers[2], k * step))
         return
     memcpy(at(buffers[2], begin * step), at(buffers[1], begin * step), (end - begin) * step)
     for k in range(begin, end):
@@ -416,7 +436,7 @@ cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
     cdef bint exchanges = words[5] != 0
     cdef int64_t step = <int64_t>m * n * size, q_step = <int64_t>m * columns * size
     cdef int64_t r_step = <int64_t>columns * n * size
-    cdef int64_t lanes = small_lanes(kind, m, max(n, columns), words[1]) if not exchanges else 0
+    cdef int64_t lanes = small_lanes_of_factors(kind, m, max(n, columns), words[1]) if not exchanges else 0
     cdef uint32_t left = 0
     cdef double complex asked = 0
     cdef void *a
@@ -448,6 +468,10 @@ cdef void qr(void** buffers, int64_t* words, int64_t begin, int64_t end) noexcep
                                 at(buffers[1], k * q_step), at(buffers[2], k * r_step))
             if not left >> (k % lanes) & 1:
                 continue
+        elif not exchanges and small_alone(kind, m, max(n, columns)) and not small_qr_alone(
+            kind, at(buffers[0], k * step), m, n, columns, at(buffers[1], k * q_step), at(buffers[2], k * r_step)
+        ):
+            continue
         order = (<int32_t*>buffers[3]) + k * n if exchanges else NULL
         if a == NULL or tau == NULL or work == NULL or rwork == NULL:
             fill_nan(at(buffers[1], k * q_step), <int64_t>m * columns, kind)

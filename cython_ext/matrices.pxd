@@ -42,7 +42,7 @@ ctypedef void (*StackKernel)(void** buffers, int64_t* words, int64_t begin, int6
 cdef enum:
     LEAST_WORK = 65536      # minimum multiplications per thread
     SMALL_TOGETHER = 16     # maximum matrices that `small.h` takes at a time
-    SMALL_SIZE = 64         # maximum elements of a matrix for `small.h`
+    SMALL_SIZE = 1024       # maximum elements of a matrix for `small.h`
     FEW = 16                # with fewer large matrices, BLAS's threads share each one
     LARGE = 128             # rows or columns above which a matrix is large
 

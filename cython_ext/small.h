@@ -1,6 +1,8 @@
-/* Stacks of small real matrices, several at a time: one vector holds element (i, j) of all of them.
+/* Small real matrices. Those of a stack are factored several at a time: one vector holds element (i, j) of all of them. If
+   they are few and not tiny, each is factored alone (small_rows.h), with the same bits: a rank's part of a stack may be
+   shorter than the stack.
 
-   Each function takes up to LANES matrices. It returns a mask of those that it leaves to LAPACK: with numbers that are
+   Each function takes up to LANES matrices, or one. It returns a mask of those that it leaves to LAPACK: with numbers that are
    not finite or of extreme size, or with zero singular values. A matrix's result does not depend on its neighbours. */
 #ifndef MPIJAX_SMALL_H
 #define MPIJAX_SMALL_H
@@ -13,12 +15,15 @@
 #include "wide.h"
 
 #define SMALL 8 /* maximum rows and columns: a larger matrix fills vectors by itself */
+#define SMALL_ROWS 32 /* the same for triangular factors */
+#define SMALL_SIDES 4 /* maximum right sides of a larger triangular system */
 #define SMALL_SPECTRA 64 /* minimum matrices whose vectors may differ from LAPACK in sign; fewer match LAPACK */
 #define SMALL_SWEEPS 20 /* maximum sweeps of Jacobi rotations; 4 to 7 are usual */
 
 #define SMALL_INLINE static inline __attribute__((always_inline))
 
 #define LANES (64 / (int)sizeof(T))
+#define SPAN (32 / (int)sizeof(T))
 #define EACH _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < LANES; l++)
 
 #define T float
@@ -34,6 +39,7 @@
 #define LEAST 0x1p-40f
 #define HUGE_SIZE 0x1p120f
 #include "small_factors.h"
+#include "small_rows.h"
 #include "small_spectra.h"
 #undef T
 #undef I
@@ -61,6 +67,7 @@
 #define LEAST 0x1p-440
 #define HUGE_SIZE 0x1p1000
 #include "small_factors.h"
+#include "small_rows.h"
 #include "small_spectra.h"
 
 /* The number of matrices that a function takes at a time, for the kinds of numbers in lapack.pyx; 0: use LAPACK. */
@@ -68,6 +75,21 @@ static int small_lanes(int64_t kind, int64_t m, int64_t n, int64_t stack) {
     int64_t largest = m > n ? m : n;
     if (kind > 1 || m == 0 || n == 0 || largest > SMALL || stack == 0) return 0;
     return kind == 1 ? 8 : 16;
+}
+
+/* Whether a matrix is factored alone if it has few neighbours. */
+static int small_alone(int64_t kind, int64_t m, int64_t n) {
+    int64_t largest = m > n ? m : n;
+    return kind <= 1 && m > 0 && n > 0 && largest > SMALL && largest <= SMALL_ROWS;
+}
+
+/* Whether a triangular system with a[n, n] is solved alone. */
+static int small_system(int64_t kind, int64_t n, int64_t sides) { return sides <= SMALL_SIDES && small_alone(kind, n, n); }
+
+/* The number of matrices taken at a time for triangular factors. */
+static int small_lanes_of_factors(int64_t kind, int64_t m, int64_t n, int64_t stack) {
+    int lanes = kind == 1 ? 8 : 16;
+    return small_alone(kind, m, n) ? (2 * stack >= lanes ? lanes : 0) : small_lanes(kind, m, n, stack);
 }
 
 /* The same for eigenvalues and singular values. */
@@ -100,6 +122,22 @@ static uint32_t small_eigh(int64_t kind, const void *a, int count, int n, int lo
 
 static uint32_t small_svd(int64_t kind, const void *a, int count, int m, int n, void *s, void *u, void *vh) {
     return SMALL_CALL(svd, a, count, m, n, s, u, vh);
+}
+
+static int small_cholesky_alone(int64_t kind, const void *a, int n, int symmetrize, void *out) {
+    return SMALL_CALL(cholesky_alone, a, n, symmetrize, out);
+}
+
+static int small_qr_alone(int64_t kind, const void *a, int m, int n, int columns, void *q, void *r) {
+    return SMALL_CALL(qr_alone, a, m, n, columns, q, r);
+}
+
+static int small_lu_alone(int64_t kind, const void *a, int m, int n, void *out, int32_t *pivots) {
+    return SMALL_CALL(lu_alone, a, m, n, out, pivots);
+}
+
+static void small_solve_alone(int64_t kind, const void *a, const void *b, int n, int sides, const int64_t *form, void *out) {
+    SMALL_CALL(solve_alone, a, b, n, sides, form, out);
 }
 
 #endif

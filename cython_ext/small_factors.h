@@ -32,7 +32,7 @@ SMALL_INLINE void NAMED(find_odd)(T (*a)[LANES], int size, T *odd) {
 
 /* Replaces the lower triangle by the factor, and the rest by zeros. symmetrize: factor (x + x^T) / 2. */
 SMALL_INLINE uint32_t NAMED(cholesky_of)(const T *x, int count, int n, int symmetrize, T *out) {
-    T a[SMALL * SMALL][LANES], odd[LANES] = {0};
+    T a[SMALL_ROWS * SMALL_ROWS][LANES], odd[LANES] = {0};
     NAMED(load)(a, x, count, n * n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) {
@@ -105,7 +105,7 @@ SMALL_INLINE void NAMED(unfold)(T (*q)[LANES], T (*a)[LANES], int k, int m, int 
 }
 
 SMALL_INLINE uint32_t NAMED(qr_of)(const T *x, int count, int m, int n, int columns, T *q_out, T *r_out) {
-    T a[SMALL * SMALL][LANES], q[SMALL * SMALL][LANES], tau[SMALL][LANES], odd[LANES];
+    T a[SMALL_ROWS * SMALL_ROWS][LANES], q[SMALL_ROWS * SMALL_ROWS][LANES], tau[SMALL_ROWS][LANES], odd[LANES];
     int few = m < n ? m : n;
     NAMED(load)(a, x, count, m * n);
     NAMED(find_odd)(a, m * n, odd);
@@ -126,7 +126,7 @@ static WIDE uint32_t NAMED(qr)(const T *x, int count, int m, int n, int columns,
 
 /* Pivots on the first of the largest elements. pivots[count, min(m, n)]: the row exchanged with each row. */
 SMALL_INLINE uint32_t NAMED(lu_of)(const T *x, int count, int m, int n, T *out, int32_t *pivots) {
-    T a[SMALL * SMALL][LANES], chosen[SMALL][LANES], odd[LANES];
+    T a[SMALL_ROWS * SMALL_ROWS][LANES], chosen[SMALL_ROWS][LANES], odd[LANES];
     int few = m < n ? m : n;
     NAMED(load)(a, x, count, m * n);
     NAMED(find_odd)(a, m * n, odd);

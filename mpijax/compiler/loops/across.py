@@ -54,7 +54,7 @@ def _across_part(
     else:
         widths = schedule.widths_of(size, row=not outermost)
         # In one long map, the rest takes no time, and the same code serves other sizes.
-        often = len(widths) > 1 and schedule.whole and not schedule.written and (not outermost or kernel.reduces)
+        often = len(widths) > 1 and not schedule.written and (not outermost or kernel.reduces)
         rest = size % widths[-2] if often and size >= widths[-2] else 0
         if rest and not may_overlap(nest, kernel, kernel.stores, loop[-1]):
             rest = 0
