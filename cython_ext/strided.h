@@ -29,9 +29,10 @@ typedef struct {
     st_axis axis[];                     /* outermost first */
 } st_move;
 
+#define ST_ONE ((st_axis){1, 0, 0})
+
 /* ---- rows: of bytes that are next to each other, or of one element ---- */
 
-typedef uint64_t __attribute__((vector_size(64), aligned(1), may_alias)) st_64;
 typedef uint64_t __attribute__((vector_size(32), aligned(1), may_alias)) st_32;
 typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) st_16;
 typedef uint64_t __attribute__((aligned(1), may_alias)) st_8;
@@ -46,33 +47,47 @@ ST_INLINE void st_8_to(char *p, st_8 x) { *(st_8 *)p = x; }
 ST_INLINE st_4 st_4_at(const char *p) { return *(const st_4 *)p; }
 ST_INLINE void st_4_to(char *p, st_4 x) { *(st_4 *)p = x; }
 
-/* Rows of one chunk at least. The last chunk of a row may overlap the one before. */
-#define ST_CHUNKS(type, chunk)                                                                                         \
-    for (int64_t i = 0; i < a.size; i++) {                                                                             \
-        const char *x = from + i * a.from;                                                                             \
-        char *y = to + i * a.to;                                                                                       \
-        const type last = *(const type *)(x + bytes - chunk);                                                          \
-        for (int64_t k = 0; k < bytes - chunk; k += chunk) *(type *)(y + k) = *(const type *)(x + k);                  \
+/* Rows of planes, of which c counts. */
+#define ST_EACH_ROW                                                                                                    \
+    for (int64_t j = 0; j < c.size; j++)                                                                               \
+        for (int64_t i = 0; i < a.size; i++)
+#define ST_ROW_FROM (from + j * c.from + i * a.from)
+#define ST_ROW_TO (to + j * c.to + i * a.to)
+
+/* Rows of one to two chunks: the second chunk may overlap the first. */
+#define ST_TWO(type, chunk)                                                                                            \
+    ST_EACH_ROW {                                                                                                      \
+        const char *x = ST_ROW_FROM;                                                                                   \
+        char *y = ST_ROW_TO;                                                                                           \
+        const type first = *(const type *)x, last = *(const type *)(x + bytes - chunk);                                \
+        *(type *)y = first;                                                                                            \
         *(type *)(y + bytes - chunk) = last;                                                                           \
     }
 
-/* A call of memmove takes longer than a short row. */
-ST_INLINE void st_rows(const char *from, char *to, st_axis a, int64_t bytes) {
+/* A call of memmove takes longer than a short row. (Values of 64 bytes would go over the stack.) */
+ST_INLINE void st_rows(const char *from, char *to, st_axis c, st_axis a, int64_t bytes) {
     if (bytes > 1024) {
-        for (int64_t i = 0; i < a.size; i++) memmove(to + i * a.to, from + i * a.from, (size_t)bytes);
-    } else if (bytes >= 64) {
-        ST_CHUNKS(st_64, 64)
+        ST_EACH_ROW memmove(ST_ROW_TO, ST_ROW_FROM, (size_t)bytes);
+    } else if (bytes > 64) {
+        ST_EACH_ROW {
+            const char *x = ST_ROW_FROM;
+            char *y = ST_ROW_TO;
+            const st_32 low = *(const st_32 *)(x + bytes - 64), high = *(const st_32 *)(x + bytes - 32);
+            for (int64_t k = 0; k < bytes - 64; k += 32) *(st_32 *)(y + k) = *(const st_32 *)(x + k);
+            *(st_32 *)(y + bytes - 64) = low;
+            *(st_32 *)(y + bytes - 32) = high;
+        }
     } else if (bytes >= 32) {
-        ST_CHUNKS(st_32, 32)
+        ST_TWO(st_32, 32)
     } else if (bytes >= 16) {
-        ST_CHUNKS(st_16, 16)
+        ST_TWO(st_16, 16)
     } else if (bytes >= 8) {
-        ST_CHUNKS(st_8, 8)
+        ST_TWO(st_8, 8)
     } else if (bytes >= 4) {
-        ST_CHUNKS(st_4, 4)
+        ST_TWO(st_4, 4)
     } else {
-        for (int64_t i = 0; i < a.size; i++)
-            for (int64_t k = 0; k < bytes; k++) (to + i * a.to)[k] = (from + i * a.from)[k];
+        ST_EACH_ROW
+            for (int64_t k = 0; k < bytes; k++) ST_ROW_TO[k] = ST_ROW_FROM[k];
     }
 }
 
@@ -90,10 +105,10 @@ ST_INLINE st_16 st_pattern(const char *from, const int width) {
 ST_INLINE void st_fill(const char *from, char *to, st_axis a, int64_t bytes, const int width) {
     for (int64_t i = 0; i < a.size; i++) {
         const st_16 x = st_pattern(from + i * a.from, width);
-        const st_64 whole = {x[0], x[1], x[0], x[1], x[0], x[1], x[0], x[1]};
+        const st_32 whole = {x[0], x[1], x[0], x[1]};
         char *row = to + i * a.to;
         int64_t k = 0;
-        for (; k < bytes - 64; k += 64) *(st_64 *)(row + k) = whole;
+        for (; k < bytes - 32; k += 32) *(st_32 *)(row + k) = whole;
         for (; k < bytes - 16; k += 16) *(st_16 *)(row + k) = x;
         *(st_16 *)(row + bytes - 16) = x;
     }
@@ -169,7 +184,7 @@ ST_INLINE void st_turn(const char *from, char *to, st_axis a, st_axis b, const i
                     for (int64_t k = 0; k < rows; k += side)
                         st_tile(lines + k * 64 + l * width, 64, x + k * width + l * b.from, b.from, width);
                 char *y = to + i * a.to + j * width;
-                if (columns < square) st_rows(lines, y, (st_axis){rows, 64, a.to}, columns * width);
+                if (columns < square) st_rows(lines, y, ST_ONE, (st_axis){rows, 64, a.to}, columns * width);
                 else
                     for (int64_t k = 0; k < rows; k++) {
                         *(st_32 *)(y + k * a.to) = *(const st_32 *)(lines + 64 * k);
@@ -219,16 +234,20 @@ ST_INLINE void st_lines(const char *from, char *to, st_axis a, st_axis b, const 
 
 /* ---- a move ---- */
 
+/* Planes a x b, of which c counts. */
 #define ST_PLANES(width)                                                                                               \
-    ST_INLINE void st_plane_##width(const char *from, char *to, st_axis a, st_axis b) {                                \
-        if (b.to == width && b.from == width)                                                                          \
-            st_rows(from, to, a, b.size * width);                                                                      \
-        else if (b.to == width && b.from == 0 && b.size * width >= 16)                                                 \
-            st_fill(from, to, a, b.size * width, width);                                                               \
-        else if (b.to == width && a.from == width && st_least(a.size, b.size) >= ST_SIDE(width))                       \
-            st_turn(from, to, a, b, width);                                                                            \
-        else                                                                                                           \
-            st_lines(from, to, a, b, width);                                                                           \
+    ST_INLINE void st_planes_##width(const char *from, char *to, st_axis c, st_axis a, st_axis b) {                    \
+        if (b.to == width && b.from == width) {                                                                        \
+            st_rows(from, to, c, a, b.size * width);                                                                   \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t j = 0; j < c.size; j++, from += c.from, to += c.to)                                               \
+            if (b.to == width && b.from == 0 && b.size * width >= 16)                                                  \
+                st_fill(from, to, a, b.size * width, width);                                                           \
+            else if (b.to == width && a.from == width && st_least(a.size, b.size) >= ST_SIDE(width))                   \
+                st_turn(from, to, a, b, width);                                                                        \
+            else                                                                                                       \
+                st_lines(from, to, a, b, width);                                                                       \
     }
 ST_PLANES(1)
 ST_PLANES(2)
@@ -236,14 +255,14 @@ ST_PLANES(4)
 ST_PLANES(8)
 ST_PLANES(16)
 
-/* Planes one after the other, as an odometer counts. */
+/* Stacks of planes one after the other, as an odometer counts. */
 #define ST_WALK(width)                                                                                                 \
     WIDE static void st_walk_##width(const char *from, char *to, const st_axis *axes, int64_t count) {                 \
-        const st_axis one = {1, 0, 0}, a = count > 1 ? axes[count - 2] : one, b = axes[count - 1];                     \
+        const st_axis c = count > 2 ? axes[count - 3] : ST_ONE, a = count > 1 ? axes[count - 2] : ST_ONE;              \
         int64_t at[ST_MOST_AXES] = {0}, k;                                                                             \
         do {                                                                                                           \
-            st_plane_##width(from, to, a, b);                                                                          \
-            for (k = count - 3; k >= 0; k--) {                                                                         \
+            st_planes_##width(from, to, c, a, axes[count - 1]);                                                        \
+            for (k = count - 4; k >= 0; k--) {                                                                         \
                 from += axes[k].from, to += axes[k].to;                                                                \
                 if (++at[k] < axes[k].size) break;                                                                     \
                 from -= axes[k].from * at[k], to -= axes[k].to * at[k], at[k] = 0;                                     \
