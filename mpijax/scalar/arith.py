@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijax.scalar import complex as cx
 from mpijax.scalar.builder import Builder
-from mpijax.scalar.reciprocal import reciprocal_parts
+from mpijax.scalar.quotient import float_quotient, float_remainder
 from mpijax.scalar.registry import named, rule
 from mpijax.scalar.types import BOOL, FLOAT32, FLOAT64, INT32, UINT32, Scalar, info
 
@@ -41,24 +41,15 @@ def div(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     if x.imag:
         return cx.div(b, x, y)
     if info(x.dtype).is_float:
-        return _float_quotient(b, x, y)
+        return float_quotient(b, x, y)
     return _integer_division(b, x, y)[0]
-
-
-def _float_quotient(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    """x / y, by multiplication if that gives the same number."""
-    parts = None if y.constant is None else reciprocal_parts(y.constant, x.dtype)
-    if parts is None:
-        return b.div(x, y)
-    high, low = (b.const(part, x.dtype) for part in parts)
-    return b.mul(x, high) if parts[1] == 0 else b.fma(x, high, b.mul(x, low))
 
 
 @rule
 def rem(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     """Remainder with the sign of x; integers: x % 0 is x, the smallest integer % -1 is 0."""
     if info(x.dtype).is_float:
-        return _float_remainder(b, x, y)
+        return float_remainder(b, x, y)
     return _integer_division(b, x, y)[1]
 
 
@@ -106,10 +97,6 @@ def mulhi(b: Builder, x: Scalar, y: Scalar) -> Scalar:
     bits = str(i.bits) if b.lanes == 1 else f"splat (i{2 * i.bits} {i.bits})"
     high = b.emit(f"lshr {double} {product}, {bits}")
     return Scalar(x.dtype, b.emit(f"trunc {double} {high} to {own}"))
-
-
-def _float_remainder(b: Builder, x: Scalar, y: Scalar) -> Scalar:
-    return b.op("frem", x, y)
 
 
 @rule
