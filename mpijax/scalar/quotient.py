@@ -1,7 +1,7 @@
 """Quotients of floats, and remainders that are exact as those of C's fmod.
 
-Where a quotient, rounded towards zero, is an integer that a float can hold, one fused multiply-add gives the remainder without rounding. The
-rounded quotient is at most one too large. Larger quotients, infinities and NaN are left to the C library.
+If the quotient, rounded towards zero, is an integer that a float can hold, one fused multiply-add gives the remainder
+without rounding. That integer is at most one too large. Larger quotients, infinities and NaN are left to the C library.
 """
 
 from __future__ import annotations
