@@ -23,9 +23,9 @@ from mpijax.core.rules.primitive import Primitive
 from mpijax.scalar.builder import Builder, FunctionText
 from mpijax.scalar.types import Scalar, info
 
-# Minimum cost of a long operation (see `core.rules.lowering.Elementwise`); its minimum instructions, since some costly
-# ones only call the C library in each lane; its minimum uses; and the cost above which a call's overhead is negligible.
-LONG, INSTRUCTIONS, SEVERAL, VERY_LONG = 10, 10, 2, 100
+# Minimum cost of a long operation (see `core.rules.lowering.Elementwise`); its minimum uses; and the cost above which a
+# call's overhead is negligible.
+LONG, SEVERAL, VERY_LONG = 10, 2, 100
 
 
 def repeated(kernels: Iterable[Kernel]) -> frozenset[Primitive]:
@@ -94,7 +94,7 @@ def _function(
     text = FunctionText()
     b = Builder(lanes, text)
     found = primitive.lower.rule(b, *(Scalar(t, f"%x{k}") for k, t in enumerate(types)), **params)
-    if type(found) is not Scalar or found.imag is not None or len(b.lines) < INSTRUCTIONS:
+    if type(found) is not Scalar or found.imag is not None:
         return None
     formals = ", ".join(f"{b.type(t)} %x{k}" for k, t in enumerate(types))
     body = "\n".join([f"({formals}) {{", *b.lines, f"  ret {b.type(found.dtype)} {found.ir}", "}"])
