@@ -1,7 +1,6 @@
 """The modules of the package, and what each imports. A file is parsed once for all tests of a process."""
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,6 +50,12 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of a file, first the whole."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports(path: Path) -> tuple[Import, ...]:
     """All imports of a file. Only statements are visited: no expression has an import."""
     found: list[Import] = []
@@ -68,11 +73,5 @@ def imports(path: Path) -> tuple[Import, ...]:
                 for field in ("body", "orelse", "handlers", "finalbody", "cases"):
                     visit(getattr(node, field, []), inside, types)
 
-    visit(ast.parse(path.read_text()).body, False, False)
+    visit(nodes(path)[:1], False, False)
     return tuple(found)
-
-
-def nodes(path: Path, *words: str) -> Iterator[ast.AST]:
-    """All nodes of a file that has one of the words; none of another, which is not parsed."""
-    text = path.read_text()
-    return ast.walk(ast.parse(text)) if any(word in text for word in words) else iter(())

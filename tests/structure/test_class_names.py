@@ -17,7 +17,7 @@ def places() -> dict[str, list[str]]:
     """Where each name is defined. Nested classes count."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in MODULES.values():
-        for node in nodes(path, "class "):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 found[node.name.lstrip("_")].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return found
