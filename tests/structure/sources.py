@@ -1,6 +1,7 @@
 """The modules of the package, and what each imports. A file is parsed once for all tests of a process."""
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,10 +50,29 @@ def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+# Where a statement has others.
+_INSIDE = ("body", "orelse", "handlers", "finalbody", "cases")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """All nodes of a file, first the whole."""
-    return list(ast.walk(ast.parse(path.read_text())))
+    """All nodes of a file."""
+    return list(ast.walk(tree(path)))
+
+
+def statements(path: Path) -> Iterator[ast.AST]:
+    """All statements of a file, and what is between them: handlers and cases. They are a twelfth of the nodes."""
+    found: list[ast.AST] = [tree(path)]
+    for node in found:
+        yield node
+        for field in _INSIDE:
+            inside = getattr(node, field, ())
+            found.extend(inside if isinstance(inside, list) else ())
 
 
 @cache
@@ -70,8 +90,8 @@ def imports(path: Path) -> tuple[Import, ...]:
             else:
                 inside = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
                 types = for_types or _is_for_types(node)
-                for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+                for field in _INSIDE:
                     visit(getattr(node, field, []), inside, types)
 
-    visit(nodes(path)[:1], False, False)
+    visit(tree(path).body, False, False)
     return tuple(found)
