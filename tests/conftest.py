@@ -16,6 +16,8 @@ import budget
 import mpi4py
 import pytest
 import quickly
+from launching import PATHS
+from processes import sitecustomize  # noqa: F401  for this process, too
 
 # pytest-mpi imports mpi4py.MPI, which starts MPI: with the thread level that mpijax asks for.
 mpi4py.rc.thread_level = "serialized"
@@ -39,6 +41,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 # Python from writing what it has compiled; that is more than half of the time a rank takes to start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+os.environ["PYTHONPATH"] = os.pathsep.join([PATHS, *filter(None, [os.environ.get("PYTHONPATH")])])
 # Ranks of a job that a test starts print each line in one piece: unbuffered, the words of two ranks would mix.
 os.environ.pop("PYTHONUNBUFFERED", None)
 

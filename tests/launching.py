@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 MPIRUN = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
+# Where Python looks in processes that tests start: for mpijax, and for what makes them start and end fast.
+TESTS = Path(__file__).parent
+PATHS = f"{TESTS.parent}{os.pathsep}{TESTS / 'processes'}"
 UNDER_LAUNCHER = any(v in os.environ for v in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
 
 starts_jobs = [

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 LIBRARIES = ("jax", "mpijax")
+# What pytest asks all objects of a module for, to find fixtures.
+ASKED_BY_PYTEST = ("_mock_name", "__wrapped__")
 
 
 class Library:
@@ -25,6 +27,8 @@ class Library:
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute in ASKED_BY_PYTEST:
+            raise AttributeError(attribute)  # without loading the library
         if not is_module(f"{self.name}.{attribute}"):
             return getattr(importlib.import_module(self.name), attribute)
         return importlib.import_module(f"{self.name}.{attribute}")

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from launching import PATHS
 from quickly import one_in
 
 import mpijax
@@ -83,7 +84,7 @@ def folder(tmp_path):
 
 def python(folder, *words, check=True, **variables):
     env = {k: v for k, v in os.environ.items() if k != "MPIJAX_AS_JAX"}
-    env |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", **variables}
+    env |= {"PYTHONPATH": f"{PATHS}{os.pathsep}{folder}", **variables}
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, cwd=folder, timeout=120)
     assert not check or done.returncode == 0, done.stderr
     return done

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import UNDER_LAUNCHER, marked, mpirun
+from launching import PATHS, UNDER_LAUNCHER, marked, mpirun
 
 from mpijax.checkpoint import Checkpointer, CheckpointError
 from mpijax.cli import launcher
 from mpijax.distributed import launchers
 
-ROOT = Path(__file__).parents[2]
 alone = pytest.mark.skipif(UNDER_LAUNCHER, reason="of one process")
 
 # Ranks take node `rank % nodes`, which has a folder of its own. w is split over the ranks, b is the same on all.
@@ -52,7 +51,7 @@ if rank == 0:
 
 def job(ranks: int, folder: Path, nodes: int, steps: int) -> str:
     command = [*mpirun(ranks), sys.executable, "-c", PROGRAM, str(folder), str(nodes), str(steps)]
-    env = {**launchers.outside(os.environ), "PYTHONPATH": str(ROOT), "MPIJAX_NUM_THREADS": "1"}
+    env = {**launchers.outside(os.environ), "PYTHONPATH": PATHS, "MPIJAX_NUM_THREADS": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -141,7 +140,7 @@ with Checkpointer(sys.argv[1], every=100, memory=1) as checkpoints:
 @marked
 def test_the_launcher_keeps_it_until_the_job_ends(tmp_path):
     before = set(Path("/dev/shm").glob("mpijax-memory-*"))
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS, "TMPDIR": str(tmp_path)}
     words = [sys.executable, "-m", "mpijax", "run", "-n", "1", "--restart", "1", "-c", RESTARTED, tmp_path / "run"]
     ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=90)
     assert ran.returncode == 0, ran.stderr

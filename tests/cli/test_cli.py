@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import MPIRUN, UNDER_LAUNCHER, check_script, mpirun
+from launching import MPIRUN, PATHS, UNDER_LAUNCHER, check_script, mpirun
 
 from mpijax.cli import COMMANDS, bench, checks, cores, doctor, launcher, main, submit
 from mpijax.cli.checks import Finding
@@ -32,7 +32,7 @@ def command(*words):
 
 
 def mpijax(*words, **settings):
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)} | settings
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS} | settings
     return subprocess.run(command(*words), capture_output=True, text=True, env=env, timeout=90)
 
 
@@ -343,7 +343,7 @@ def test_signals_reach_the_program(number):
         "import signal\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
         "try:\n    print('ready'); time.sleep(60)\nexcept KeyboardInterrupt: print('told'); sys.exit(5)"
     )
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     job = subprocess.Popen(command("run", "-n", 2, "-c", body), stdout=subprocess.PIPE, text=True, env=env)
     assert job.stdout.readline() == "[0-1] ready\n"
     began = time.monotonic()
@@ -354,7 +354,7 @@ def test_signals_reach_the_program(number):
 
 @starts_jobs
 def test_ranks_end_with_the_one_that_started_them(tmp_path):
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS, "TMPDIR": str(tmp_path)}
     body = RANK + "print(os.getpid(), flush=True); time.sleep(60)"
     job = subprocess.Popen(command("run", "-n", 2, "-c", body), stdout=subprocess.PIPE, text=True, env=env)
     pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
@@ -368,7 +368,7 @@ def test_ranks_end_with_the_one_that_started_them(tmp_path):
 
 @starts_jobs
 def test_output_that_nobody_reads_ends_the_job():
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     body = RANK + "while True: print('more'); time.sleep(0.05)"
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     job = subprocess.Popen(command("run", "-n", 2, "-c", body), text=True, env=env, **pipe)
@@ -384,7 +384,7 @@ def test_streams_that_are_closed(tmp_path):
     told = tmp_path / "told"
     body = RANK + "print('lost'); sys.stderr.write('kept\\n')"
     words = shlex.join(command("run", "-n", 2, "-c", body))
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     ran = subprocess.run(["bash", "-c", f"{words} <&- >&- 2> {told}"], env=env, timeout=60)
     assert ran.returncode == 0 and told.read_text() == "[0-1] kept\n"
 
@@ -442,7 +442,7 @@ def test_a_terminal_shows_text_without_its_newline():
 
     leader, follower = pty.openpty()
     body = RANK + "print('half', end='', flush=True); sys.stdin.readline(); print(' whole')"
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS, "TERM": "xterm"}
     streams = {"stdin": subprocess.PIPE, "stdout": follower, "stderr": follower}
     job = subprocess.Popen(command("run", "-np", 1, "--prefix", "-c", body), env=env, **streams)
     os.close(follower)
@@ -686,7 +686,7 @@ def test_a_new_project(project):
 def test_a_new_project_runs(project):
     ran = mpijax("run", "-n", 2, project / "program.py")
     assert ran.stdout.startswith("[0] 2 ranks: weights [ 1. -2.], loss "), ran.stderr
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     words = [*mpirun(2), sys.executable, "-m", "pytest", "-q", "--with-mpi", "-m", "mpi", "-p", "no:cacheprovider"]
     ran = subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0 and ran.stdout.count("1 passed") == 2, ran.stdout

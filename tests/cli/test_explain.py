@@ -6,15 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from launching import UNDER_LAUNCHER, marked
+from launching import PATHS, UNDER_LAUNCHER, marked
 
 from mpijax.cli import explain, launcher
 from mpijax.cli.explain import merged
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
 import mpijax as jax
@@ -41,7 +39,7 @@ def program(tmp_path):
 
 
 def run(*words, **settings):
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)} | settings
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS} | settings
     command = [sys.executable, "-m", "mpijax", "explain", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=90)
 

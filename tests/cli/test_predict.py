@@ -5,11 +5,10 @@ import math
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import UNDER_LAUNCHER
+from launching import PATHS, UNDER_LAUNCHER
 
 import mpijax as jax
 import mpijax.experimental
@@ -21,7 +20,6 @@ from mpijax.core.rules.lowering import Exchange
 from mpijax.sharding import Mesh, NamedSharding
 from mpijax.sharding import PartitionSpec as P
 
-ROOT = Path(__file__).parents[2]
 WITHIN, BETWEEN = LogGP(L=2e-6, o=1e-6, G=1e-9), LogGP(L=10e-6, o=3e-6, G=5e-9)
 ROWS = [{"operation": "allreduce", "bytes": b, "us": us} for b, us in ((16, 8.0), (1600, 32.0))]
 BENCH = {"loggp": {"L_us": 2.0, "o_us": 1.0, "G_ns": 1.0}, "rows": ROWS, "ranks": [{}, {}]}
@@ -213,7 +211,7 @@ def folder(tmp_path):
 
 
 def run(folder, *words):
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "mpijax", "predict", "--bench", "bench.json", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder, timeout=120)
 

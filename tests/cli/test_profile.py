@@ -4,11 +4,10 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import UNDER_LAUNCHER, marked
+from launching import PATHS, UNDER_LAUNCHER, marked
 
 import mpijax as jax
 import mpijax.numpy as jnp
@@ -17,7 +16,6 @@ from mpijax.cli.profiled import traffic
 from mpijax.core.base.config import optimization_level, profile_kernels
 from mpijax.runtime.reports import step_notes
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, time
 import numpy as np
@@ -58,7 +56,7 @@ def lines_of(text):
 
 
 def run(*words):
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "mpijax", "profile", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import marked
+from launching import PATHS, marked
 
 from mpijax.cli import launcher
 
@@ -65,7 +65,7 @@ class Run:
         (folder / "program.py").write_text(PROGRAM)
         words = ["run", "-n", str(ranks), "--bind", "none", *options, str(folder / "program.py"), str(folder), str(steps)]
         words += [str(memory)] if memory else []
-        env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT), "MPIJAX_NUM_THREADS": "1"}
+        env = launcher.clean_environment() | {"PYTHONPATH": PATHS, "MPIJAX_NUM_THREADS": "1"}
         self.output = (folder / "output").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mpijax", *words], env=env, stdout=self.output, stderr=subprocess.STDOUT
@@ -197,7 +197,7 @@ def until(condition):
 
 def job(body: str, *options: str, ranks: int = 2) -> subprocess.CompletedProcess:
     words = ["run", "-n", str(ranks), *options, "-c", "import os, sys\nn = os.environ['MPIJAX_RESTARTS']\n" + body]
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     return subprocess.run([sys.executable, "-m", "mpijax", *words], env=env, capture_output=True, text=True, timeout=90)
 
 
@@ -222,7 +222,7 @@ def test_a_job_that_was_asked_to_stop_is_not_started_again(number, tmp_path):
         f"import signal, sys, time\nsignal.signal({int(number)}, lambda *_: sys.exit(3))\n"
         f"open(f'{tmp_path}/{{__import__(\"os\").getpid()}}', 'w')\ntime.sleep(60)"
     )
-    env = launcher.clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = launcher.clean_environment() | {"PYTHONPATH": PATHS}
     words = [sys.executable, "-m", "mpijax", "run", "-n", "2", "--restart", "3", "-c", body]
     run = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
     until(lambda: len(list(tmp_path.iterdir())) == 2)

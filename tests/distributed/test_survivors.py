@@ -2,15 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from launching import is_open_mpi, marked, mpirun
+from launching import PATHS, is_open_mpi, marked, mpirun
 
 from mpijax import distributed
 from mpijax.cli.launcher import clean_environment
 
-ROOT = Path(__file__).parents[2]
 JOB = """
 import os, random, signal, sys, threading, time
 import numpy as np
@@ -64,7 +62,7 @@ if jax.process_index() == 0:
 @pytest.mark.skipif(not is_open_mpi(), reason="needs Open MPI 5")
 @pytest.mark.parametrize("deaths", [1, 2, 3])
 def test_the_others_go_on(deaths):
-    env = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    env = clean_environment() | {"PYTHONPATH": PATHS}
     first, *words = mpirun(4)
     command = [first, "--with-ft", "ulfm", *words, sys.executable, "-c", JOB, str(deaths + 5), str(deaths)]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import marked
+from launching import PATHS, marked
 from once import computed_once, shared_folder
 
 from mpijax.cli.launcher import clean_environment
@@ -60,7 +60,7 @@ def test_the_first_program_gives_the_same_on_two_ranks(tmp_path):
     text = (ROOT / "README.md").read_text()
     program, printed = re.search(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL).groups()
     (tmp_path / "mean.py").write_text(program)
-    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    environment = clean_environment() | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "mpijax", "run", "-n", "2", "mean.py"]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
     assert ran.stdout == f"[0] {printed}", ran.stderr
@@ -73,7 +73,7 @@ def test_global_arrays_are_the_same_on_several_ranks(ranks, tmp_path):
     text = (ROOT / "docs" / "global-arrays.md").read_text()
     program, printed = ("".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.M | re.S)) for kind in ("python", "text"))
     (tmp_path / "page.py").write_text(program)
-    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    environment = clean_environment() | {"PYTHONPATH": PATHS}
     command = [sys.executable, "-m", "mpijax", "run", "-n", str(ranks), "page.py"]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
     assert [line.removeprefix("[0] ") for line in ran.stdout.splitlines()] == printed.splitlines(), ran.stderr

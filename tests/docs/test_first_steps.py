@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launching import MPIRUN, mpirun
+from launching import MPIRUN, PATHS, mpirun
 
 import mpijax
 
@@ -40,7 +40,7 @@ def outputs(ranks: int, blocks: list, folder: Path) -> list[str]:
     # Without what a launcher of these tests told them, which would hold for the programs, too.
     launcher = ("PMI", "OMPI_", "HYDRA", "MPI_LOCAL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(launcher)}
-    env["PYTHONPATH"] = str(ROOT)
+    env["PYTHONPATH"] = PATHS
     command = [*(mpirun(ranks) if ranks else []), sys.executable, "program.py"]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import starts_jobs
+from launching import PATHS, starts_jobs
 
 from mpijax.cli.launcher import clean_environment
 
@@ -48,7 +48,7 @@ CASES = [
 @pytest.mark.parametrize(("command", "expected"), CASES)
 def test_command_prints_what_the_document_says(command, expected, folder):
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
-    env = clean_environment() | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    env = clean_environment() | {"PATH": path, "PYTHONPATH": PATHS}
     ran = subprocess.run(["bash", "-c", f"exec 2>&1; {command}"], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
     pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*")
     assert re.fullmatch(pattern, ran.stdout.strip(), re.DOTALL), ran.stdout

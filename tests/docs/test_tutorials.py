@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launching import marked, mpirun
+from launching import PATHS, marked, mpirun
 from once import computed_once, shared_folder
 
 from mpijax.cli.launcher import clean_environment
@@ -41,7 +41,7 @@ def run(command: list, folder: Path) -> subprocess.CompletedProcess:
     """A command, in a folder from which `examples` can be reached."""
     if not (folder / "examples").exists():
         (folder / "examples").symlink_to(ROOT / "examples")
-    environment = clean_environment() | {"PYTHONPATH": str(ROOT)}
+    environment = clean_environment() | {"PYTHONPATH": PATHS}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fuzz import readers
-from launching import UNDER_LAUNCHER
+from launching import PATHS, UNDER_LAUNCHER
 
 TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(UNDER_LAUNCHER, reason="forks")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(UNDER_LAUNCHER, reason="forks")
 def wrong(first: int, count: int, *chosen: str) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "fuzz.readers", str(first), str(count), *chosen],
-        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"},
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": f"{TESTS}:{PATHS}"},
     )  # fmt: skip
     assert done.stdout.count("'refused'") == done.stdout.count("'read'") == len(chosen), done.stdout + done.stderr
     return done.stdout if done.returncode else ""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import check_script, starts_jobs
+from launching import PATHS, check_script, starts_jobs
 
 from mpijax.cli import submit
 from mpijax.cli.launcher import clean_environment
@@ -44,7 +44,7 @@ class TestJobs:
         (folder / "program.py").write_text(PROGRAM)
         (folder / "hosts").write_text("localhost\n")
         (folder / "ranks").write_text("localhost\nlocalhost\n")
-        env = clean_environment() | {"MPIJAX_VENV": sys.prefix, "PYTHONPATH": str(ROOT)}
+        env = clean_environment() | {"MPIJAX_VENV": sys.prefix, "PYTHONPATH": PATHS}
         if os.geteuid() == 0:
             env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         if name != "hosts":

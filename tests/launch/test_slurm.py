@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import UNDER_LAUNCHER, is_open_mpi
+from launching import PATHS, UNDER_LAUNCHER, is_open_mpi
 
 from launch import slurm
 from mpijax.runtime.machine import leftovers
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     (folder / "program.py").write_text(PROGRAM)
     with slurm.running(folder) as found:
-        found.env["PYTHONPATH"] = str(ROOT)
+        found.env["PYTHONPATH"] = PATHS
         yield found
 
 

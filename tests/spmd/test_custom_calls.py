@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numba
+import functools
+
 import numpy as np
 import pytest
 from ffi_library import library
@@ -18,14 +19,20 @@ pytestmark = [pytest.mark.mpi, pytest.mark.two_ranks]  # each rank calls its own
 X = np.arange(3.0 * SIZE, dtype=np.float32) + 1
 
 
-@numba.njit
-def add_index(x, start, out):
-    for i in range(x.shape[0]):
-        out[i] = x[i] + start + i
+@functools.cache
+def kernel():
+    import numba  # which takes long, and not all ranks that collect this test run it
+
+    @numba.njit
+    def add_index(x, start, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i] + start + i
+
+    return add_index
 
 
 def numba_add(x):
-    return jax.numba_call(add_index, lambda x, start: x)(x, 3 * lax.axis_index("i"))
+    return jax.numba_call(kernel(), lambda x, start: x)(x, 3 * lax.axis_index("i"))
 
 
 def c_double(x):

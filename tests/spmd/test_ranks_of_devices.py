@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import marked, mpirun
+from launching import PATHS, marked, mpirun
 
 from mpijax.runtime.arrays.devices import Device
 from mpijax.sharding import Mesh, NamedSharding
@@ -56,7 +56,7 @@ def test_a_device_has_the_same_part_whatever_process_it_is_of(spec, processes):
 
 def run(ranks: int, count: int, *words: str) -> subprocess.CompletedProcess:
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"MPIJAX_NUM_LOCAL_DEVICES": str(count)}
-    env["PYTHONPATH"] = f"{HERE.parents[1]}{os.pathsep}{HERE.parent}"
+    env["PYTHONPATH"] = f"{PATHS}{os.pathsep}{HERE.parent}"
     program = [sys.executable, "-m", "spmd.ranks_of_devices", *words]
     return subprocess.run([*mpirun(ranks), *program], env=env, capture_output=True, text=True, timeout=300, check=False)
 

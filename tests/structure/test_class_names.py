@@ -3,7 +3,7 @@
 import ast
 from collections import defaultdict
 
-from structure.sources import MODULES, ROOT, nodes
+from structure.sources import MODULES, ROOT, statements
 
 # Names of several classes, and why.
 SHARED = {
@@ -17,7 +17,7 @@ def places() -> dict[str, list[str]]:
     """Where each name is defined. Nested classes count."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in MODULES.values():
-        for node in nodes(path, "class "):
+        for node in statements(path) if "class " in path.read_text() else ():
             if isinstance(node, ast.ClassDef):
                 found[node.name.lstrip("_")].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return found

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from structure import sources
 from structure.sources import MODULES, ROOT
 
 from mpijax.compiler.fusion import expr
@@ -21,9 +22,9 @@ WORKING = {
 }  # fmt: skip
 
 
-def assigned(tree: ast.AST) -> Iterator[str]:
+def assigned(path: Path) -> Iterator[str]:
     """The attributes that code assigns to, of objects other than `self`; items of attributes count."""
-    for node in ast.walk(tree):
+    for node in sources.nodes(path):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else []
         for target in (t for x in targets for t in (x.elts if isinstance(x, ast.Tuple) else [x])):
             while isinstance(target, ast.Subscript):
@@ -41,7 +42,7 @@ def compiler() -> Iterator[tuple[str, Path]]:
 def test_fields_are_assigned_where_the_form_is_made():
     found = set()
     for name, path in compiler():
-        attributes = set(assigned(ast.parse(path.read_text())))
+        attributes = set(assigned(path))
         for classes, home in MADE_IN.items():
             fields = {field for c in classes for field in c.__slots__}
             if not name.startswith(home):
@@ -53,7 +54,7 @@ def test_dataclasses_of_the_compiler_are_frozen():
     found = set()
     for name, path in compiler():
         if name.startswith("compiler/"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in sources.nodes(path):
                 if isinstance(node, ast.ClassDef):
                     found |= {node.name for d in node.decorator_list if ast.unparse(d).startswith("dataclass") and "frozen=True" not in ast.unparse(d)}
     assert found == WORKING

@@ -4,8 +4,9 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from structure import sources
 from structure.sources import MODULES, ROOT
 
 FOLDERS = ("core", "compiler", "transforms", "runtime")
@@ -57,12 +58,12 @@ def _called(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
-def candidates(tree: ast.AST) -> Iterator[list[str]]:
+def candidates(nodes: Iterable[ast.AST]) -> Iterator[list[str]]:
     """Strings by which a program chooses among primitives, those of one place together.
 
     What a name is compared with, what the registry is asked for, keys of tables, collections, and decorators `rule`.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Compare) and any(map(_is_name, (node.left, *node.comparators))):
             yield [s for e in (node.left, *node.comparators) for s in _strings(e)]
         elif isinstance(node, ast.Subscript) and _called(node.value) == "registry":
@@ -75,10 +76,10 @@ def candidates(tree: ast.AST) -> Iterator[list[str]]:
             yield _strings(node)
 
 
-def named(tree: ast.AST, names: set[str]) -> list[str]:
+def named(nodes: Iterable[ast.AST], names: set[str]) -> list[str]:
     """The names of primitives by which a program chooses."""
     found = []
-    for strings in candidates(tree):
+    for strings in candidates(nodes):
         known = [s for s in strings if s in names]
         # Parameters of an equation are a dictionary, too, and one of them may be named as a primitive is.
         if len(known) > 1 or len(strings) < 3:
@@ -86,21 +87,21 @@ def named(tree: ast.AST, names: set[str]) -> list[str]:
     return found
 
 
-def compared(tree: ast.AST) -> list[str]:
+def compared(nodes: Iterable[ast.AST]) -> list[str]:
     """The primitives (`sin_p`) that a program compares an object with, or by which it keys a table."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else getattr(node, "keys", None) or ()
         found += [n for side in sides if side is not None for n in map(_called, _elements(side)) if n.endswith("_p")]
     return found
 
 
-def counts(find: Callable[[ast.AST], list[str]]) -> Counter[str]:
+def counts(find: Callable[[Iterable[ast.AST]], list[str]]) -> Counter[str]:
     """How much `find` finds in each file."""
     found: Counter[str] = Counter()
     for module, path in MODULES.items():
         if module.startswith(tuple(f"mpijax.{folder}." for folder in FOLDERS)):
-            said = find(ast.parse(path.read_text()))
+            said = find(sources.nodes(path))
             if said:
                 found[str(path.relative_to(ROOT))] = len(said)
     return found
@@ -111,17 +112,17 @@ def test_a_choice_by_name_is_found():
         'TABLE = {"sin": 1, "cos": 2, "tan": 3}\nif p.name in ("exp",) or registry["log" if x else "abs"]: pass\n'
         'params = {"name": 1, "shape": 2, "jaxpr": 3}'
     )
-    assert sorted(named(tree, {*"sin cos tan exp log abs name".split()})) == ["abs", "cos", "exp", "log", "sin", "tan"]
+    assert sorted(named(ast.walk(tree), {*"sin cos tan exp log abs name".split()})) == ["abs", "cos", "exp", "log", "sin", "tan"]
 
 
 def test_a_choice_by_object_is_found():
     tree = ast.parse("if p is sin_p or p in (cos_p, ops.tan_p) or exp_p.rule is None: pass\nTABLE = {log_p: 1}")
-    assert sorted(compared(tree)) == ["cos_p", "log_p", "sin_p", "tan_p"]
+    assert sorted(compared(ast.walk(tree))) == ["cos_p", "log_p", "sin_p", "tan_p"]
 
 
 def test_no_primitive_is_named():
     names = names_of_primitives()
-    found = counts(lambda tree: named(tree, names))
+    found = counts(lambda nodes: named(nodes, names))
     assert not found, f"give the primitive a slot in place of its name (core/rules/primitive.py): {found}"
 
 

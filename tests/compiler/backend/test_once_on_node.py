@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from launching import marked, mpirun
+from launching import PATHS, marked, mpirun
 
 from mpijax.cli.launcher import clean_environment
 from mpijax.compiler.backend import once_on_node as once
@@ -139,7 +139,7 @@ print(len(count))
 @LINUX
 @marked
 def test_ranks_compile_a_program_once(tmp_path):
-    environment = clean_environment() | {"MPIJAX_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.getcwd()}
+    environment = clean_environment() | {"MPIJAX_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": PATHS}
     ran = subprocess.run(
         [*mpirun(3), sys.executable, "-c", RANKS], env=environment, capture_output=True, text=True, timeout=100, check=True
     )
