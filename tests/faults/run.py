@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults.rows import BEGIN, ROWS, Row
-from launching import PATHS, has_status, mpirun
-from mpi.jobs import LAUNCHER, left_behind, whereabouts
+from launching import has_status, mpirun
+from mpi.jobs import LAUNCHER, ROOT, left_behind, whereabouts
 
 # Concurrent jobs. Blocked ranks sleep or poll, so they take little CPU time.
 AT_ONCE = 6
@@ -46,7 +46,7 @@ class Running:
 def start(row: Row, folder: Path) -> Running:
     folder.mkdir()
     env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
-    env |= {"PYTHONPATH": PATHS, "MPIJAX_TRACE_DIR": str(folder / "records"), "TEST_JOB": str(folder)}
+    env |= {"PYTHONPATH": str(ROOT), "MPIJAX_TRACE_DIR": str(folder / "records"), "TEST_JOB": str(folder)}
     command = [*mpirun(row.ranks), sys.executable, "-c", row.start + BEGIN + row.body]
     with (folder / "output").open("w") as file:
         process = subprocess.Popen(

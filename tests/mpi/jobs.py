@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
-from launching import PATHS, is_open_mpi, mpirun
+from launching import is_open_mpi, mpirun
 from once import computed_once
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def run_once(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
 def run_all(jobs: dict[str, Job], folder: Path) -> dict[str, Outcome]:
     """Run the jobs; what came of each. Their records are in folders of their own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHER, "MPIJAX_STALL"))}
-    env["PYTHONPATH"] = PATHS
+    env["PYTHONPATH"] = str(ROOT)
     mark = f"mpijax-jobs-{os.getpid()}-{folder.name}"
     waiting, running, outcomes = list(jobs)[::-1], {}, {}
     while waiting or running:

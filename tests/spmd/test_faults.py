@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import PATHS, mpirun, starts_jobs
+from launching import mpirun, starts_jobs
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_")
@@ -31,7 +31,7 @@ x = np.arange(2 * size, dtype=np.float32)
 def job(body: str, ranks: int = 2, limit: float = 40):
     """(exit status, output, seconds)"""
     env = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER)}
-    env["PYTHONPATH"] = PATHS
+    env["PYTHONPATH"] = str(ROOT)
     began = time.monotonic()
     done = subprocess.run(
         [*mpirun(ranks), sys.executable, "-c", START + body], env=env, timeout=limit, text=True,
