@@ -59,8 +59,8 @@ def callback(
       callback: gets arrays; what it returns is ignored.
       ordered: keep the order of the program among ordered callbacks and prints.
       partitioned: call the function once for each of this process's devices, on the device's parts of global arrays,
-        without communication. By default, each rank calls it once on whole arrays. Inside `shard_map`, functions always
-        get shards.
+        without communication. By default, a program on arrays over several ranks gathers them, and the rank of the
+        first device calls it once. Inside `shard_map`, functions always get shards.
 
     >>> mpijax.jit(lambda x: mpijax.debug.callback(print, x * 2))(jnp.arange(3))
     [0 2 4]
@@ -99,7 +99,8 @@ def print(
         known yet.
       ordered: keep the order of the program among ordered prints and callbacks.
       partitioned: print once for each of this process's devices: the device's parts of global arrays, without
-        communication. By default, each rank prints whole arrays once. Inside `shard_map`, shards are always printed.
+        communication. By default, a program on arrays over several ranks gathers them, and the rank of the first device
+        prints them once. Inside `shard_map`, shards are always printed.
       skip_format_check: leave out the check.
       show_rank: begin the message with ``[rank r]``; None leaves it to the option `mpijax_debug_print_rank`.
 

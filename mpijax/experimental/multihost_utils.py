@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,14 @@ from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
 from mpijax.core.types.typeof import typeof
+from mpijax.runtime.arrays.devices import process_count
 from mpijax.runtime.arrays.placement import gathered
 from mpijax.runtime.mpi import coordination, mpi_start, objects
 from mpijax.spmd.local_views import to_global, to_local
 
 __all__ = [
     "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-    "process_allgather", "reached_preemption_sync_point", "sync_global_devices",
+    "live_devices", "process_allgather", "reached_preemption_sync_point", "sync_global_devices",
 ]  # fmt: skip
 
 
@@ -91,6 +94,30 @@ def sync_global_devices(name: str) -> None:
     names = objects.allgather(name, "multihost_utils.sync_global_devices")
     if len(set(names)) != 1:
         raise AssertionError(f"sync_global_devices name mismatch: the processes gave {names}")
+
+
+@contextmanager
+def live_devices(devices: Sequence[Any]) -> Iterator[list[Any]]:
+    """The devices, whose processes all run at the beginning and at the end of the block. Collective at both.
+
+    MPI ends a job in which a process fails, so no device is missing in the block. Jobs that go on with fewer processes
+    call `mpijax.distributed.survivors`.
+
+    Raises NotImplementedError if the devices are not those of all processes.
+
+    >>> from mpijax.experimental import multihost_utils
+    >>> with multihost_utils.live_devices(mpijax.devices()) as live:
+    ...     assert live == mpijax.devices()
+    """
+    here, all_ = sorted({d.process_index for d in devices}), list(range(process_count()))
+    if here != all_:
+        raise NotImplementedError(
+            f"live_devices waits for all processes, {all_}, and got devices of the processes {here} only. Pass "
+            "jax.devices() and choose from the result."
+        )
+    sync_global_devices("live_devices begins")
+    yield list(devices)
+    sync_global_devices("live_devices ends")
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:

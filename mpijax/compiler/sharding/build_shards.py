@@ -15,6 +15,7 @@ from mpijax.compiler.graph.build import GraphBuilder, decomposed
 from mpijax.compiler.graph.inline import InlinedJaxpr, inlined
 from mpijax.compiler.graph.nodes import Graph, Value
 from mpijax.compiler.sharding import asked, constraints, messages, partition
+from mpijax.compiler.sharding.called_once import called_once
 from mpijax.compiler.sharding.carries import CutLoop
 from mpijax.compiler.sharding.partitioner import JaxprFrame, Partitioner, verify
 from mpijax.compiler.sharding.redistribute import gathered, recut
@@ -151,6 +152,10 @@ class ShardBuilder(GraphBuilder):
         if isinstance(lower, Communication):
             p = self.over_ranks()
             return messages.communicate(p, eqn.primitive, eqn.params, inputs, avals, source, eqn.effects)
+        if self.partitioner is not None and fx.pins(eqn.effects):
+            outs = called_once(self.partitioner, eqn, inputs, avals, source)
+            if outs is not None:
+                return outs
         return super().lowered(eqn, inputs, avals, source)
 
     def _spread(self, p: Partitioner, eqn: Eqn, inputs: list[Value], avals, source: Source) -> list[Value] | None:

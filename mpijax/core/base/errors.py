@@ -176,8 +176,11 @@ class JaxRuntimeError(RuntimeError):
     """A compiled program failed: out of memory, a failed library call, mismatched communication."""
 
 
-class MismatchError(JaxRuntimeError):
-    """Ranks of a communicator are about to run communication that does not match."""
+class MismatchError(JaxRuntimeError, AssertionError):
+    """Ranks of a communicator are about to run communication that does not match, or pass values that differ.
+
+    It is an AssertionError too, which JAX raises if processes pass different values to `device_put`.
+    """
 
 
 # Tracebacks show the module from which programs import the error.

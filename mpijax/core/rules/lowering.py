@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -166,6 +166,9 @@ class InlineJaxpr:
 class HostCall:
     """`fun(*numpy arrays, **params) -> array or list of arrays`, called with the GIL held.
 
+    once: by the operation's parameters, whether processes that run a program on parts of the same arrays call it once,
+    as a function with side effects must be. One process then sends the results to the others.
+
     >>> from mpijax.extend import core, lowering
     >>> rule = lowering.HostCall(np.sort)
     >>> p = core.Primitive("sorted_on_the_host", type_rule=lambda x: x, reference=np.sort, lower=rule)
@@ -174,6 +177,7 @@ class HostCall:
     """
 
     fun: Callable
+    once: Callable[[Mapping[str, Any]], bool] = lambda params: False
 
 
 class Exchange(Enum):

@@ -129,7 +129,7 @@ def _observer(name: str, run: Callable, effect: Callable, pretty: Callable | Non
         name,
         type_rule=lambda *_, **params: [],
         reference=host_call,
-        lower=HostCall(host_call),
+        lower=HostCall(host_call, once=lambda params: not params["partitioned"]),
         jvp=_jvp(name),
         transpose=lambda cts, *args, **params: [None] * len(args),
         batch=_batch(name),

@@ -1,7 +1,9 @@
 """Calls Python functions from a running program: `pure_callback` and `io_callback`.
 
-The program passes arrays to the function, and gets arrays of the declared types. Every rank calls its own function
-with its own values. Nothing is communicated, except that an array sharded over ranks is gathered first.
+The program passes arrays to the function, and gets arrays of the declared types. A rank's own program, as in
+`shard_map`, calls the rank's function with its values, and nothing is communicated. A program on arrays that are split
+over ranks gathers them. Then every rank calls a pure function. A function with side effects is called once, by the rank
+of the first device, which sends the results to the others.
 """
 
 from __future__ import annotations
@@ -239,7 +241,7 @@ io_callback_p = Primitive(
     "io_callback",
     type_rule=lambda *_, result_avals, **params: list(result_avals),
     reference=_io_call,
-    lower=HostCall(_io_call),
+    lower=HostCall(_io_call, once=lambda params: True),
     jvp=_no_derivative("IO callbacks do not support JVP. Use jax.lax.stop_gradient on their arguments."),
     transpose=_no_derivative("IO callbacks do not support transpose. Use `jax.custom_vjp` around them."),
     batch=_io_batch,
@@ -335,6 +337,9 @@ def io_callback(
     Args:
       callback: receives arrays in the structure of `args` and `kwargs`; returns values of `result_shape_dtypes`.
       ordered: keep program order among all ordered callbacks.
+
+    If arguments of the program are arrays over several ranks, the rank of the first device calls the function on whole
+    arrays, and the others receive the results. In `shard_map` each rank calls it on its values.
 
     There is no derivative. `vmap` calls the function once per example, and rejects ordered callbacks.
 

@@ -153,6 +153,9 @@ class ArrayImpl(ArrayBase, metaclass=_ClassOfArrays):
     def addressable_data(self, index: int) -> ArrayImpl:
         """The shard on one of this process's devices of the array, counted from 0."""
         parts = _addressable(self.sharding, self.shape)
+        if not parts:
+            others = "Its devices are those of other processes"
+            raise RuntimeError(f"FullyReplicatedShard: Array has no addressable shards. {others}: {self.sharding}")
         if not 0 <= index < len(parts):
             raise IndexError(f"addressable_data: this process has {len(parts)} of the devices; got index {index}")
         device, where, _ = parts[index]
