@@ -104,7 +104,8 @@ def _put(x: Any, place: Any) -> Any:
         raise ValueError(
             "device_put's second argument must be a Device or a Sharding which represents addressable devices, but "
             f"got {sharding}. Please pass device or Sharding which represents addressable devices. The array is on "
-            f"devices of this process only, {x.sharding}. Pass np.asarray(x), or make a sharded array from the parts "
+            f"devices of this process only, {x.sharding}, and mpijax does not support cross-host device transfers by "
+            "device_put. Pass np.asarray(x), or make a sharded array from the parts "
             "of all processes with jax.make_array_from_process_local_data."
         )
     return _placed(x._physical, aval, sharding)
@@ -188,8 +189,9 @@ def _with_sharding(x: Any, sharding: Any) -> Any:
     if wanted != held and not hasattr(sharding, "mesh"):
         raise ValueError(
             "When the second argument to `device_put` is a Device, the first argument must be a fully addressable "
-            f"array or a non-addressable array with a single device sharding. Got value with devices {held}. Gather "
-            "it with jax.experimental.multihost_utils.process_allgather first."
+            f"array or a non-addressable array with a single device sharding. Got value with devices {held}. mpijax "
+            "does not support cross-host device transfers by device_put. Gather it with "
+            "jax.experimental.multihost_utils.process_allgather first."
         )
     if wanted != held:
         raise ValueError(
