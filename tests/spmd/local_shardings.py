@@ -179,6 +179,35 @@ def test_specs_leave_out_mesh_axes_of_one_device():
     assert specs(OURS) == specs(REAL)
 
 
+PLACED = {
+    "array": lambda s, d, x: s.jnp.array(x, device=d),
+    "array of a constant": lambda s, d, x: s.jnp.asarray(X, device=d) + x,
+    "astype": lambda s, d, x: x.astype(np.int32, device=d),
+    "arange": lambda s, d, x: s.jnp.arange(3, device=d),
+    "linspace": lambda s, d, x: s.jnp.linspace(0, 1, 3, device=d),
+    "zeros": lambda s, d, x: s.jnp.zeros(3, device=d),
+    "device_put": lambda s, d, x: s.jax.device_put(x, d),
+    "device_put of a constant": lambda s, d, x: s.jax.device_put(X, d),
+    "device_put to a sharding": lambda s, d, x: s.jax.device_put(x, s.jax.sharding.SingleDeviceSharding(d)) + 1,
+    "constant to a sharding": lambda s, d, x: s.jax.device_put(X, s.jax.sharding.SingleDeviceSharding(d)),
+}
+
+
+@pytest.mark.parametrize("held", [None, 2], ids=["not committed", "committed elsewhere"])
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.one_in(3)
+def test_where_programs_place_values_on_a_device(name, held):
+    def found(s):
+        x = X if held is None else s.jax.device_put(X, s.jax.devices()[held])
+        try:
+            outs = s.jax.jit(lambda x: (PLACED[name](s, s.jax.devices()[1], x), x + 1))(x)
+            return [repr(out.sharding) for out in outs]
+        except ValueError as e:
+            return str(e)[:60]
+
+    assert found(OURS) == found(REAL)
+
+
 def kinds(s):
     mesh = s.jax.sharding.get_abstract_mesh()
     return mesh.auto_axes, mesh.explicit_axes
