@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import platform
 import sys
 from collections.abc import Callable
@@ -106,12 +107,16 @@ def copy_to_host_async(x: Any) -> Any:
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print the versions and the machine, for bug reports; or return them as text. Starts MPI.
 
+    With `mpijax.as_jax`, the text also has the versions of JAX and jaxlib that mpijax stands for.
+
     >>> "mpijax" in mpijax.print_environment_info(return_string=True)
     True
     """
-
+    names = ("jax", "jaxlib") if "mpijax.as_jax" in sys.modules else ()
+    stood_for = [f"{name + ':':8}{importlib.import_module(name).__version__}" for name in names]
     info = "\n".join(
         [
+            *stood_for,
             f"mpijax: {version.__version__}",
             f"numpy:  {np.__version__}",
             f"python: {sys.version}",
