@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import platform
 import sys
 from collections.abc import Callable
@@ -112,11 +111,11 @@ def print_environment_info(return_string: bool = False) -> str | None:
     >>> "mpijax" in mpijax.print_environment_info(return_string=True)
     True
     """
-    names = ("jax", "jaxlib") if "mpijax.as_jax" in sys.modules else ()
-    stood_for = [f"{name + ':':8}{importlib.import_module(name).__version__}" for name in names]
+    followed = ".".join(map(str, version.__version_info__))
+    names = ("jax:    ", "jaxlib: ") if "mpijax.as_jax" in sys.modules else ()
     info = "\n".join(
         [
-            *stood_for,
+            *[name + followed for name in names],
             f"mpijax: {version.__version__}",
             f"numpy:  {np.__version__}",
             f"python: {sys.version}",
