@@ -111,11 +111,10 @@ def print_environment_info(return_string: bool = False) -> str | None:
     >>> "mpijax" in mpijax.print_environment_info(return_string=True)
     True
     """
-    followed = ".".join(map(str, version.__version_info__))
     names = ("jax:    ", "jaxlib: ") if "mpijax.as_jax" in sys.modules else ()
     info = "\n".join(
         [
-            *[name + followed for name in names],
+            *[name + version.jax_version for name in names],
             f"mpijax: {version.__version__}",
             f"numpy:  {np.__version__}",
             f"python: {sys.version}",
