@@ -94,9 +94,13 @@ class JitShardings:
         return flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
-        """`of_arguments`, with the argument's own sharding (`held`) instead of None."""
+        """`of_arguments`, and instead of None the device given for the argument, or its own sharding (`held`)."""
         asked = self.of_arguments(name, args, kwargs, avals, leaves)
-        return asked if self._of_all else tuple(h if s is None else s for s, h in zip(asked, held, strict=True))
+        if self._of_all:
+            return (self._in,) * len(avals)
+        flat = self._flat(args) if self._moves else held
+        devices = (d if isinstance(d, SingleDeviceSharding) else h for d, h in zip(flat, held, strict=True))
+        return tuple(d if s is None else s for s, d in zip(asked, devices, strict=True))
 
     def check_devices(self, leaves: list) -> None:
         """Raise ValueError for a sharding over an AbstractMesh for which neither the mesh in context nor the mesh of an

@@ -208,6 +208,25 @@ def test_where_programs_place_values_on_a_device(name, held):
     assert found(OURS) == found(REAL)
 
 
+@pytest.mark.parametrize("lowered_for", ["types", "values elsewhere"])
+def test_programs_compiled_for_a_device_run_there(lowered_for):
+    def found(s):
+        one, other = map(s.jax.sharding.SingleDeviceSharding, s.jax.devices()[1:3])
+        example = s.jax.ShapeDtypeStruct(X.shape, X.dtype) if lowered_for == "types" else s.jax.device_put(X, other)
+        said = []
+        for jitted in (s.jax.jit(lambda x: x * 2, in_shardings=one), s.jax.jit(lambda x: x * 3)):
+            compiled = jitted.lower(example).compile()
+            said.append(repr(compiled.input_shardings))
+            for x in (X, X, s.jnp.asarray(X), s.jax.device_put(X, one), s.jax.device_put(X, other)):
+                try:
+                    said.append(repr(compiled(x).sharding))
+                except ValueError as e:
+                    said.append(str(e)[:60])
+        return said
+
+    assert found(OURS) == found(REAL)
+
+
 def kinds(s):
     mesh = s.jax.sharding.get_abstract_mesh()
     return mesh.auto_axes, mesh.explicit_axes
