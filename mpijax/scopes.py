@@ -106,12 +106,15 @@ def copy_to_host_async(x: Any) -> Any:
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print the versions and the machine, for bug reports; or return them as text. Starts MPI.
 
+    With `mpijax.as_jax`, the text also has the versions of JAX and jaxlib that mpijax stands for.
+
     >>> "mpijax" in mpijax.print_environment_info(return_string=True)
     True
     """
-
+    names = ("jax:    ", "jaxlib: ") if "mpijax.as_jax" in sys.modules else ()
     info = "\n".join(
         [
+            *[name + version.jax_version for name in names],
             f"mpijax: {version.__version__}",
             f"numpy:  {np.__version__}",
             f"python: {sys.version}",

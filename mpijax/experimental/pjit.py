@@ -41,6 +41,8 @@ def pjit(fun: Callable, in_shardings: Any = _FREE, out_shardings: Any = _FREE, *
 
 def _over_mesh(jitted: Any) -> Any:
     jitted._over_mesh = True
+    if jitted._shardings is not None:
+        jitted._shardings.name = "pjit"
     jitted._share_programs()
     return jitted
 

@@ -55,6 +55,7 @@ from mpijax.numpy.shapes.broadcasting import (
     device_sharding,
     ndim,
     place,
+    place_inside,
     shape,
     size,
 )

@@ -29,8 +29,11 @@ from mpijax.transforms.ref_state import is_ref
 class JitShardings:
     """The shardings given to one `jit`, prefixes of the arguments (without static ones) and of the result.
 
-    key: distinguishes programs of one function. of_all: whether one sharding is for all arguments, also by keyword.
+    name: of the function that got them. key: distinguishes programs of one function. of_all: whether one sharding is
+    for all arguments, also by keyword.
     """
+
+    name = "jit"
 
     def __init__(self, in_shardings: Any, out_shardings: Any, of_all: bool):
         self._of_all = of_all
@@ -43,7 +46,7 @@ class JitShardings:
                 if isinstance(leaf, PartitionSpec):
                     check_axes_differ(leaf, what)
                 if not _waits(leaf):
-                    named_sharding(leaf, what, "jit")
+                    named_sharding(leaf, what, self.name)
                 if getattr(getattr(leaf, "spec", leaf), "unconstrained_dims", None):
                     raise ValueError(
                         f"Unconstrained dims are not allowed when passed to {what}: {leaf}. Use None instead of "
@@ -62,7 +65,7 @@ class JitShardings:
                 "them by position."
             )
         flat = self._flat(args)
-        shardings = tuple(named_sharding(s, "in_shardings", "jit", needs_devices=False) for s in flat)
+        shardings = tuple(named_sharding(s, "in_shardings", self.name, needs_devices=False) for s in flat)
         paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]]
         for given, sharding, aval, leaf, path in zip(flat, shardings, avals, leaves, paths, strict=True):
             if isinstance(given, Format):
@@ -91,9 +94,13 @@ class JitShardings:
         return flatten_axes("pjit in_shardings", tree.tree_structure(args), self._in, tupled_args=True)
 
     def of_traced(self, name: str, args: tuple, kwargs: dict, avals, leaves, held: tuple) -> tuple[Any, ...]:
-        """`of_arguments`, with the argument's own sharding (`held`) instead of None."""
+        """`of_arguments`, and instead of None the device given for the argument, or its own sharding (`held`)."""
         asked = self.of_arguments(name, args, kwargs, avals, leaves)
-        return asked if self._of_all else tuple(h if s is None else s for s, h in zip(asked, held, strict=True))
+        if self._of_all:
+            return (self._in,) * len(avals)
+        flat = self._flat(args) if self._moves else held
+        devices = (d if isinstance(d, SingleDeviceSharding) else h for d, h in zip(flat, held, strict=True))
+        return tuple(d if s is None else s for s, d in zip(asked, devices, strict=True))
 
     def check_devices(self, leaves: list) -> None:
         """Raise ValueError for a sharding over an AbstractMesh for which neither the mesh in context nor the mesh of an
@@ -103,7 +110,7 @@ class JitShardings:
         for what, given, _ in self._parts:
             for leaf in given:
                 if _lacks_devices(leaf) and leaf.mesh.shape_tuple not in axes:
-                    named_sharding(leaf, what, "jit")
+                    named_sharding(leaf, what, self.name)
 
     def moved(self, args: tuple, kwargs: dict, leaves: list) -> list:
         """Leaves of the arguments, moved to the single device given for them, if any."""
@@ -120,7 +127,7 @@ class JitShardings:
         flat = [s.sharding if isinstance(s, Format) else s for s in given]
         return [
             s if isinstance(s, Sharding) and not _waits(s)
-            else named_sharding(s, "out_shardings", "jit", needs_devices=False) for s in flat
+            else named_sharding(s, "out_shardings", self.name, needs_devices=False) for s in flat
         ]  # fmt: skip
 
     def of_results(self, types: Any) -> Any:
@@ -137,7 +144,7 @@ class JitShardings:
 
     def function(self, fun, in_tree, shardings) -> FlatFun:
         """The flat function with shardings for arguments and results."""
-        return _WithShardings(fun, in_tree, shardings, self._out)
+        return _WithShardings(fun, in_tree, shardings, self._out, self.name)
 
 
 def _moved(x: Any, device: Any) -> Any:
@@ -203,11 +210,11 @@ def _check_given(sharding: NamedSharding, leaf: Any, aval, path: str) -> None:
 
 
 class _WithShardings(FlatFun):
-    __slots__ = ("_shardings", "_out")
+    __slots__ = ("_shardings", "_out", "_name")
 
-    def __init__(self, fun, in_tree, shardings, out_shardings):
+    def __init__(self, fun, in_tree, shardings, out_shardings, name: str):
         super().__init__(fun, in_tree)
-        self._shardings, self._out = shardings, out_shardings
+        self._shardings, self._out, self._name = shardings, out_shardings, name
 
     def __call__(self, *leaves):
         outs = super().__call__(*map(_held_as, leaves, self._shardings))
@@ -219,7 +226,7 @@ class _WithShardings(FlatFun):
     def _placed(self, out, given, i: int):
         if isinstance(given, SingleDeviceSharding):
             return put_on(out, given)
-        sharding = named_sharding(given, "out_shardings", "jit", needs_devices=False)
+        sharding = named_sharding(given, "out_shardings", self._name, needs_devices=False)
         if sharding is None:
             return out
         check_fits(sharding, typeof(out), f"One of pjit outputs, number {i},")

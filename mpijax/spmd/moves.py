@@ -10,14 +10,14 @@ from mpijax.core.records import plain
 from mpijax.core.rules.lowering import Decompose
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.context import mesh_types, of_sharding
-from mpijax.core.sharding.memory_space import DEVICE, Space
+from mpijax.core.sharding.memory_space import Space
 from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing.requested import check_fits, named_sharding
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.runtime.arrays.devices import Device, local_devices
-from mpijax.runtime.arrays.placement import device_put
+from mpijax.runtime.arrays.placement import put_one
 from mpijax.spmd.constraints import put_on, with_batch_axis
 from mpijax.spmd.reshard import move_to
 from mpijax.transforms import key_reuse
@@ -69,15 +69,14 @@ def _type_in(x: ShapedArray, sharding: NamedSharding) -> ShapedArray:
 
 
 def _with_shardings(*xs: Any, devices, **_params: Any) -> list[Any]:
-    """Sets shardings over meshes and kinds of memory; moves to devices have no effect inside a program."""
+    """Sets shardings; moves to a `Device` have no effect inside a program."""
     return [_one(x, getattr(d, "sharding", d)) for x, d in zip(xs, devices, strict=True)]
 
 
 def _one(x: Any, sharding: Any) -> Any:
     if hasattr(sharding, "mesh"):
         return move_to(x, sharding)
-    elsewhere = isinstance(sharding, SingleDeviceSharding) and sharding.memory_kind != DEVICE
-    return put_on(x, sharding) if elsewhere or isinstance(sharding, Space) else x
+    return put_on(x, sharding) if isinstance(sharding, (SingleDeviceSharding, Space)) else x
 
 
 def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
@@ -85,7 +84,7 @@ def _now(*xs: Any, devices, **_params: Any) -> list[Any]:
     shardings = [getattr(d, "sharding", d) for d in devices]
     followed = [to is None or hasattr(to, "mesh") or isinstance(to, Space) for to in shardings]
     triples = zip(xs, shardings, followed, strict=True)
-    return [_one(x, to) if same else device_put(x, to) for x, to, same in triples]
+    return [_one(x, to) if same else put_one(x, to) for x, to, same in triples]
 
 
 def _jvp(primals, tangents, **params):

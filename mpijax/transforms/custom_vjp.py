@@ -73,15 +73,13 @@ class VjpCall(CustomCall):
         fwd = partial(fwd_or_fun, self.fwd, self.fun, self.name) if self.optimize_remat else self.fwd
         outs, residuals, bwd = fwd(primals, nonzero)
         out_avals = tuple(typeof(o).to_tangent_aval() for o in outs)
-
-        def live_bwd(residuals, cts):
-            return [ct for ct, nz in zip(bwd(residuals, cts), nonzero, strict=True) if nz]
-
         flat = custom_lin_p.bind(
             *residuals,
             *(t for t in tangents if type(t) is not Zero),
             num_res=len(residuals),
-            bwd=live_bwd,
+            bwd=bwd,
+            bwd_name=self.bwd_name,
+            in_zeros=tuple(not nz for nz in nonzero),
             out_avals=out_avals,
             symbolic_zeros=self.symbolic_zeros,
         )
@@ -227,9 +225,9 @@ custom_vjp_call_p = CustomPrimitive(
 custom_vjp_call_p.has_users_transpose = True
 
 
-def _lin_transpose(cts, *args, num_res, bwd, out_avals, symbolic_zeros):
+def _lin_transpose(cts, *args, num_res, bwd, in_zeros, symbolic_zeros, **_):
     given = list(cts) if symbolic_zeros else [instantiate(ct) for ct in cts]
-    result = bwd(list(args[:num_res]), given)
+    result = [ct for ct, zero in zip(bwd(list(args[:num_res]), given), in_zeros, strict=True) if not zero]
     linear = zip(result, args[num_res:], strict=True)
     return [None] * num_res + [ct if is_undefined_primal(x) else None for ct, x in linear]
 
@@ -239,6 +237,12 @@ def _no_forward_mode(*_args, **_params):
         "can't apply forward-mode autodiff (jvp) to a custom_vjp function. Use custom_jvp for a function that needs "
         "both modes."
     )
+
+
+def _pretty_lin(eqn, _names):
+    p = eqn.params
+    zeros = [("in_zeros", list(p["in_zeros"])), ("num_res", p["num_res"]), ("symbolic_zeros", p["symbolic_zeros"])]
+    return [("bwd", p["bwd_name"]), *zeros]
 
 
 custom_lin_p = Primitive(
@@ -252,6 +256,7 @@ custom_lin_p = Primitive(
     multiple_results=True,
     vma=lambda avals, params: None,
     sharding_type=types.by_type_rule,
+    pretty=_pretty_lin,
 )
 custom_lin_p.impl = _no_forward_mode
 custom_lin_p.has_users_transpose = True

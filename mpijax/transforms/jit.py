@@ -414,6 +414,9 @@ class PjitFunction(JitBase):
         signature = (*base, _states(self._changing)) if self._changing else base
         key = (signature, self._options[2:])
         traced = find(self._cache, key)
+        outer = state.trace if type(state.trace) is JaxprTrace else None
+        if traced is None and outer is not None and outer.inner:
+            _, traced = find(outer.inner, (id(self), key)) or (None, None)
         if traced is None:
             if max(len(self._cache) // 2, self._cache_size()) >= MOST_PROGRAMS:
                 self.clear_cache()
@@ -430,6 +433,8 @@ class PjitFunction(JitBase):
                 key = ((*base, _states(self._changing)), self._options[2:])
             if ref_state.may_be_kept(moved):
                 self._cache[key] = traced
+            elif outer is not None and not uses_refs and not AbstractValue.any_high:
+                outer.inner[id(self), key] = self, traced  # `self` lives on, so that its id stays its own
         return leaves, traced
 
     def _follow(self, moved) -> bool:

@@ -164,6 +164,7 @@ def test_versions_are_those_of_the_jax_that_is_followed(folder):
                metadata.version("jax"), metadata.version("jaxlib"), metadata.distribution("JAX").metadata["Version"]})
         assert mpijax.__version__ == mpijax.version.__version__ != jax.__version__
         assert jax.__version_info__ == mpijax.__version_info__
+        assert f"jax:    {jax.__version__}\\njaxlib: {jax.__version__}" in jax.print_environment_info(return_string=True)
         import mpi4jax
         assert mpi4jax.__version__ == metadata.version("mpi4jax") == "0.9.1"
         """,

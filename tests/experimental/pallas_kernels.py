@@ -275,6 +275,17 @@ def empty_grid(L):
 
 
 @case
+def position_in_an_index_map(L):
+    def kernel(x, o):
+        o[...] = x[...]
+
+    backward = L.pl.BlockSpec((2, 2), lambda i, j: (L.pl.num_programs(0) - 1 - i, L.pl.program_id(1)))
+    return L.call(kernel, L.shape(8, 4), grid=(4, 2), in_specs=[backward], out_specs=L.pl.BlockSpec((2, 2), lambda *at: at))(
+        data(8, 4)
+    )
+
+
+@case
 def computed_grid(L):
     def kernel(x, o):
         o[...] = x[...] + L.pl.num_programs(0) + 10 * L.pl.program_id(1)

@@ -275,8 +275,9 @@ def test_errors_are_those_of_jax(name):
 @pytest.mark.parametrize(
     "use, text",
     [
-        (lambda: pl.program_id(0), "may only be called in the kernel of a pallas_call"),
-        (lambda: pl.num_programs(0), "may only be called in the kernel of a pallas_call"),
+        (lambda: pl.program_id(0), "may only be called in the kernel or an index map of a pallas_call"),
+        (lambda: pl.num_programs(0), "may only be called in the kernel or an index map of a pallas_call"),
+        (lambda: mpijax.jit(_with_computed_grid)(2), "Pass the size to the index map as a scalar"),
         (lambda: pl.GridSpec(grid=(("a", 2), 3)), "Grid must be a tuple of integers"),
         (lambda: pl.core_map(None), "does not have pallas.core_map yet"),
         (lambda: pl.kernel(None), "use pallas_call"),
@@ -304,6 +305,11 @@ def test_errors_are_those_of_jax(name):
 def test_errors(use, text):
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=text):
         use()
+
+
+def _with_computed_grid(n):
+    spec = pl.BlockSpec((2,), lambda i: (pl.num_programs(0) - 1 - i,))
+    return pl.pallas_call(plain(OURS), jnp.ones(4), grid=(n,), in_specs=[spec])(jnp.ones(4))
 
 
 def _with_block(dim):

@@ -382,6 +382,28 @@ def test_what_needs_a_mesh_in_context():
     assert seen(OURS) == seen(REAL)
 
 
+def test_tiles_and_parts_along_a_split_axis_need_an_operand_that_is_whole_there():
+    def seen(s):
+        with s.jax.set_mesh(s.mesh):
+            x = s.put(X, "x", "y")
+            said = []
+            for f in (lambda: s.jnp.tile(x, (1, 2)), lambda: s.jnp.unstack(x, axis=0), lambda: s.jnp.tile(x, (2, 1))):
+                with pytest.raises(Exception, match="cannot be sharded") as error:
+                    f()
+                said.append((type(error.value).__name__, str(error.value).partition(". ")[0]))
+            outs = (s.jnp.tile(x, (2, 1, 1)), s.jnp.tile(s.put(X, "x"), (1, 2)), s.jnp.unstack(s.put(X, "x"), axis=1)[0])
+            return said, [str(out.sharding.spec) for out in outs]
+
+    assert seen(OURS) == seen(REAL)
+
+
+def test_rows_of_an_array_that_is_split_along_its_first_axis():
+    with OURS.jax.set_mesh(OURS.mesh):
+        rows = list(OURS.put(X, "x", "y"))
+        np.testing.assert_array_equal(rows, X)
+        assert {str(OURS.jax.typeof(row)) for row in rows} == {f"float32[{X.shape[1]}@y]"}
+
+
 def test_devices_under_other_names():
     def seen(s):
         named = s.mesh.abstract_mesh.update(axis_sizes=(4, 1), axis_names=("a", "b"))

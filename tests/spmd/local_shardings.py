@@ -133,6 +133,100 @@ def test_results_over_auto_axes_are_worded_as_jaxs(name, spec):
     assert specs(OURS) == specs(REAL)
 
 
+WORDED_KEYS = {
+    "keys": lambda s, k: (k.T, s.jnp.where(np.ones((4, 1), bool), k, k), k[:, 0], k[..., None]),
+    "splits": lambda s, k: s.jax.vmap(s.jax.vmap(s.random.split))(k),
+    "words": lambda s, k: (s.random.key_data(k), s.jax.jit(s.random.key_data)(k)),
+    "keys of words": lambda s, k: s.random.wrap_key_data(s.random.key_data(k)),
+    "bits": lambda s, k: s.jax.vmap(s.jax.vmap(s.random.bits))(k),
+}
+
+
+@pytest.mark.parametrize("spec", [("i", None), (None, "j"), ("i", "j")], ids=str)
+@pytest.mark.parametrize("name", WORDED_KEYS)
+@pytest.mark.one_in(3)
+def test_specs_of_keys_are_worded_as_jaxs(name, spec):
+    def specs(s):
+        mesh = s.jax.make_mesh((2, 2), ("i", "j"), axis_types=(s.jax.sharding.AxisType.Auto,) * 2)
+        keys = s.jax.device_put(s.random.split(s.random.key(0), (4, 2)), s.NamedSharding(mesh, s.P(*spec)))
+        return [tuple(out.sharding.spec) for out in s.jax.tree.leaves(WORDED_KEYS[name](s, keys))]
+
+    assert specs(OURS) == specs(REAL)
+
+
+@pytest.mark.parametrize("spec", [("i", None), ("j",), ("j", None), ("i", "j"), (None, "i")], ids=str)
+@pytest.mark.one_in(2)
+def test_specs_name_all_axes_of_a_type_only_without_auto_axes(spec):
+    def specs(s):
+        kinds = (s.jax.sharding.AxisType.Explicit, s.jax.sharding.AxisType.Auto)
+        with s.jax.set_mesh(s.jax.make_mesh((2, 2), ("i", "j"), axis_types=kinds)):
+            x = s.jax.device_put(X, s.P(*spec))
+            constrained = s.jax.jit(lambda x: s.lax.with_sharding_constraint(x, s.P("j")))(x)
+            outs = (x + 1, x.T, x.sum(1), s.jax.jit(lambda x: x[:, :, None])(x), constrained)
+            return [tuple(out.sharding.spec) for out in outs]
+
+    assert specs(OURS) == specs(REAL)
+
+
+def test_specs_leave_out_mesh_axes_of_one_device():
+    def specs(s):
+        mesh = s.jax.make_mesh((4, 1), ("i", "j"), axis_types=(s.jax.sharding.AxisType.Auto,) * 2)
+        places = [("j", None), (("i", "j"),), ("i", "j"), (None, ("i", "j"))]
+        placed = [s.NamedSharding(mesh, s.P(*place)) for place in places]
+        f = s.jax.jit(lambda x: [s.lax.with_sharding_constraint(x, over) + 1 for over in placed])
+        return [tuple(out.sharding.spec) for out in (*f(X), s.jax.device_put(X, placed[2]) + 1)]
+
+    assert specs(OURS) == specs(REAL)
+
+
+PLACED = {
+    "array": lambda s, d, x: s.jnp.array(x, device=d),
+    "array of a constant": lambda s, d, x: s.jnp.asarray(X, device=d) + x,
+    "astype": lambda s, d, x: x.astype(np.int32, device=d),
+    "arange": lambda s, d, x: s.jnp.arange(3, device=d),
+    "linspace": lambda s, d, x: s.jnp.linspace(0, 1, 3, device=d),
+    "zeros": lambda s, d, x: s.jnp.zeros(3, device=d),
+    "device_put": lambda s, d, x: s.jax.device_put(x, d),
+    "device_put of a constant": lambda s, d, x: s.jax.device_put(X, d),
+    "device_put to a sharding": lambda s, d, x: s.jax.device_put(x, s.jax.sharding.SingleDeviceSharding(d)) + 1,
+    "constant to a sharding": lambda s, d, x: s.jax.device_put(X, s.jax.sharding.SingleDeviceSharding(d)),
+}
+
+
+@pytest.mark.parametrize("held", [None, 2], ids=["not committed", "committed elsewhere"])
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.one_in(3)
+def test_where_programs_place_values_on_a_device(name, held):
+    def found(s):
+        x = X if held is None else s.jax.device_put(X, s.jax.devices()[held])
+        try:
+            outs = s.jax.jit(lambda x: (PLACED[name](s, s.jax.devices()[1], x), x + 1))(x)
+            return [repr(out.sharding) for out in outs]
+        except ValueError as e:
+            return str(e)[:60]
+
+    assert found(OURS) == found(REAL)
+
+
+@pytest.mark.parametrize("lowered_for", ["types", "values elsewhere"])
+def test_programs_compiled_for_a_device_run_there(lowered_for):
+    def found(s):
+        one, other = map(s.jax.sharding.SingleDeviceSharding, s.jax.devices()[1:3])
+        example = s.jax.ShapeDtypeStruct(X.shape, X.dtype) if lowered_for == "types" else s.jax.device_put(X, other)
+        said = []
+        for jitted in (s.jax.jit(lambda x: x * 2, in_shardings=one), s.jax.jit(lambda x: x * 3)):
+            compiled = jitted.lower(example).compile()
+            said.append(repr(compiled.input_shardings))
+            for x in (X, X, s.jnp.asarray(X), s.jax.device_put(X, one), s.jax.device_put(X, other)):
+                try:
+                    said.append(repr(compiled(x).sharding))
+                except ValueError as e:
+                    said.append(str(e)[:60])
+        return said
+
+    assert found(OURS) == found(REAL)
+
+
 def kinds(s):
     mesh = s.jax.sharding.get_abstract_mesh()
     return mesh.auto_axes, mesh.explicit_axes

@@ -13,6 +13,7 @@ from mpijax import NamedSharding, lax
 from mpijax import numpy as jnp
 from mpijax.core.rules.shape_rules import reshaped_groups
 from mpijax.experimental.multihost_utils import process_allgather
+from mpijax.experimental.pjit import pjit
 from mpijax.sharding import Mesh
 
 pytestmark = pytest.mark.mpi
@@ -187,6 +188,9 @@ def test_partition_specs_over_the_mesh_in_context():
         f(x)
     with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):
         lax.with_sharding_constraint(x, P("i"))
+    for place in ("in_shardings", "out_shardings"):
+        with pytest.raises(RuntimeError, match="^pjit requires a non-empty mesh in context"):
+            pjit(lambda x: x, **{place: P("i")})(x)
 
 
 @many

@@ -720,6 +720,21 @@ def custom_vjp_differentiated(j):
 
 
 @program
+def calls_of_a_closure(j):
+    def outer(x, y):
+        inner = j.jit(lambda x: x * y)
+        return inner(x) + inner(y), j.lax.map(lambda x: inner(x) + inner(x), x), j.grad(lambda x: inner(inner(x)).sum())(x)
+
+    return j.jit(outer), (X3, X3)
+
+
+@program
+def custom_vjp_linearized(j):
+    f = _scaled(j)
+    return lambda x: (j.linearize(f, x, x)[1](x, x), j.jvp(lambda x: f(x, 2.0), (x,), (x,))), (X3,)
+
+
+@program
 def custom_vjp_in_jit_differentiated(j):
     f = _scaled(j)
     return j.grad(lambda x: j.jit(f)(x, x).sum()), (X3,)

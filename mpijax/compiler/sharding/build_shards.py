@@ -236,7 +236,7 @@ def _finished(builder: ShardBuilder, p: Partitioner, outs: list[Value], others: 
     """The graph, with the shardings of its results. others: the sharding of results that have none."""
     results = [partition.as_result(p, v) for v in outs]
     elsewhere = p.known.over if p.known.over is not None and p.known.over.is_elsewhere else None
-    others = whole_by(elsewhere) or others
+    others = whole_by(p.known.over) or others
     shardings = [
         None if v in p.known.own else p.sharding_held(result) or _for_axes(others, v.aval.ndim)
         for v, result in zip(outs, results, strict=True)

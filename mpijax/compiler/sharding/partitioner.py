@@ -155,7 +155,8 @@ class Partitioner:
             known.over, known.first_over = sharding, describe
         elif known.over._device_assignment != sharding._device_assignment:
             found = ((known.first_over, known.over), (describe, sharding))
-            said = (f"{what()} with device ids {[d.id for d in x._device_assignment]}" for what, x in found)
+            ids = ([d.id for d in x._device_assignment] for _, x in found)
+            said = (f"{what()} with device ids {of} on platform CPU" for (what, _), of in zip(found, ids, strict=True))
             raise ValueError(
                 f"Received incompatible devices for jitted computation. Got {' and '.join(said)}. Put arguments on the "
                 "devices of the program with jax.device_put."

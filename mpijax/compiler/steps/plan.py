@@ -9,6 +9,7 @@ from typing import Any
 
 from mpijax.compiler.fusion.kernel import Kernel
 from mpijax.compiler.graph.nodes import Value
+from mpijax.compiler.sharding.blocks import split_of
 from mpijax.compiler.steps.instructions import (
     STRIDED,
     Advance,
@@ -26,10 +27,13 @@ from mpijax.compiler.steps.instructions import (
     text_of,
     walk,
 )
+from mpijax.core import dtypes
 from mpijax.core.base.errors import BrokenForm
 from mpijax.core.base.lazy_dataclass import dataclass
 from mpijax.core.base.source import Source
+from mpijax.core.sharding.context import type_spec
 from mpijax.core.sharding.cuts import Cuts
+from mpijax.core.sharding.split import entries
 from mpijax.core.types.avals import ShapedArray
 
 ALIGN = 64
@@ -84,30 +88,44 @@ class Result:
     local: ShapedArray
     sharding: Any = None
 
-    def worded(self, asked: Any, first: tuple[Any, int]) -> Result:
+    def worded(self, asked: Any, first: tuple[Any, ShapedArray | None]) -> Result:
         """This result with its sharding as JAX writes it: `P("x")` may mean the same as `P("x", None)`.
 
-        That is, as the caller asked for it. Over Explicit axes the spec has an entry for each array axis, as in the
-        type; over Auto axes it is as for the first argument, or else as short as possible.
-        first: the sharding of that argument, and its rank.
+        That is, as the caller asked for it. Split over Explicit axes only, the spec has an entry for each array axis,
+        as in the type; otherwise it is as for the first argument, or else without what splits nothing. Specs of PRNG
+        keys over several devices have all entries.
+        first: the sharding of that argument, and its type.
         """
         held, ndim = self.sharding, self.aval.ndim
         if not hasattr(held, "mesh"):
             return self
         if asked is not None:
             return replace(self, sharding=asked) if _is_same(held, asked, ndim) else self
+        given, of = first
         if held.mesh.is_explicit:
-            full = held.spec.padded(ndim)
-            return self if len(full) == len(held.spec) else replace(self, sharding=held.update(spec=full))
-        given, rank = first
-        if rank == ndim and _is_same(held, given, ndim):
-            return replace(self, sharding=given)
-        short = held.spec.without_trailing_nones()
-        return self if short == held.spec else replace(self, sharding=held.update(spec=short))
+            typed = held.update(spec=type_spec(held, ndim))
+            sharding = typed if typed.is_equivalent_to(held, ndim) else _short(held, ndim)
+        elif of is not None and (of.ndim, _is_key(of)) == (ndim, _is_key(self.aval)) and _is_same(held, given, ndim):
+            sharding = given
+        else:
+            sharding = _short(held, ndim)
+            if _is_key(self.aval) and held.mesh.size > 1:
+                sharding = sharding.update(spec=sharding.spec.padded(ndim))
+        return replace(self, sharding=sharding)
+
+
+def _is_key(aval: ShapedArray) -> bool:
+    return isinstance(aval.dtype, dtypes.ExtendedDType)
 
 
 def _is_same(a: Any, b: Any, ndim: int) -> bool:
     return a.mesh == getattr(b, "mesh", None) and a.is_equivalent_to(b, ndim)
+
+
+def _short(sharding: Any, ndim: int) -> Any:
+    """The sharding without mesh axes of size 1 and without entries at its end that split nothing."""
+    parts = entries(split_of(sharding, ndim))
+    return sharding.update(spec=sharding.spec.update(parts).without_trailing_nones())
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ class ProgramPlan:
         if all(r.sharding is None for r in self.results):
             return self
         held = zip(in_shardings, self.in_avals, strict=False)
-        first = next(((sharding, aval.ndim) for sharding, aval in held if sharding is not None), (None, 0))
+        first = next(((sharding, aval) for sharding, aval in held if sharding is not None), (None, None))
         given = asked or (None,) * len(self.results)
         results = tuple([r.worded(sharding, first) for r, sharding in zip(self.results, given, strict=True)])
         return replace(self, results=results)

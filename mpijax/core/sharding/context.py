@@ -53,6 +53,12 @@ def of_sharding(sharding: Any, ndim: int) -> Split | None:
     return normal(Split(mesh, axes, spec.unreduced & explicit, spec.reduced & explicit))
 
 
+def type_spec(sharding: Any, ndim: int) -> PartitionSpec:
+    """The spec in the type of a value with this sharding, with an entry for each of `ndim` array axes."""
+    split = of_sharding(sharding, ndim)
+    return PartitionSpec(*[None] * ndim) if split is None else sharding_of(split).spec
+
+
 @lru_cache(maxsize=256)
 def in_body(mesh: AbstractMesh, manual: frozenset) -> AbstractMesh:
     """`mesh` in the body of `shard_map`s over the axes `manual`."""

@@ -74,11 +74,12 @@ class JaxprTrace(Trace):
       written: the outside references that are written, in order.
       text_of: the text of a value, if it is not that of its type.
       outside: how many of the current scopes are not those of the program's equations.
+      inner: traced functions that close over values of this trace, by what their callers choose as keys.
     """
 
     __slots__ = (
         "eqns", "invars", "constvars", "constvals", "_const_tracers", "debug", "finished", "refs", "written",
-        "text_of", "outside",
+        "text_of", "outside", "inner",
     )  # fmt: skip
 
     def __init__(self, parent: Trace | None = None, debug: DebugInfo | None = None):
@@ -94,6 +95,7 @@ class JaxprTrace(Trace):
         self.written: dict[Any, None] = {}
         self.text_of: Callable[[JitTracer], str | None] | None = None
         self.outside = 0
+        self.inner: dict[Any, Any] = {}
 
     def records(self, args) -> bool:
         return True
@@ -224,6 +226,7 @@ class JaxprTrace(Trace):
         jaxpr = Jaxpr(constvars, self.invars, [t.atom for t in tracers], self.eqns, debug_info=self.debug)
         self.finished = True
         self._const_tracers.clear()  # a cycle: they would keep the constants alive until the collector runs
+        self.inner.clear()
         return provided.checked(jaxpr), constvals
 
 

@@ -17,6 +17,7 @@ from mpijax.core.tracing.refs import Ref
 from mpijax.core.trees import tree
 from mpijax.core.types.array_api import Array
 from mpijax.core.types.avals import ShapedArray
+from mpijax.experimental.pallas import programs
 from mpijax.experimental.pallas.memory import uninitialized
 from mpijax.experimental.pallas.specs import BlockDim, Blocked, BlockSpec, Element, NoBlockSpec, Squeezed, squeezed
 from mpijax.transforms.flat import debug_info
@@ -127,9 +128,9 @@ class BlockedOperand:
 
 
 def blocks_of(
-    spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, rank: int, scalars: Scalars
+    spec: BlockSpec | NoBlockSpec, aval: ShapedArray, origin: str, grid: Sequence[int | None], scalars: Scalars
 ) -> BlockedOperand:
-    """The division of an array by a spec, for a grid with `rank` axes.
+    """The division of an array by a spec. grid: sizes of the grid, None for a computed size.
 
     Raises:
       ValueError: the spec does not match the array, or its index map is not an index map.
@@ -144,7 +145,7 @@ def blocks_of(
             f"{aval.shape}."
         )
     index_map = given.index_map or (lambda *_: (0,) * aval.ndim)
-    return BlockedOperand(aval, dims, _index_map(index_map, origin, dims, rank, scalars))
+    return BlockedOperand(aval, dims, _index_map(index_map, origin, dims, grid, scalars))
 
 
 def _dim(dim: Any, origin: str) -> BlockDim:
@@ -165,12 +166,16 @@ def _dim(dim: Any, origin: str) -> BlockDim:
     )
 
 
-def _index_map(index_map: Callable, origin: str, dims: Sequence[Any], rank: int, scalars: Scalars) -> ClosedJaxpr:
+def _index_map(
+    index_map: Callable, origin: str, dims: Sequence[Any], grid: Sequence[int | None], scalars: Scalars
+) -> ClosedJaxpr:
     """The index map as a program of the position and the scalars."""
     where = f"Index map function {callable_location(index_map)} for {origin}"
 
     def call(*args):
-        found = index_map(*args[:rank], *scalars.refs(args[rank:]))
+        ids = args[: len(grid)]
+        with programs.at(ids, grid):
+            found = index_map(*ids, *scalars.refs(args[len(grid) :]))
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(found) != len(dims):
             raise ValueError(
@@ -179,7 +184,7 @@ def _index_map(index_map: Callable, origin: str, dims: Sequence[Any], rank: int,
             )
         return [_number(x, i, where) for i, x in enumerate(found)]
 
-    avals = [INDEX] * rank + list(scalars.avals)
+    avals = [INDEX] * len(grid) + list(scalars.avals)
     jaxpr, consts = trace_to_jaxpr(call, avals, debug_info("pallas_call index_map", index_map, (), {}))
     return closed_without_arrays(jaxpr, consts, where)
 

@@ -88,11 +88,11 @@ def pallas_call(
         leaves, grid = ([_whole(x, axes) if isinstance(x, Array) else x for x in xs] for xs in (leaves, spec.grid))
         results = [_result_aval(s) for s in shapes]
         _check_aliases(aliases, [typeof(x) for x in leaves], results, args)
-        scalars, inputs, operands_tree = _operands(spec, args, in_tree, leaves)
-        outputs = _results(spec, results, out_tree, scalars)
+        known = tuple(None if isinstance(n, Array) else n for n in grid)
+        scalars, inputs, operands_tree = _operands(spec, known, args, in_tree, leaves)
+        outputs = _results(spec, known, results, out_tree, scalars)
         types, scratch_tree = tree.tree_flatten(spec.scratch_shapes)
         scratch = [buffer_of(t, "scratch_shapes") for t in types]
-        known = tuple(None if isinstance(n, Array) else n for n in grid)
         structures = operands_tree, out_tree, scratch_tree
         avals = [typeof(x) for x in scratch]
         traced = kernels.traced(kernel, name, known, spec.grid_names, scalars, inputs, outputs, avals, structures)
@@ -150,7 +150,7 @@ def _result_aval(shape: Any) -> ShapedArray:
 
 
 def _operands(
-    spec: GridSpec, args: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any]
+    spec: GridSpec, grid: tuple[int | None, ...], args: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any]
 ) -> tuple[Scalars, tuple[BlockedOperand, ...], Any]:
     """What index maps get; the other operands, divided; and the structure of these."""
     count = spec.num_scalar_prefetch
@@ -162,24 +162,22 @@ def _operands(
     specs = _flat_specs(spec.in_specs, in_tree, "`in_specs`", "`inputs`")
     first = len(scalars.avals)
     paths = [path for path, _ in tree.tree_flatten_with_path(args)[0]][first:]
-    rank = len(spec.grid)
     inputs = tuple(
-        blocks_of(s, typeof(x), f"args{tree.keystr(p)}", rank, scalars)
+        blocks_of(s, typeof(x), f"args{tree.keystr(p)}", grid, scalars)
         for s, x, p in zip(specs, leaves[first:], paths, strict=True)
     )
     return scalars, inputs, in_tree
 
 
 def _results(
-    spec: GridSpec, avals: Sequence[ShapedArray], out_tree: Any, scalars: Scalars
+    spec: GridSpec, grid: tuple[int | None, ...], avals: Sequence[ShapedArray], out_tree: Any, scalars: Scalars
 ) -> tuple[BlockedOperand, ...]:
     """The results, divided."""
     specs = _flat_specs(spec.out_specs, out_tree, "`out_specs`", "`out_shape`")
     numbered = tree.tree_unflatten(out_tree, range(out_tree.num_leaves))
     paths = [path for path, _ in tree.tree_flatten_with_path(numbered)[0]]
-    rank = len(spec.grid)
     return tuple(
-        blocks_of(s, a, f"outputs{tree.keystr(p)}", rank, scalars) for s, a, p in zip(specs, avals, paths, strict=True)
+        blocks_of(s, a, f"outputs{tree.keystr(p)}", grid, scalars) for s, a, p in zip(specs, avals, paths, strict=True)
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):
-    """The position of a program along each axis of the grid, and the sizes of the grid."""
+    """The position of a program along each axis of the grid, and the sizes of the grid; None for a size that index maps
+    do not get."""
 
     ids: Sequence[Any]
     sizes: Sequence[Any]
@@ -35,7 +36,7 @@ def at(ids: Sequence[Any], sizes: Sequence[Any]) -> Iterator[None]:
 
 def _here(axis: int, caller: str) -> Position:
     if not _positions.stack:
-        raise ValueError(f"pl.{caller}({axis}) may only be called in the kernel of a pallas_call")
+        raise ValueError(f"pl.{caller}({axis}) may only be called in the kernel or an index map of a pallas_call")
     position = _positions.stack[-1]
     if not -len(position.sizes) <= axis < len(position.sizes):
         raise ValueError(f"Axis {axis} is out of bounds for grid {tuple(position.sizes)}")
@@ -45,7 +46,7 @@ def _here(axis: int, caller: str) -> Position:
 def program_id(axis: int) -> Any:
     """The position of the program along an axis of the grid: an int32 scalar, starting at 0.
 
-    Raises ValueError outside of a kernel, or for an axis that the grid does not have.
+    Raises ValueError outside of a kernel or an index map, or for an axis that the grid does not have.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def kernel(o_ref):
@@ -60,7 +61,7 @@ def program_id(axis: int) -> Any:
 def num_programs(axis: int) -> Any:
     """The size of the grid along an axis: an int, or an int32 scalar if the size is computed.
 
-    Raises ValueError outside of a kernel, or for an axis that the grid does not have.
+    Raises ValueError outside of a kernel or an index map, or for an axis that the grid does not have.
 
     >>> from mpijax.experimental import pallas as pl
     >>> def kernel(o_ref):
@@ -69,4 +70,10 @@ def num_programs(axis: int) -> Any:
     ...                out_specs=pl.BlockSpec((1,), lambda i: (i,)))()
     Array([3, 2, 1], dtype=int32)
     """
-    return _here(axis, "num_programs").sizes[axis]
+    size = _here(axis, "num_programs").sizes[axis]
+    if size is None:
+        raise NotImplementedError(
+            f"An index map does not get the size of axis {axis} of the grid, because it is computed. Pass the size to "
+            "the index map as a scalar: pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, ...)."
+        )
+    return size

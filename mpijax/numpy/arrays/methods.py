@@ -71,7 +71,7 @@ def _ravel(self, order: str = "C", *, out_sharding=None) -> Any:
 
 
 @takes_out_sharding
-def _reshape(self, *args, order: str = "C", out_sharding=None) -> Any:
+def reshape(self, *args, order: str = "C", out_sharding=None) -> Any:
     """The elements in another shape. One size may be -1; it follows from the others.
 
     Args:
@@ -315,7 +315,7 @@ METHODS: dict[str, Any] = {
     "compress": _compress,
     "flatten": _ravel,
     "ravel": _ravel,
-    "reshape": _reshape,
+    "reshape": reshape,
     "to_device": _to_device,
     "tobytes": _tobytes,
     "trace": _trace,

@@ -9,6 +9,7 @@ import numpy as np
 
 import mpijax.numpy as jnp
 from mpijax import lax
+from mpijax.core.tracing.out_sharding import with_out_sharding
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.types.array_api import Array
 from mpijax.numpy.indexing.take import getitem
@@ -116,6 +117,10 @@ def _iter(self) -> Iterator[Any]:
     rows = range(int(self.shape[0]))
     if isinstance(self, Tracer):
         return (lax.index_in_dim(self, i, keepdims=False) for i in rows)
+    if self.aval.leading_split is not None:
+        sharding = self.aval.sharding
+        spec = sharding.spec.update((None, *sharding.spec[1:]))
+        self = with_out_sharding(self, sharding.update(spec=spec), "__iter__")
     return (getitem(self, i) for i in rows)
 
 

@@ -15,7 +15,7 @@ from mpijax.core.shapes.dimensions import DimExpr
 from mpijax.core.tracing.trace import EVAL
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.types.array_api import is_whole
-from mpijax.numpy.util import convert, device_sharding, is_complex, place, requested_dtype, unwrap
+from mpijax.numpy.util import convert, device_sharding, is_complex, place_inside, requested_dtype, unwrap
 
 # The number of arrays that are concatenated at once.
 _CONCATENATE_AT_ONCE = 16
@@ -70,7 +70,7 @@ def array(
         out = lax.stage(out)
     if ndmin > out.ndim:
         out = lax.expand_dims(out, range(ndmin - out.ndim))
-    return place(out, sharding)
+    return place_inside(out, sharding)
 
 
 def _positional(args, copy, order, ndmin):

@@ -10,7 +10,7 @@ from mpijax import dlpack, lax
 from mpijax.core import dtypes
 from mpijax.core.base.warn import warn_user
 from mpijax.numpy.creation.constructors import array, asarray
-from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place, scalar_like
+from mpijax.numpy.util import check_arraylike, convert, ensure_arraylike, is_complex, place_inside, scalar_like
 
 
 def astype(x, dtype, /, *, copy=False, device=None):
@@ -37,7 +37,7 @@ def astype(x, dtype, /, *, copy=False, device=None):
         elif dtype == np.bool_:
             x = lax.ne(x, scalar_like(x, 0))
     result = convert(x, dtype, warn=False)
-    return place(lax.copy_p.bind(result) if copy else result, device)
+    return place_inside(lax.copy_p.bind(result) if copy else result, device)
 
 
 def copy(a, order=None):

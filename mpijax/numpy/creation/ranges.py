@@ -28,7 +28,7 @@ from mpijax.numpy.util import (
     ensure_arraylike_tuple,
     is_float,
     is_integer,
-    place,
+    place_inside,
     requested_dtype,
     static,
     static_int,
@@ -46,7 +46,7 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
     (Array([0, 1, 2], dtype=int32), Array([0.  , 0.25, 0.5 , 0.75], dtype=float32))
     """
     sharding = device_sharding(device, out_sharding, "jnp.arange")
-    return place(_arange(start, stop, step, requested_dtype(dtype, "arange")), sharding)
+    return place_inside(_arange(start, stop, step, requested_dtype(dtype, "arange")), sharding)
 
 
 def _arange(start, stop, step, dtype):
@@ -136,7 +136,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     result = _linspace(start, stop, num, endpoint, retstep, dtype, axis)
     if device is None:
         return result
-    return (place(result[0], device), result[1]) if retstep else place(result, device)
+    return (place_inside(result[0], device), result[1]) if retstep else place_inside(result, device)
 
 
 @jit(static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpijax import lax
+from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.tracing.out_sharding import put, with_out_sharding
 from mpijax.core.tracing.requested import over_devices
 from mpijax.core.types.axes import canonical_axis
@@ -122,9 +123,17 @@ def device_sharding(device: Any, out_sharding: Any, name: str) -> Any:
 
 
 def place(x: Any, sharding: Any) -> Any:
-    """Put an array onto the sharding that `device_sharding` returned; None leaves it unchanged."""
+    """Put an array onto the sharding that `device_sharding` returned; None leaves it unchanged.
+
+    A device has no effect inside of a program that is traced, as in JAX; see `place_inside`.
+    """
     if hasattr(sharding, "axes_of"):
         return with_out_sharding(x, sharding, "out_sharding")
     if sharding is None:
         return x
     return put(x, sharding)
+
+
+def place_inside(x: Any, sharding: Any) -> Any:
+    """Like `place`, also onto a device inside of a program that is traced."""
+    return place(x, SingleDeviceSharding(sharding) if hasattr(sharding, "device_kind") else sharding)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijax.core.base.errors import ShardingTypeError
 from mpijax.core.rules import sharding_rules as rules
 from mpijax.core.rules import sharding_types as types
 from mpijax.core.rules.lowering import Decompose
@@ -129,6 +130,16 @@ def _unstack_batch(_axis, args, dims, *, axis):
     return list(parts), [moved] * len(parts)
 
 
+def _unstack_sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
+    axis = s.params["axis"]
+    if s.axes()[axis]:
+        raise ShardingTypeError(
+            f"unstack operand cannot be sharded on the unstacking axis {axis}. Got operand "
+            f"type={s.types[0].str_short(True)}. Unshard that axis first, with jax.sharding.reshard."
+        )
+    return types.decomposed(s)
+
+
 unstack_p = Primitive(
     "unstack",
     type_rule=_unstack_type,
@@ -138,6 +149,7 @@ unstack_p = Primitive(
     transpose=_unstack_transpose,
     batch=_unstack_batch,
     multiple_results=True,
+    sharding_type=_unstack_sharding_type,
     keys=key_reuse.parts,
 )
 
@@ -216,6 +228,17 @@ def _tile_batch(_axis, x, dim, *, reps):
     return tile(x, (*reps[:dim], 1, *reps[dim:])), dim
 
 
+def _tile_sharding_type(s: types.TypedOperation) -> Sequence[types.Axes]:
+    for d, (names, copies) in enumerate(zip(s.axes(), s.params["reps"], strict=True)):
+        if names and copies != 1:
+            raise ShardingTypeError(
+                f"Operand cannot be sharded on dimension {d} when the tiling is non-trivial. Got input type: "
+                f"{s.types[0].str_short()} with reps: {s.params['reps']}. Unshard that axis "
+                "first, with jax.sharding.reshard."
+            )
+    return types.decomposed(s)
+
+
 tile_p = movement(
     "tile",
     shape=_tile_shape,
@@ -224,6 +247,6 @@ tile_p = movement(
     batch=_tile_batch,
     lower=Decompose(_tile_by_broadcast),
     sharding=_tile_sharding,
-    sharding_type=types.decomposed,
+    sharding_type=_tile_sharding_type,
     keys=None,
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijax._ext.array import ArrayBase
 from mpijax.core.base import provided
+from mpijax.core.base.state import state
 from mpijax.core.sharding.context import context_mesh, of_sharding
 from mpijax.core.sharding.format import Format
 from mpijax.core.sharding.memory_space import DEVICE, Space
@@ -15,6 +16,7 @@ from mpijax.core.sharding.shardings import NamedSharding, SingleDeviceSharding
 from mpijax.core.sharding.spec import PartitionSpec
 from mpijax.core.tracing import transfers
 from mpijax.core.tracing.requested import check_fits
+from mpijax.core.tracing.trace import EVAL
 from mpijax.core.tracing.tracer import Tracer
 from mpijax.core.trees import tree
 from mpijax.core.trees.prefix import flatten_axes
@@ -62,12 +64,12 @@ def device_put(
     given_away, aliases = each("device_put donate", donate), each("device_put may_alias", may_alias)
     if any(a and d for a, d in zip(aliases, given_away, strict=True)):
         raise ValueError("may_alias and donate cannot be True at the same time.")
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
+    if state.trace is not EVAL or any(isinstance(leaf, Tracer) for leaf in leaves):
         outs = provided.put(leaves, places, sources, given_away, aliases)
     else:
         if mpi_start.started() and mpi_start.size() > 1:
             same_values.check(x, leaves, [p if isinstance(p, Space) else carried_sharding(p) for p in places])
-        outs = list(map(_put, leaves, places))
+        outs = list(map(put_one, leaves, places))
         for i, (out, leaf) in enumerate(zip(outs, leaves, strict=True)):
             if out is leaf and aliases[i] is False and isinstance(out, ArrayBase):
                 outs[i] = out.copy()
@@ -76,7 +78,7 @@ def device_put(
     return tree.tree_unflatten(structure, outs)
 
 
-def _put(x: Any, place: Any) -> Any:
+def put_one(x: Any, place: Any) -> Any:
     aval = typeof(x)
     if _is_unreduced(place):
         return _as_summands(x, carried_sharding(place))
@@ -120,7 +122,7 @@ def _as_summands(x: Any, sharding: NamedSharding) -> Any:
     """A value as the sum of its shards: its shards over the unreduced axes, each in its place among zeros, or else the
     whole value on the first device and zeros on the others."""
     if not isinstance(x, ArrayBase) or not hasattr(x._sharding, "mesh"):
-        x = _put(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset())))
+        x = put_one(x, sharding.update(spec=sharding.spec.update(unreduced=frozenset())))
     out = provided.move_to(x, sharding)
     return rewrap(out, out.aval, sharding)
 

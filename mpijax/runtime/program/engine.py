@@ -21,7 +21,8 @@ from mpijax.core.base.collector import rare_collections
 from mpijax.core.base.memo import memo_on_jaxpr
 from mpijax.core.base.source import FirstCall, current_source, sources_from
 from mpijax.core.programs.jaxpr import ClosedJaxpr, subjaxprs
-from mpijax.core.rules.lowering import Partitioned, Reshard
+from mpijax.core.rules.index_maps import identity
+from mpijax.core.rules.lowering import Partitioned, Reshard, Structural
 from mpijax.core.rules.primitive import Primitive
 from mpijax.core.sharding.mesh import current_mesh
 from mpijax.core.tracing import transfers
@@ -161,7 +162,19 @@ def _eager_program(primitive: Primitive, avals, params, args):
         closed = trace_to_closed_jaxpr(fun, avals)
     shardings = shardings_of(args, lambda: [f"args[{i}] of {primitive.name}" for i in range(len(args))])
     exact = isinstance(primitive.lower, (Partitioned, Reshard))  # its parameters contain the shardings of its results
-    return compile_jaxpr(closed, primitive.name, (), shardings or (), keep=False, worded=not exact)
+    asked = _of_words(primitive, closed, shardings or ())
+    return compile_jaxpr(closed, primitive.name, (), shardings or (), keep=False, asked=asked, worded=not exact)
+
+
+def _of_words(primitive: Primitive, closed: ClosedJaxpr, shardings: Sequence[Any]) -> Sequence[Any]:
+    """The sharding of the words of keys, or of keys of words, which are the same memory; else empty."""
+    lower = primitive.lower
+    same_memory = isinstance(lower, Structural) and lower.words and lower.read is identity
+    if not same_memory or not shardings or not hasattr(shardings[0], "mesh"):
+        return ()
+    [given], [out], held = closed.in_avals, closed.out_avals, shardings[0]
+    spec = held.spec.padded(max(given.ndim, out.ndim)) if held.mesh.size > 1 else held.spec
+    return [held.update(spec=spec.update([*spec][: out.ndim]))]
 
 
 def _check_execution(name: str) -> None:

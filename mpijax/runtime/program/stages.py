@@ -218,9 +218,10 @@ class Compiled(_PlannedStage):
         """The program for the arguments, and its results."""
         avals = self._traced.jaxpr.in_avals
         self._check_types(leaves, avals)
-        shardings = shardings_of(leaves) or ()
+        compiled_for = _shardings(self._traced)
+        shardings = _as_compiled(shardings_of(leaves) or (), compiled_for)
         self._check_shardings(leaves, shardings, avals)
-        if shardings != _shardings(self._traced):
+        if shardings != compiled_for:
             donated = self._traced.donated if any(self._traced.donated) else ()
             program = program_of(self._traced.jaxpr, self._traced.name, donated, shardings, config.trace_key())
         else:
@@ -345,6 +346,14 @@ def _batch(s: GemmCall) -> int:
     for d in s.batch:
         n *= d
     return n
+
+
+def _as_compiled(given: tuple[Any, ...], expected: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shardings of arguments. One that is not committed goes to the device that the program was compiled for."""
+    if not any(isinstance(s, SingleDeviceSharding) for s in expected):
+        return given
+    pairs = zip(given or (None,) * len(expected), expected, strict=True)
+    return tuple(e if g is None and isinstance(e, SingleDeviceSharding) else g for g, e in pairs)
 
 
 def _fits(given: Any, expected: Any, ndim: int) -> bool:
