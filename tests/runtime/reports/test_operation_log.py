@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import numpy as np
@@ -75,3 +76,10 @@ def test_mpi4jax_turns_it_on_and_off(capsys):
     assert xla_bridge.get_logging()
     xla_bridge.set_logging(False)
     assert not xla_bridge.get_logging() and capsys.readouterr().out.count("MPI_Allreduce") == 2
+
+
+def test_mpi4jaxs_variable_counts_when_its_module_is_reloaded(monkeypatch):
+    for text, logs in (("1", True), ("0", False)):
+        monkeypatch.setenv("MPI4JAX_DEBUG", text)
+        importlib.reload(xla_bridge)
+        assert xla_bridge.get_logging() is logs
