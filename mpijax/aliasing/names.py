@@ -14,6 +14,7 @@ from mpijax import version
 from mpijax.faces import PickledByName
 
 TABLE: tuple[tuple[str, str, str, str], ...] = (
+    ("jaxlib._jax", "ArrayImpl", "mpijax.runtime.arrays.array:ArrayImpl", "autoray, by the name of the module"),
     ("jaxlib._jax", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),
     ("jaxlib.xla_client", "Device", "mpijax:Device", "JAXNS"),
     ("jaxlib.xla_extension", "PjitFunction", "mpijax.transforms.jit:PjitFunction", "GPJax"),

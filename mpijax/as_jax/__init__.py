@@ -23,6 +23,7 @@ from mpijax.aliasing.finders import VARIABLE as VARIABLE
 from mpijax.aliasing.finders import WITH_TOKENS as _WITH_TOKENS
 from mpijax.aliasing.finders import Aliases as _Aliases
 from mpijax.aliasing.finders import Virtual as _Virtual
+from mpijax.core.base.module_names import show_those_of_jax as _show_those_of_jax
 
 
 def install() -> None:
@@ -40,6 +41,7 @@ def install() -> None:
     _sys.meta_path.insert(_sys.meta_path.index(_missing.finder), _Virtual())
     if _os.environ.get(VARIABLE) != _WITH_TOKENS:
         _os.environ[VARIABLE] = "1"
+    _show_those_of_jax()
 
 
 install()

@@ -207,12 +207,14 @@ def _choose(
         return _choose(name, index, labels, order, opened(operands), passed, **params)
     if has_refs(leaves):
         return _choose_with_refs(name, index, labels, order, operands, **params)
-    types = tree.tree_unflatten(in_tree, argument_types(leaves))
+    types = argument_types(leaves)
     bodies: dict[int, Body] = {}
     of_function: dict[int, Body] = {}  # one function may be several branches
     for i in order:
         branch = labels[i][1]
-        bodies[i] = of_function[id(branch)] = of_function.get(id(branch)) or trace_body(branch, types, name)
+        bodies[i] = of_function[id(branch)] = of_function.get(id(branch)) or trace_body(
+            branch, in_tree.children(), types, name
+        )
     for i in order:
         check_aliases(bodies[i].refs, passed, partial(debug_info, name, labels[i][1], operands, {}))
     written = tuple(dict.fromkeys(ref for i in order for ref in bodies[i].written))
@@ -268,6 +270,8 @@ def _check_results(name: str, label1, body1: Body, label2, body2: Body) -> None:
             f"{name} branch outputs must have the same pytree structure, but they differ:\n\n{functions}"
             f"{_lines(differences)}\nRevise {name1} and/or {name2} so that they have the same pytree structure."
         )
+    if all(map(same_type, body1.out_avals, body2.out_avals)):
+        return
     whole = tree.tree_unflatten(body1.out_tree, body1.out_avals)
     paths = [path for path, _ in tree.tree_flatten_with_path(whole)[0]]
     differences = [
@@ -276,12 +280,11 @@ def _check_results(name: str, label1, body1: Body, label2, body2: Body) -> None:
         for path, a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True)
         if not same_type(a, b)
     ]
-    if differences:
-        raise TypeError(
-            f"{name} branches must have equal output types but they differ.\n\n{functions}"
-            f"{listed(differences)}\n{_vary_alike(name1, body1, name2, body2, paths)}"
-            f"Revise {name1} and/or {name2} so that all output types match."
-        )
+    raise TypeError(
+        f"{name} branches must have equal output types but they differ.\n\n{functions}"
+        f"{listed(differences)}\n{_vary_alike(name1, body1, name2, body2, paths)}"
+        f"Revise {name1} and/or {name2} so that all output types match."
+    )
 
 
 def _vary_alike(name1: str, body1: Body, name2: str, body2: Body, paths) -> str:

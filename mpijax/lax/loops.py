@@ -88,8 +88,7 @@ def scan(
     x_avals = [_sliced(typeof(x), length) for x in xs_leaves]
 
     def trace(avals: Sequence[ShapedArray]) -> tuple[Body, Any]:
-        args = tree.tree_unflatten(init_tree, avals), tree.tree_unflatten(xs_tree, x_avals)
-        body = trace_body(f, args, "scan")
+        body = trace_body(f, [init_tree, xs_tree], [*avals, *x_avals], "scan")
         return body, _carry_tree(body)
 
     body, carry_tree = trace(init_avals)

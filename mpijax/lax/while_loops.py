@@ -139,8 +139,8 @@ def _of_stable_types(cond_fun, body_fun, leaves: list[Any], in_tree, cond: Body,
 
 
 def _trace_pair(cond_fun, body_fun, leaves, in_tree) -> tuple[Body, Body]:
-    args = (tree.tree_unflatten(in_tree, [typeof(x) for x in leaves]),)
-    return trace_body(cond_fun, args, "while_cond"), trace_body(body_fun, args, "while_body")
+    args = [in_tree], [typeof(x) for x in leaves]
+    return trace_body(cond_fun, *args, "while_cond"), trace_body(body_fun, *args, "while_body")
 
 
 def _check_condition(cond: Body) -> None:

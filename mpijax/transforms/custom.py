@@ -30,7 +30,7 @@ from mpijax.transforms.batching import batch_at, batch_flat
 from mpijax.transforms.call import hoist_tracers
 from mpijax.transforms.flat import FlatFun, argument_types
 from mpijax.transforms.ref_state import has_refs, values_of
-from mpijax.transforms.zeros import Zero
+from mpijax.transforms.zeros import Zero, as_array
 
 # ---------------------------------------------------------------- decorated functions
 
@@ -292,7 +292,7 @@ def rerunnable(wrapped: Any) -> Callable[..., Any]:
 
 
 class Rule:
-    """A user's rule as a parameter of an equation; prints as its name."""
+    """A user's rule as a parameter of an equation; prints as its name. Literals of the equation reach it as arrays."""
 
     __slots__ = ("__name__", "call")
 
@@ -300,8 +300,8 @@ class Rule:
         self.__name__ = name
         self.call = call
 
-    def __call__(self, *args):
-        return self.call(*args)
+    def __call__(self, primals, of_primals):
+        return self.call(list(map(as_array, primals)), of_primals)
 
 
 # ---------------------------------------------------------------- equations

@@ -211,7 +211,8 @@ class _FlatRule:
 
     def __call__(self, primals, tangents):
         jvp_name = f"Custom JVP rule {self.__name__}"
-        structured = (tree.tree_unflatten(self.in_tree, list(map(as_array, xs)))[0] for xs in (primals, tangents))
+        both = (map(as_operand, primals), map(as_array, tangents))
+        structured = (tree.tree_unflatten(self.in_tree, list(xs))[0] for xs in both)
         pair = self.jvp(*self.nondiff, *structured)
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise TypeError(

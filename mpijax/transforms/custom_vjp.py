@@ -449,7 +449,7 @@ class _FlatFwd:
         self.types = types
 
     def __call__(self, primals, perturbed):
-        values = list(map(as_array, primals))
+        values = list(map(as_operand, primals))
         opened = leaves = self.refs.opened(values)
         if self.symbolic_zeros:
             leaves = [CustomVJPPrimal(x, p) for x, p in zip(leaves, perturbed, strict=True)]

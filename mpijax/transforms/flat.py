@@ -116,11 +116,15 @@ def _names_of_users(made: StandsFor, args: Sequence[Any]) -> list[str]:
 
 def debug_info(transformation: str, fun: Callable, args: Sequence[Any], kwargs: dict[str, Any]) -> DebugInfo:
     """The description of a traced function for error messages."""
+    # Keep only the structure: a traced program must not keep the arrays alive that it was traced with.
+    return debug_info_of(transformation, fun, tree.tree_structure((tuple(args), kwargs)))
+
+
+def debug_info_of(transformation: str, fun: Callable, structure: tree.PyTreeDef) -> DebugInfo:
+    """The description of a traced function whose arguments have this structure, which is that of `(args, kwargs)`."""
     made = getattr(fun, "stands_for", None)
     if not isinstance(made, StandsFor):
         made = None
-    # Keep only the structure: a traced program must not keep the arrays alive that it was traced with.
-    structure = tree.tree_structure((tuple(args), kwargs))
     function = _weak_reference(fun)
 
     def names() -> list[str]:

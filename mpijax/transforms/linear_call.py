@@ -13,7 +13,7 @@ from mpijax.core.trees import tree
 from mpijax.core.types.typeof import typeof
 from mpijax.transforms.batching import batch_at, batch_jaxpr, move_dim
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.flat import FlatFun, debug_info_of
 from mpijax.transforms.ref_state import values_of
 from mpijax.transforms.zeros import Zero, instantiate
 
@@ -68,8 +68,7 @@ def _traced(what, fun, first_tree, second_tree, first_avals, second_avals):
     avals = [*first_avals, *second_avals]
     pair = tree.treedef_tuple((first_tree, second_tree))
     flat = FlatFun(fun, tree.treedef_tuple((pair, tree.tree_structure({}))))
-    examples = tree.tree_unflatten(pair, avals)
-    jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info(what, fun, examples, {}))
+    jaxpr, consts = trace_to_jaxpr(flat, avals, debug_info_of(what, fun, flat.in_tree))
     closed, moved = hoist_tracers(jaxpr, consts, lambda _: True)
     return closed, values_of(moved), flat.out_tree
 

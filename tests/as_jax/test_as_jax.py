@@ -106,7 +106,7 @@ def test_modules_of_jax_are_those_of_mpijax(folder):
         from jax.experimental.pallas import ops, tpu
 
         assert jnp is mpijax.numpy and la is mpijax.numpy.linalg and mpi4jax is mpijax.mpi
-        assert jax.vmap is mpijax.vmap and jax.Array is mpijax.Array and jax.Array.__module__ == "mpijax"
+        assert jax.vmap is mpijax.vmap and jax.Array is mpijax.Array and jax.Array.__module__ == "jax"
         assert sys.modules["jax.numpy"] is sys.modules["mpijax.numpy"]
         assert jnp.__spec__.name == "mpijax.numpy" and jnp.__name__ == "mpijax.numpy"
         again = importlib.reload(jnp)
@@ -117,6 +117,31 @@ def test_modules_of_jax_are_those_of_mpijax(folder):
         assert importlib.util.find_spec("jax.nothing") is None and importlib.util.find_spec("jax.lax") is not None
         """,
     )
+
+
+@pytest.mark.parametrize("first", ["", "import mpijax; mpijax.jit(lambda x: x)(mpijax.numpy.ones(2))"])
+def test_classes_of_arrays_name_modules_of_jax(folder, first):
+    """autoray and wandb choose by these names. The classes are importable from the modules that they name."""
+    done = as_jax(
+        folder,
+        f"""
+        import importlib, sys
+        {first}
+        import mpijax.as_jax
+        import jax, jax.numpy as jnp
+
+        kinds = [jax.Array, type(jnp.ones(2)), jax.core.Tracer]
+        note = lambda x: kinds.append(type(x)) or x * x
+        for f in (jax.jit(note), jax.vmap(note), jax.grad(lambda x: note(x).sum()), lambda x: jax.jvp(note, (x,), (x,))):
+            f(jnp.ones(2))
+        assert len(set(kinds)) >= 6
+        for kind in kinds:
+            assert getattr(importlib.import_module(kind.__module__), kind.__name__) is kind, kind
+        class Own(jax.core.Tracer): pass
+        print({{kind.__module__.split(".")[0] for kind in kinds[2:]}}, kinds[0].__module__, kinds[1], Own.__module__)
+        """,
+    )
+    assert done.stdout == "{'jax'} jax <class 'jaxlib._jax.ArrayImpl'> __main__\n"
 
 
 def test_modules_that_jax_has_without_an_import_are_among_pythons(folder):

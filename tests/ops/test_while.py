@@ -306,3 +306,36 @@ def test_a_body_is_traced_once_at_each_depth():
         return seen
 
     assert count(OURS) == count(THEIRS)
+
+
+LOOPS_OVER_NODES = {
+    "while": lambda J, x: J.lax.while_loop(lambda x: x.value < 9, lambda x: x.doubled(), x),
+    "scan": lambda J, x: J.lax.scan(lambda c, _: (c.doubled(), c), x, None, length=3)[0],
+    "cond": lambda J, x: J.lax.cond(x.value < 9, lambda x: x.doubled(), lambda x: x, x),
+    "switch": lambda J, x: J.lax.switch(1, [lambda x: x, lambda x: x.doubled()], x),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS_OVER_NODES)
+def test_nodes_of_users_are_made_of_values_only(name):
+    """Their classes may compute with what they get, as those of JAX-GalSim do."""
+
+    def last(J):
+        @J.tree_util.register_pytree_node_class
+        class Node:
+            def __init__(self, value):
+                self.value = J.numpy.asarray(value)
+
+            def doubled(self):
+                return Node(2 * self.value)
+
+            def tree_flatten(self):
+                return (self.value,), None
+
+            @classmethod
+            def tree_unflatten(cls, _, children):
+                return cls(*children)
+
+        return float(J.jit(lambda x: LOOPS_OVER_NODES[name](J, Node(x)).value)(1.5))
+
+    assert last(OURS) == last(THEIRS)

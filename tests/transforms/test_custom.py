@@ -213,6 +213,40 @@ def test_numbers_stay_numbers_outside_of_programs(kind):
     np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
 
 
+RULES_OF_NUMBERS = {
+    "grad": lambda J, f: lambda x: J.grad(f)(x, 3, True),
+    "of a batch": lambda J, f: lambda x: J.vmap(lambda y: J.grad(f)(y, 3, True))(J.numpy.stack([x, x])),
+    "in a program": lambda J, f: J.jit(lambda x: J.grad(f)(x, 3, True)),
+    "of a program": lambda J, f: J.grad(J.jit(lambda x: f(x, 3, True))),
+}
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("name", RULES_OF_NUMBERS)
+def test_numbers_that_are_not_differentiated_stay_numbers_in_rules(kind, name):
+    """A rule may use them as static arguments, as s2fft's do; equations hold arrays instead."""
+
+    def seen(J):
+        kinds = []
+
+        def see(*numbers):
+            kinds.append([next((t for t in (bool, int) if isinstance(x, t)), None) for x in numbers])
+
+        def jvp(primals, tangents):
+            see(*primals[1:])
+            return f(*primals), 2 * tangents[0] * primals[1]
+
+        f = getattr(J, kind)(lambda x, n, flag: x * n)
+        if kind == "custom_jvp":
+            f.defjvp(jvp)
+        else:
+            f.defvjp(lambda x, n, flag: (see(n, flag) or f(x, n, flag), n), lambda n, ct: (2 * ct * n, None, None))
+        return np.asarray(RULES_OF_NUMBERS[name](J, f)(J.numpy.float32(1.5))).tolist(), kinds[0]
+
+    assert seen(OURS) == seen(THEIRS)
+    assert seen(OURS)[1] == ([None, None] if name == "of a program" else [int, bool])
+
+
 def test_rules_see_arrays():
     f = OURS.custom_vjp(lambda x: x * 2)
     f.defvjp(lambda x: (x.reshape(()) * 2, x), lambda x, ct: (ct.astype(x.dtype),))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpijax.core.base import provided
+from mpijax.core.base.module_names import name_in_jax
 
 
 class _ArrayMeta(type):
@@ -58,6 +59,14 @@ class Array(metaclass=_ArrayMeta):
         if cls is Array:
             raise TypeError("jax.Array is an abstract type; make arrays with jax.numpy.array or jax.device_put")
         return object.__new__(cls)
+
+    def __init_subclass__(cls) -> None:
+        root, _, rest = cls.__module__.partition(".")
+        if root == "mpijax":
+            name_in_jax(cls, f"jax.{rest}")
+
+
+name_in_jax(Array, "jax")
 
 
 def _declared(name: str, doc: str) -> property:

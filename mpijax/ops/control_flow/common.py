@@ -19,7 +19,7 @@ from mpijax.core.trees import tree
 from mpijax.core.types.avals import ShapedArray
 from mpijax.core.types.typeof import typeof
 from mpijax.transforms.call import hoist_tracers
-from mpijax.transforms.flat import FlatFun, debug_info
+from mpijax.transforms.flat import FlatFun, debug_info_of
 from mpijax.transforms.ref_state import is_ref, may_be_kept, values_of
 from mpijax.transforms.zeros import Zero
 
@@ -52,13 +52,15 @@ class Body:
 _bodies: weakref.WeakKeyDictionary[Callable, dict] = weakref.WeakKeyDictionary()
 
 
-def trace_body(fun: Callable, args: tuple, name: str) -> Body:
-    """Trace `fun(*args)`, where the leaves of `args` are types.
+def trace_body(fun: Callable, args: Sequence[tree.PyTreeDef], leaves: Sequence[ShapedArray], name: str) -> Body:
+    """Trace `fun` of arguments with these structures, whose leaves have these types.
+
+    User-defined nodes are made of tracers only: their classes may compute with what they get.
 
     Arrays and tracers that `fun` closes over become leading arguments. `name` is the operation in error
     messages: `scan`, `cond`, `while_loop` ...
     """
-    leaves, in_tree = tree.tree_flatten((args, {}))
+    in_tree = tree.treedef_tuple((tree.treedef_tuple(args), tree.tree_structure({})))
     key = (in_tree, tuple(leaves), *scope_key())
     try:
         known = _bodies.setdefault(fun, {})
@@ -69,7 +71,7 @@ def trace_body(fun: Callable, args: tuple, name: str) -> Body:
         flat = FlatFun(fun, in_tree)
         written: list[Any] = []
         with sources_of_function(fun):
-            jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info(name, fun, args, {}), written)
+            jaxpr, consts = trace_to_jaxpr(flat, leaves, debug_info_of(name, fun, in_tree), written)
         used = tuple({*filter(is_ref, consts), *written})
         found = Body(*hoist_tracers(jaxpr, consts, lambda _: True), flat.out_tree, tuple(written), used)
         if may_be_kept(found.consts) and not any(a.has_qdd for a in found.jaxpr.in_avals):
@@ -147,10 +149,10 @@ def check_carry(
     component = _component(fun)
     if in_tree != out_tree:
         _refuse_structure(what, component, in_tree, out_tree)
+    if all(map(same_type, in_avals, out_avals)):
+        return
     paths = [path for path, _ in tree.tree_flatten_with_path(tree.tree_unflatten(in_tree, in_avals))[0]]
     triples = [t for t in zip(paths, in_avals, out_avals, strict=True) if not same_type(t[1], t[2])]
-    if not triples:
-        return
     differences = [
         f"{component(path)} has type {a.str_short(False)} but the corresponding output carry component has "
         f"type {b.str_short(False)}{mismatch(a, b)}"

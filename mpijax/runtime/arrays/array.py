@@ -10,6 +10,7 @@ import numpy as np
 from mpijax._ext.array import ArrayBase, from_numpy, register_array_type, rewrap
 from mpijax.core import dtypes
 from mpijax.core.base.lazy_dataclass import dataclass
+from mpijax.core.base.module_names import name_in_jax
 from mpijax.core.sharding.format import Format, row_by_row
 from mpijax.core.sharding.shardings import SingleDeviceSharding
 from mpijax.core.tracing.out_sharding import put
@@ -227,3 +228,4 @@ def _restore(value: np.ndarray, aval: ShapedArray) -> ArrayImpl:
 
 register_array_type(ArrayImpl)
 register_concrete(ArrayImpl)
+name_in_jax(ArrayImpl, "jaxlib._jax")
