@@ -91,6 +91,17 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+class _FolderOfMpi(pytest.Dir):
+    """A folder `mpi`. The name of a node is a keyword of its tests, and in one process pytest-mpi skips those with `mpi`."""
+
+    def __init__(self, path, **rest):
+        super().__init__(path=path, name=f"{path.name}/", **rest)
+
+
+def pytest_collect_directory(path, parent):
+    return _FolderOfMpi.from_parent(parent, path=path) if path.name == "mpi" else None
+
+
 def _mark_slow(items):
     for item in items:
         item.add_marker(pytest.mark.slow)

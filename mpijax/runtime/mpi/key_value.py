@@ -70,19 +70,32 @@ class KeyValueStore:
             self._values.pop(name, None)
 
     async def barrier(self, name: str, rank: int, ranks: list[int], seconds: float) -> None:
-        """Wait until all of `ranks` (empty: all ranks of the job) are here."""
+        """Wait until all of `ranks` (empty: all ranks of the job) are here.
+
+        A barrier that another rank enters fails on all ranks, also on those that come later.
+        """
         wanted = frozenset(ranks or range(self._size))
         barrier = self._barriers.setdefault(name, _Barrier(wanted))
-        if barrier.wanted != wanted or rank not in wanted:
+        if rank not in wanted:
+            barrier.refused = (
+                f"INVALID_ARGUMENT: A non-participating task (rank {rank}) called the barrier {name} of the ranks "
+                f"{sorted(wanted)}"
+            )
+            barrier.passed.set()
+        elif barrier.wanted != wanted:
             raise Failure(
                 f"INVALID_ARGUMENT: rank {rank} passes different participants for barrier {name}: {sorted(wanted)}"
             )
+        if barrier.refused:
+            raise Failure(barrier.refused)
         barrier.here.add(rank)
         if barrier.here == wanted:
             barrier.passed.set()
             del self._barriers[name]  # later arrivals form a new barrier
         try:
             await asyncio.wait_for(barrier.passed.wait(), seconds)
+            if barrier.refused:
+                raise Failure(barrier.refused)
         except TimeoutError:
             absent = sorted(wanted - barrier.here)
             self._barriers.pop(name, None)
@@ -94,7 +107,7 @@ class KeyValueStore:
 
 class _Barrier:
     def __init__(self, wanted: frozenset[int]):
-        self.wanted, self.here, self.passed = wanted, set[int](), asyncio.Event()
+        self.wanted, self.here, self.passed, self.refused = wanted, set[int](), asyncio.Event(), ""
 
 
 _REQUESTS: dict[str, Callable[..., Any]] = {

@@ -9,6 +9,7 @@ import pytest
 
 from mpijax.core.base.errors import JaxRuntimeError
 from mpijax.runtime.mpi import coordination
+from mpijax.runtime.mpi.key_value import Failure, KeyValueStore
 
 SIZE, SECRET = 3, b"s" * 32
 
@@ -80,8 +81,30 @@ def test_barriers_wait_for_all_again_and_again(clients, ranks):
 def test_a_barrier_names_who_did_not_come(clients):
     with pytest.raises(JaxRuntimeError, match=r"^DEADLINE_EXCEEDED: Barrier timed out\. Id: alone\. .*: 0, 2$"):
         clients[1].wait_at_barrier("alone", 50)
-    with pytest.raises(JaxRuntimeError, match="^INVALID_ARGUMENT: rank 1"):
-        clients[1].wait_at_barrier("others", 50, [0, 2])
+
+
+def test_participants_agree_who_they_are():
+    async def meet():
+        store = KeyValueStore(3)
+        first = asyncio.create_task(store.barrier("unlike", 0, [0, 1], 1))
+        await asyncio.sleep(0)
+        with pytest.raises(Failure, match="^INVALID_ARGUMENT: rank 1 passes different participants for barrier unlike"):
+            await store.barrier("unlike", 1, [0, 1, 2], 1)
+        await store.barrier("unlike", 1, [0, 1], 1)
+        await first
+
+    asyncio.run(meet())
+
+
+def test_a_barrier_that_a_stranger_enters_fails_on_all_ranks(clients):
+    refused = r"^INVALID_ARGUMENT: A non-participating task \(rank 1\) called the barrier others of the ranks \[0, 2\]"
+    with ThreadPoolExecutor() as threads:
+        early = threads.submit(clients[0].wait_at_barrier, "others", 20000, [0, 2])
+        for client in (clients[1], clients[2]):  # also on the rank that comes after it
+            with pytest.raises(JaxRuntimeError, match=refused):
+                client.wait_at_barrier("others", 20000, [0, 2])
+        with pytest.raises(JaxRuntimeError, match=refused):
+            early.result()
 
 
 def test_strangers_learn_nothing(place):
