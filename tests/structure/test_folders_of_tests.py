@@ -22,5 +22,5 @@ def test_each_folder_has_its_counterpart_in_the_package(part):
 def test_folders_named_as_the_package_of_mpi_are_not_taken_for_the_marker(request):
     """In one process pytest-mpi skips tests with the keyword `mpi`, which the name of a folder would be."""
     tests = next(node for node in request.node.listchain() if node.path == TESTS)
-    collect = request.session.gethookproxy(TESTS / "mpi").pytest_collect_directory
+    collect = request.session.gethookproxy(TESTS).pytest_collect_directory
     assert "mpi" not in collect(path=TESTS / "mpi", parent=tests).keywords
