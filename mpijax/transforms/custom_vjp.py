@@ -466,8 +466,8 @@ class _FlatFwd:
         residuals, res_tree = tree.tree_flatten(pair[1])
         residuals = self._with_given_refs(outs, residuals, opened)
         self.types.check_rule(out_tree, [typeof(x) for x in outs], _WORDS, self.__name__, self.name)
-        # Python numbers reach the backward rule unchanged, so it may branch on them; references do too. Numbers that are
-        # arguments, and not whole, are residuals as arrays are, as in JAX.
+        # Python numbers reach the backward rule unchanged, so it may branch on them; references do too. Arguments that
+        # are numbers, and not whole, are residuals as arrays are, as in JAX.
         inexact = {id(x) for x in values if type(x) in (float, complex)}
         static = [type(x) in (bool, int, float, complex, Ref) and id(x) not in inexact for x in residuals]
         finals = self._finals(values, opened)
